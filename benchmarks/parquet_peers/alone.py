@@ -281,8 +281,8 @@ def converter(folder: Path, way: str) -> dict[str, Any]:
     start = time.perf_counter()
     made = make_spark_converter(frame, dtype="float32", cache_dir=str(cache))  # Petastorm's default is float32
     converted = time.perf_counter() - start
-    pool: dict[str, Any] = {} if way == "auto" else {"reader_pool_type": way}
-    with made.make_torch_dataloader(batch_size=BATCH, num_epochs=1, **pool) as loader:
+    pool: dict[str, Any] = {} if way == "auto" else {"worker_kind": {"thread": "in_process", "process": "processes"}[way]}
+    with Loader(made.dataset(), BATCH, shuffle=BlockShuffled(window=1), **pool).torch() as loader:
         n_rows, total, first, _ = counted(loader, lambda batch: batch["id"])
     seconds = time.perf_counter() - start
     if total != n_rows * (n_rows - 1) // 2 or n_rows != N_CONVERTED:

@@ -102,9 +102,9 @@ def test_slices_are_dicts_of_lists(tmp_path: Path, sharded: bool) -> None:
         assert reader[9] == small(9)
         with pytest.raises(IndexError):
             reader[10]
-        with pytest.raises(ConfigError, match="one position to a later one"):
+        with pytest.raises(ConfigError, match="step 1"):
             reader[0:6:2]
-        with pytest.raises(ConfigError, match="no column 'fo'"):
+        with pytest.raises(ConfigError, match="fo"):
             reader[0, ("fo",)]
     with pytest.raises(ConfigError, match="cache_keys"):
         make(tmp_path / "data", ours.decoders, cache_keys=["nothing"])
@@ -146,7 +146,7 @@ def test_a_writer_goes_on_where_one_was_interrupted(tmp_path: Path) -> None:
             writer.append(small(i))
 
     assert files(folder) == files(write(granular, tmp_path / "whole", numbers=range(8)))
-    with pytest.raises(ConfigError, match="other columns"):
+    with pytest.raises(ConfigError, match="columns"):
         ours.DatasetWriter(folder, {"foo": "utf8"}, ours.encoders)
 
 

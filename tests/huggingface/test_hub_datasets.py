@@ -91,9 +91,9 @@ def test_a_prepared_dataset_is_loaded_without_network(hub: HubServer, zoo: Repo,
     assert exact(again[0]) == exact(train[0])
     assert data_stack.describe(f"hf:team/zoo@{zoo.refs['main']}").splits == ("train", "test")
     assert len(hub.requests) == n_requests
-    with pytest.raises(CatalogueUnavailableError, match=r"not asked for hf:team/zoo, as DATA_STACK_OFFLINE is set"):
+    with pytest.raises(CatalogueUnavailableError, match=r"hf:team/zoo: DATA_STACK_OFFLINE is set"):
         data_stack.load(f"hf:team/zoo@{zoo.refs['main']}", split="train", lazy=True)
-    with pytest.raises(CatalogueUnavailableError, match=r"prepared before with its commit"):
+    with pytest.raises(CatalogueUnavailableError, match=r"with its commit"):
         data_stack.load("hf:team/zoo", split="train")
 
 
@@ -134,17 +134,17 @@ def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_
     with pytest.raises(RevisionNotFoundError, match=r"no configuration 'e' .*one of de, en"):
         data_stack.load("hf:team/words#e")
     repo.card = {}
-    with pytest.raises(CatalogueSchemaError, match=r"other columns than its features say \(image\)"):
+    with pytest.raises(CatalogueSchemaError, match=r"\(image\)"):
         data_stack.load("hf:team/words", split="train", lazy=True)
     repo.card = {"configs": [{"config_name": "fr", "data_dir": "fr"}]}
-    with pytest.raises(EncodingError, match=r"position 0.* no image with bytes"):
+    with pytest.raises(EncodingError, match=r"position 0.* an image with bytes"):
         data_stack.load("hf:team/words", split="train", lazy=True)[0]
 
 
 def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: HubServer, parquet_of: ParquetOf) -> None:
     repo = hub.repos["team/lines"] = Repo(card={"license": "mit"})
     repo.commit({"loading_script.py": b"raise SystemExit", "data/train.csv": b"x"})
-    with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*If it is code or other files"):
+    with pytest.raises(CatalogueError, match=r"no Parquet files at 'main'.*from_huggingface"):
         data_stack.load("hf:team/lines")
     files = {
         f"{config}/{split}/0000.parquet": parquet_of({"x": [config, split]}) for config in "ab" for split in ("test", "train")

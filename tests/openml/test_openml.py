@@ -147,9 +147,9 @@ def test_names_have_versions(server: ScriptedServer) -> None:
     missing = "/json/data/list/data_name/flowers/limit/100/status/active/data_version/9"
     server.serve(missing, error(372), status=412)
     assert data_stack.describe("openml:flowers").version == "2"
-    with pytest.raises(RevisionNotFoundError, match="versions are 2, 1"):
+    with pytest.raises(RevisionNotFoundError, match="2, 1"):
         data_stack.load("openml:flowers@9", split="all")
-    with pytest.raises(RevisionNotFoundError, match="is version 2"):
+    with pytest.raises(RevisionNotFoundError, match="has version 2"):
         data_stack.load("openml:61@3", split="all")
     with pytest.raises(DatasetNotFoundError, match="search its pages"):
         data_stack.load("openml:nothing", split="all")

@@ -288,7 +288,7 @@ def test_the_order_of_shards_has_each_row_once_for_any_numbers(batch_size: int, 
     lengths = lengths[lengths > 0]
 
     for n_shards in (2, 3, 8):
-        shards = Shards(lengths, Sharding(n_shards, batch_size, uneven), in_windows, deals_anew=True)
+        shards = Shards(lengths, Sharding(n_shards, batch_size, uneven), in_windows, reshuffles=True)
         assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(range(n_rows))
         given: list[int] = []
         for rank in range(n_shards):
@@ -427,7 +427,7 @@ def test_reset_begins_anew_but_not_in_the_middle(numbers: Path) -> None:
 def test_a_reader_that_was_stopped_says_so_and_can_be_used_again(numbers: Path) -> None:
     with make_reader(numbers) as reader:
         next(reader)
-    with pytest.raises(RuntimeError, match="was stopped"):
+    with pytest.raises(RuntimeError, match="stopped reader"):
         next(reader)
 
     with reader:

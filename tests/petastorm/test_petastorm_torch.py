@@ -256,7 +256,7 @@ def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Pat
 
     for rank in range(3):
         loader = DataLoader(reader(table, cur_shard=rank, shard_count=3, seed=rank), 8, shuffling_queue_capacity=40)
-        with pytest.raises(LoaderStateError, match=r"ranks with different seeds load the state that each of them saved"):
+        with pytest.raises(LoaderStateError, match="seed"):
             loader.load_state_dict(states[rank - 1])
         loader.load_state_dict(states[rank])
         given += ids(loader)
@@ -307,7 +307,7 @@ def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path) -> N
 
 
 def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:
-    with pytest.warns(UserWarning, match="of 240 rows the first 30 are kept"):
+    with pytest.warns(UserWarning, match="first 30 of 240"):
         loader = InMemBatchedDataLoader(reader(table, num_epochs=None), 20, rows_capacity=30)
 
     assert [len(batch["id"]) for batch in loader] == [20, 10]

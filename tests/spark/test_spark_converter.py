@@ -1,4 +1,4 @@
-"""DataFrames as batches: written once, read by the loader, deleted exactly."""
+"""DataFrames as Parquet: written once, and deleted exactly."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_stack_petastorm import BatchedDataLoader
 from data_stack_spark import cache as cache_module
 from data_stack_spark.converter import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
+from data_stack.loader import BlockShuffled, Loader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -44,12 +44,6 @@ def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(autouse=True)
-def _no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "WORLD_SIZE", "HOROVOD_RANK", "HOROVOD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-
-
 def numbers(spark: SparkSession, n: int = 100) -> DataFrame:
     """``id``, ``half`` (double) and ``pair`` (array of doubles) of ``n`` rows."""
     return spark.range(0, n, 1, 1).selectExpr("id", "id / 2D as half", "array(id * 1D, id + 0.1D) as pair")
@@ -59,72 +53,19 @@ def folders(cache: Path) -> list[str]:
     return sorted(path.name for path in cache.iterdir() if path.is_dir())
 
 
-def ids(batches: Any) -> list[int]:
-    return [number for batch in batches for number in batch["id"].tolist()]
-
-
 # ------------------------------------------------------------------ batches
 
 
 def test_a_dataframe_becomes_batches_of_tensors(converter: SparkDatasetConverter) -> None:
-    with converter.make_torch_dataloader(batch_size=30, shuffle_row_groups=False) as loader:
+    rows = converter.dataset(["id", "pair"], filters=[("id", ">=", 10)])
+
+    with Loader(rows, 30, shuffle=BlockShuffled(window=2), seed=1, epochs=2).torch() as loader:
         batches = list(loader)
 
-    assert (len(converter), len(loader), [len(batch["id"]) for batch in batches]) == (100, 4, [30, 30, 30, 10])
-    assert ids(batches) == list(range(100))
-    assert batches[0]["half"].dtype == torch.float64
-    assert batches[1]["pair"].tolist() == [[i, i + 0.1] for i in range(30, 60)]
-
-
-def test_the_seed_decides_the_order(converter: SparkDatasetConverter) -> None:
-    def order(**options: Any) -> list[int]:
-        with converter.make_torch_dataloader(batch_size=16, shuffling_queue_capacity=100, **options) as loader:
-            return ids(loader)
-
-    shuffled = order(seed=0)
-
-    assert sorted(shuffled) == list(range(100))
-    assert shuffled == order(seed=0, workers_count=2, reader_pool_type="thread")
-    assert shuffled not in (order(seed=1), list(range(100)))
-
-
-def test_epochs_shards_columns_and_filters_reach_the_reader(converter: SparkDatasetConverter) -> None:
-    shards = []
-    for rank in range(3):
-        with converter.make_torch_dataloader(batch_size=7, cur_shard=rank, shard_count=3, uneven="keep") as loader:
-            shards.append(ids(loader))
-    options: dict[str, Any] = {"num_epochs": 2, "schema_fields": ["id"], "filters": [("id", ">=", 90)]}
-    with converter.make_torch_dataloader(batch_size=7, **options) as loader:
-        batches = list(loader)
-    with converter.make_torch_dataloader(num_epochs=None) as endless:
-        first = [number for _, batch in zip(range(5), endless, strict=False) for number in batch["id"].tolist()]
-
-    assert sorted(number for shard in shards for number in shard) == list(range(100))
-    assert [set(batch) for batch in batches] == [{"id"}] * len(batches)
-    assert sorted(ids(batches)) == sorted([*range(90, 100)] * 2)
-    assert len(first) > 100
-
-
-def test_a_loader_of_ones_own_gets_a_reader(converter: SparkDatasetConverter) -> None:
-    with converter.make_torch_dataloader(batch_size=25, num_epochs=1, data_loader_fn=BatchedDataLoader) as loader:
-        found = ids(loader)
-
-    assert sorted(found) == list(range(100))
-
-
-def test_one_of_several_processes_is_warned_that_it_reads_everything(
-    converter: SparkDatasetConverter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-
-    with caplog.at_level(logging.WARNING, "data_stack"):
-        converter.make_torch_dataloader(cur_shard=1, shard_count=4)
-        is_silent = not caplog.records
-        converter.make_torch_dataloader()
-
-    assert is_silent
-    assert "cur_shard=1, shard_count=4" in caplog.text
+    assert [len(batch["id"]) for batch in batches] == [30] * 6
+    assert sorted(number for batch in batches for number in batch["id"].tolist()) == sorted([*range(10, 100)] * 2)
+    assert batches[0]["pair"].tolist() == [[i, i + 0.1] for i in batches[0]["id"].tolist()]
+    assert (len(converter), batches[0]["pair"].dtype) == (100, torch.float64)
 
 
 # ------------------------------------------------------------------ columns
@@ -189,18 +130,6 @@ def test_files_that_have_changed_are_other_rows(spark: SparkSession, cache: Path
 # ------------------------------------------------------------------ where, and how long
 
 
-def test_the_session_may_name_the_folder(spark: SparkSession, tmp_path: Path) -> None:
-    name = SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF
-    spark.conf.set(name, tmp_path.as_uri())
-    try:
-        converter = make_spark_converter(spark.range(3))
-    finally:
-        spark.conf.unset(name)
-
-    assert converter.cache_dir_url.startswith(tmp_path.as_uri())
-    converter.delete()
-
-
 def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, cache: Path) -> None:
     cache.mkdir()
     (cache / "mine.txt").write_text("mine")
@@ -218,7 +147,7 @@ def test_delete_removes_what_was_written_and_nothing_else(spark: SparkSession, c
     assert (urls, n_left) == ([converter.cache_dir_url], 1)
     assert [path.name for path in cache.iterdir()] == ["mine.txt"]
     with pytest.raises(ResourceNotFoundError):
-        converter.make_torch_dataloader()
+        converter.dataset()
     with pytest.raises(ConfigError):
         replace(converter, cache_dir_url=cache.as_uri()).delete()
 

@@ -1,6 +1,6 @@
-"""The datasets that everybody uses, one module each; ``data_stack.load("kmnist")`` imports the one that it needs.
+"""Well-known datasets, one module each; ``data_stack.load("kmnist")`` only imports its module.
 
-Pictures as arrays, texts, tables and sounds. ``sources.tsv`` lists the files with the digests that others publish.
+Pictures as arrays, texts, tables and sounds. ``sources.tsv`` lists the files with published digests.
 """
 
 from __future__ import annotations

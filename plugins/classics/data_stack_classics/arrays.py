@@ -24,10 +24,10 @@ class ArraysFactory(ClassicFactory):
     columns = ("image", "label", "tag")
 
     def write(self, prepared: PreparedResources, split: str, column: str, blocks: Iterable[Array], source: str) -> None:
-        """Write a column from blocks of its rows, only one of which is in memory.
+        """Write a column from blocks of its rows, with one block in memory.
 
         Raises:
-            DatasetFileCorruptError: another number of rows than ``n_samples``, or a label without name in ``class_names``;
+            DatasetFileCorruptError: the number of rows is not ``n_samples``, or a label is not a position in ``class_names``;
                 the message names ``source``.
         """
         n_rows = 0
@@ -43,7 +43,7 @@ class ArraysFactory(ClassicFactory):
             self.check_count(source, split, n_rows)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """The samples of one split; rows are read when they are asked for."""
+        """Open one split; rows are read on access."""
         first, target, tag = self.columns
         names = (first, target, target if tag == "tag" else tag)
         return NumpyDatasetIterator([prepared[f"preprocessed/{split}/{name}.npy"] for name in names])
@@ -53,14 +53,14 @@ def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_
     """Read an array in C order from a stream, in blocks of rows.
 
     Args:
-        stream: a binary stream that stands at the first value.
-        name: of it in messages.
-        shape: of the whole array.
-        dtype: as the values are stored; blocks are in native byte order.
+        stream: a binary stream, at the first value.
+        name: its name for messages.
+        shape: shape of the whole array.
+        dtype: dtype of the stored values; blocks have native byte order.
         is_last: whether the stream ends with the array.
 
     Raises:
-        DatasetFileCorruptError: the stream is too short, or goes on if it must not.
+        DatasetFileCorruptError: the stream is too short, or longer than the array if ``is_last``.
     """
     stored = np.dtype(dtype)
     row_bytes = math.prod(shape[1:]) * stored.itemsize
@@ -73,4 +73,4 @@ def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_
             raise DatasetFileCorruptError(f"{name!r} ends after {n_there:,} of {shape[0]:,} rows. Fetch it again")
         yield np.frombuffer(data, stored).astype(stored.newbyteorder("="), copy=False).reshape(n_rows, *shape[1:])
     if is_last and stream.read(1):
-        raise DatasetFileCorruptError(f"{name!r} goes on after {shape[0]:,} rows of {row_bytes} bytes. Fetch it again")
+        raise DatasetFileCorruptError(f"{name!r} has more than {shape[0]:,} rows of {row_bytes} bytes. Fetch it again")

@@ -1,4 +1,4 @@
-"""What all datasets of this package share: cards, published sources, and the number of samples that they must have."""
+"""Base of all datasets of this package: card, published sources, expected number of samples."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from data_stack.exception import DatasetFileCorruptError
 
 
 class ClassicFactory(DatasetFactory):
-    """A published dataset, whose files hold a known number of samples.
+    """A published dataset with a known number of samples.
 
     To prepare other files of the same form, such as a few samples for a test, derive a class with other ``sources`` and
     ``n_samples``.
 
     Args of a class that describes a dataset:
-        dataset: its name in ``cards.tsv``, ``sources.tsv`` and ``citations.bib``, which give card and sources.
+        dataset: its name in ``cards.tsv``, ``sources.tsv`` and ``citations.bib``.
         name: of the card; None if it is the same.
 
     Attributes:
-        n_samples: of each split.
+        n_samples: number of samples of each split.
     """
 
     n_samples: ClassVar[Mapping[str, int]]
@@ -43,7 +43,7 @@ class ClassicFactory(DatasetFactory):
         """Check that labels are positions in ``class_names``.
 
         Raises:
-            DatasetFileCorruptError: one is not; the message names ``source``.
+            DatasetFileCorruptError: a label is not; the message names ``source``.
         """
         n_classes = len(self.class_names or ())
         if len(labels) and not (labels.min() >= 0 and labels.max() < n_classes):
@@ -52,10 +52,10 @@ class ClassicFactory(DatasetFactory):
             )
 
     def check_count(self, source: str, split: str, n_samples: int) -> None:
-        """Check how many samples of a split were found.
+        """Check the number of samples of a split.
 
         Raises:
-            DatasetFileCorruptError: it is another number than ``n_samples`` says; the message names ``source``.
+            DatasetFileCorruptError: the number differs from ``n_samples``; the message names ``source``.
         """
         if n_samples != self.n_samples[split]:
             raise DatasetFileCorruptError(
@@ -65,7 +65,7 @@ class ClassicFactory(DatasetFactory):
 
 
 def read_facts(table: str, dataset: str) -> Iterator[Mapping[str, str]]:
-    """The rows of a dataset in ``cards.tsv``, or in ``sources.tsv``, where ``published by`` says who publishes the digest."""
+    """Return the rows of a dataset in ``cards.tsv`` or ``sources.tsv``; its ``published by`` is who publishes the digest."""
     return (row for row in csv.DictReader(_read(table).splitlines(), delimiter="\t") if row["dataset"] == dataset)
 
 

@@ -15,7 +15,7 @@ from data_stack_classics.classic import ClassicFactory
 
 
 class RecordsFactory(ClassicFactory):
-    """Dict samples, each a record; samples ``{"text": str, "label": int}`` if ``spec`` is not another.
+    """Dict samples, stored as records; ``{"text": str, "label": int}`` by default.
 
     Attributes:
         spec: the types of the columns.
@@ -25,11 +25,11 @@ class RecordsFactory(ClassicFactory):
     iterator_meta = IteratorMeta("text", "label", "label")
 
     def open_writer(self, prepared: PreparedResources, split: str) -> records.RecordWriter:
-        """A writer for the samples of a split."""
+        """Open a writer for the samples of a split."""
         return records.RecordWriter(prepared, self.spec, prefix=f"preprocessed/{split}")
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """The samples of one split; records are read when they are asked for."""
+        """Open one split; records are read on access."""
         return records.open(prepared, prefix=f"preprocessed/{split}")
 
 
@@ -37,14 +37,14 @@ class FoldersFactory(RecordsFactory):
     """Samples from the files of an archive, in its order; a derived class overrides ``divide`` and ``make_sample``."""
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
-        """A function that finds the split of a file by its name; None if it is no sample."""
+        """Return a function from the name of a file to its split; None if the file is not a sample."""
         raise NotImplementedError
 
     def make_sample(self, name: str, data: bytes) -> Mapping[str, Any]:
-        """The sample of a file.
+        """Return the sample of a file.
 
         Raises:
-            ValueError, EOFError, wave.Error: it is damaged.
+            ValueError, EOFError, wave.Error: the file is damaged.
         """
         raise NotImplementedError
 
@@ -71,8 +71,8 @@ class TextFoldersFactory(FoldersFactory):
     """Samples ``{"text": str, "label": int}``; the label of files without class is -1.
 
     Attributes:
-        folders: of each split, with ``{}`` in place of the class.
-        encoding: of the files.
+        folders: folder of each split, with ``{}`` for the class.
+        encoding: encoding of the files.
     """
 
     folders: ClassVar[Mapping[str, str]]

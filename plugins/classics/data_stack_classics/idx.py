@@ -36,5 +36,5 @@ class IdxFactory(ArraysFactory):
             with self.open_file(raw, split, "labels") as stream:
                 labels = read_idx(stream).astype(np.int64)
                 self.write(prepared, split, "label", [labels if labels.ndim == 1 else labels[:, 0]], stream.name)
-                if labels.ndim > 1:  # more is known of each digit than its class
+                if labels.ndim > 1:  # more columns than the class
                     self.write(prepared, split, self.columns[2], [labels], stream.name)

@@ -1,4 +1,4 @@
-"""Reads arrays out of MATLAB's ``.mat`` files of version 5 as streams, so that one of gigabytes needs no memory.
+"""Reads arrays from MATLAB's ``.mat`` files of version 5 as streams, without holding them in memory.
 
 The format: https://www.mathworks.com/help/pdf_doc/matlab/matfile_format.pdf. Only arrays of numbers are read; nothing runs.
 """
@@ -23,21 +23,21 @@ _MAX_PART_BYTES = 1 << 12
 
 
 def iterate_arrays(stream: Any, name: str) -> Iterator[tuple[str, tuple[int, ...], np.dtype[Any], Any]]:
-    """The variables of a file in their order.
+    """Iterate over the variables of a file.
 
     Args:
         stream: a seekable binary stream.
-        name: of it in messages.
+        name: its name for messages.
 
     Yields:
-        Name of a variable, shape, of which the first index runs fastest, dtype of the stored values, and a stream that stands
-        at the first of them and is valid until the next variable.
+        Name of a variable; its shape, whose first index runs fastest; dtype of the stored values; and a stream at the first
+        value, which is valid until the next variable.
 
     Raises:
-        DatasetFileCorruptError: it is not of this version in little endian, is damaged, or has other variables than numbers.
+        DatasetFileCorruptError: the file is not little-endian version 5, is damaged, or has variables that are not numbers.
     """
     if _read(stream, 128, name)[124:] != b"\0\1IM":
-        raise DatasetFileCorruptError(f"{name!r} is no .mat file of version 5 in little endian. Fetch it again")
+        raise DatasetFileCorruptError(f"{name!r} is not a little-endian .mat file of version 5. Fetch it again")
     while stream.read(1):
         stream.seek(-1, io.SEEK_CUR)
         kind, size, _ = _read_tag(stream, name)
@@ -61,7 +61,7 @@ def iterate_arrays(stream: Any, name: str) -> Iterator[tuple[str, tuple[int, ...
 
 
 def _read_tag(stream: Any, name: str) -> tuple[int, int, bytes]:
-    """Type and size of an element; of one with at most four bytes also these, which are part of its tag."""
+    """Return type and size of an element, and its data if it has at most four bytes, which are part of the tag."""
     tag = _read(stream, 8, name)
     kind, size = (int.from_bytes(part, "little") for part in (tag[:4], tag[4:]))
     small = kind >> 16
@@ -69,7 +69,7 @@ def _read_tag(stream: Any, name: str) -> tuple[int, int, bytes]:
 
 
 def _read_part(stream: Any, name: str) -> bytes:
-    """A short element with its padding."""
+    """Read a short element with its padding."""
     _, size, values = _read_tag(stream, name)
     if size > _MAX_PART_BYTES:
         raise DatasetFileCorruptError(f"{name!r} is damaged: the header of an array claims {size} bytes. Fetch it again")
@@ -79,12 +79,12 @@ def _read_part(stream: Any, name: str) -> bytes:
 def _read(stream: Any, n_bytes: int, name: str) -> bytes:
     data = bytes(stream.read(n_bytes))
     if len(data) < n_bytes:
-        raise DatasetFileCorruptError(f"{name!r} is cut short: {n_bytes - len(data)} bytes are missing. Fetch it again")
+        raise DatasetFileCorruptError(f"{name!r} is truncated: {n_bytes - len(data)} bytes are missing. Fetch it again")
     return data
 
 
 class _Inflated(io.RawIOBase):
-    """The content of a compressed element, which says itself where it ends."""
+    """The content of a compressed element, which marks its own end."""
 
     def __init__(self, stream: Any, name: str) -> None:
         self._stream, self._name, self._library = stream, name, zlib.decompressobj()

@@ -17,9 +17,9 @@ class PlanesFactory(ArraysFactory):
     """Samples ``(image, label, tag)``: uint8 of shape ``(32, 32, 3)`` and an int; see the dataset for the tag.
 
     Attributes:
-        folder: in the archive.
-        files: of each split, in the order of its samples; each holds as many.
-        bytes_before: columns of the bytes that stand before the planes of an image.
+        folder: folder in the archive.
+        files: files of each split, in order, with equal numbers of samples.
+        bytes_before: columns of the bytes before the planes of an image.
     """
 
     folder: ClassVar[str]
@@ -27,7 +27,7 @@ class PlanesFactory(ArraysFactory):
     bytes_before: ClassVar[Sequence[str]] = ("label",)
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Store images block by block with the colours of a pixel side by side, and labels as int64."""
+        """Store images block by block as (height, width, channels), and labels as int64."""
         with raw["raw/archive.tar.gz"] as resource, open_archive(resource) as archive:
             for split in prepared.steps(self.splits):
                 source, labels = f"{self.folder}/{self.files[split][-1]}", list[npt.NDArray[Any]]()
@@ -36,7 +36,7 @@ class PlanesFactory(ArraysFactory):
                     self.write(prepared, split, column, [values], source)
 
     def _images(self, archive: Archive, split: str, labels: list[npt.NDArray[Any]]) -> Iterator[npt.NDArray[Any]]:
-        """Blocks of images; what stands before them is appended to ``labels``."""
+        """Iterate over blocks of images, and append the bytes before them to ``labels``."""
         n_labels, n_records = len(self.bytes_before), self.n_samples[split] // len(self.files[split])
         for file in self.files[split]:
             name = f"{self.folder}/{file}"

@@ -31,7 +31,7 @@ class SpeechCommandsFactory(FoldersFactory, dataset="speech-commands"):
     class_names = tuple(_WORDS.split())
 
     def divide(self, archive: Archive) -> Callable[[str], str | None]:
-        """Noise, lists and licence are no samples."""
+        """Noise, lists and licence are not samples."""
         lists, listed = {"validation_list.txt": "validation", "testing_list.txt": "test"}, dict[str, str]()
         for member in archive:  # once, since each list by its name would take a pass
             if member.name in lists:

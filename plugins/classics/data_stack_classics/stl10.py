@@ -20,7 +20,7 @@ class STL10Factory(ArraysFactory, dataset="stl10"):
     class_names = ("airplane", "bird", "car", "cat", "deer", "dog", "horse", "monkey", "ship", "truck")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Turn images block by block, which the files hold by colour and column."""
+        """Transpose images block by block; the files hold them by colour and column."""
         with raw["raw/archive.tar.gz"] as resource, open_archive(resource) as archive:
             for split in prepared.steps(self.splits):
                 name, n_images = f"stl10_binary/{split}_X.bin", self.n_samples[split]

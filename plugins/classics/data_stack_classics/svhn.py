@@ -21,7 +21,7 @@ class SVHNFactory(ArraysFactory, dataset="svhn"):
     class_names = tuple("0123456789")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Turn images block by block, which the files hold by colour and column."""
+        """Transpose images block by block; the files hold them by colour and column."""
         for split in prepared.steps(self.splits):
             name, n_images = f"raw/{split}.mat", self.n_samples[split]
             expected = {"X": (32, 32, 3, n_images), "y": (n_images, 1)}

@@ -16,15 +16,15 @@ from data_stack_classics.classic import ClassicFactory
 
 
 class TableFactory(ClassicFactory):
-    """Dict samples, a key for each column: an int, float or str; an unknown number is nan, an unknown text is empty.
+    """Samples are dicts of int, float and str, a key per column; unknown numbers are nan, unknown texts empty.
 
     The target is a position in ``class_names``.
 
     Attributes:
-        fields: dtype of each column of the file, in its order.
-        missing: what the file has in place of unknown values.
-        has_header: whether the names of the columns come first.
-        skip_lines: of a split, how many lines come before that.
+        fields: dtype of each column of the file, in order.
+        missing: texts that mean unknown values.
+        has_header: whether the first line has the names of the columns.
+        skip_lines: number of lines to skip first, by split.
     """
 
     fields: ClassVar[Mapping[str, str]]
@@ -38,7 +38,7 @@ class TableFactory(ClassicFactory):
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.csv"
             with raw[name] as resource:
-                # OpenML has a backslash before quotes inside of quotes.
+                # OpenML escapes quotes by a backslash.
                 data = bytes(resource.read()).replace(b'\\"', b'""').replace(b"\\'", b"'")
             file, skip_lines = io.BytesIO(data), self.skip_lines.get(split, 0)
             file.name = name
@@ -53,10 +53,10 @@ class TableFactory(ClassicFactory):
                 write_hdf5(stored, table)
 
     def _find_classes(self, values: npt.NDArray[Any], source: str) -> npt.NDArray[Any]:
-        """Names of classes as their positions."""
+        """Convert names of classes to their positions."""
         if values.dtype == object:
             positions = {name: position for position, name in enumerate(self.class_names or ())}
-            found = [positions.get(name.removesuffix(".")) for name in values]  # adult's test file ends each line with a dot
+            found = [positions.get(name.removesuffix(".")) for name in values]  # lines of adult's test file end with a dot
             if None in found:
                 unknown = values[found.index(None)]
                 raise DatasetFileCorruptError(
@@ -67,5 +67,5 @@ class TableFactory(ClassicFactory):
         return values
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """The rows of one split, read when they are asked for."""
+        """Open one split; rows are read on access."""
         return HDF5DatasetIterator(prepared[f"preprocessed/{split}.h5"], {name: name for name in self.fields})

@@ -21,7 +21,7 @@ class USPSFactory(ArraysFactory, dataset="usps"):
     class_names = tuple("0123456789")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Turn lines such as ``7 1:-0.5 2:1 …``, of a label and all 256 values, into images."""
+        """Convert lines such as ``7 1:-0.5 2:1 …``, a label and 256 values, to images."""
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.bz2"
             with raw[name] as resource, open_decompressed(resource) as lines:

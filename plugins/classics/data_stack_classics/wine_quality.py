@@ -24,7 +24,7 @@ class WineQualityFactory(ArraysFactory, dataset="wine-quality"):
     )
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Turn lines of eleven numbers and a grade into two arrays."""
+        """Convert lines of eleven numbers and a grade to two arrays."""
         for split in prepared.steps(self.splits):
             name = f"raw/{split}.csv"
             with raw[name] as resource:

@@ -50,7 +50,7 @@ def data_stack_retrievers() -> Mapping[str, Fetch]:
 def fetch(source: str, transfer: Transfer) -> None:
     """Retrieve ``doi:10.5281/zenodo.4924875/file`` or, for names with a slash, ``doi:10.7910/DVN/ABC#folder/file``.
 
-    The size and digest in the record's listing are compared with what arrives.
+    The file must have the size and digest of the record's listing.
     """
     place = source.partition(":")[2]
     doi, _, name = place.partition("#") if "#" in place else place.rpartition("/")
@@ -65,26 +65,24 @@ def fetch(source: str, transfer: Transfer) -> None:
         transfer.hash_by(file.algorithm)
     fetch_http(file.url, transfer)
     if file.size is not None and transfer.size != file.size:
-        raise SourceError(f"sends {transfer.size:,} bytes, its listing says {file.size:,}")
+        raise SourceError(f"sent {transfer.size:,} bytes, expected {file.size:,}")
     if file.algorithm is not None and (digest := transfer.hash_by(file.algorithm).hexdigest()) != file.digest:
-        raise SourceError(f"sends {file.algorithm} {digest}, its listing says {file.digest}")
+        raise SourceError(f"sent a file with {file.algorithm} {digest}, expected {file.digest}")
 
 
 class DOICatalogue(Catalogue):
-    """The records that have a DOI of Zenodo, figshare or a Dataverse."""
+    """Records of Zenodo, figshare and Dataverse, by their DOI."""
 
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> RecordDataset:
-        """The dataset of a record's files, or of the one file behind ``#``."""
+        """Return the dataset of a record's files, or of the one file after ``#``."""
         record = find_record(name.name)
         found = RecordDataset(name, record)
         if name.version not in (None, found.card.version):
-            raise RevisionNotFoundError(
-                f"the files of {name.plain} are of version {found.card.version} now, not {name.version!r:.40}"
-            )
+            raise RevisionNotFoundError(f"{name.plain} now has version {found.card.version}, not {name.version!r:.40}")
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
-        """The record whose DOI the text is; there is no index of all DOIs to search by words."""
+        """Return the record with this DOI; DOIs cannot be searched by words."""
         if not text.startswith("10."):
             return []
         record = find_record(text)
@@ -93,27 +91,27 @@ class DOICatalogue(Catalogue):
 
 
 class RecordDataset(CatalogueDataset):
-    """Files of a record, a split for each; a single file is the split ``all``.
+    """The files of a record, one split per file; a single file is the split ``all``.
 
     Args:
-        name: of the dataset; its part is a file.
-        record: what the repository lists.
+        name: name of the dataset; its part is a file.
+        record: the record.
     """
 
     def __init__(self, name: CatalogueName, record: Record) -> None:
         chosen = record.files if name.part is None else (record.find(name.part),)
         known = {file: kind for file in chosen if file is not None and (kind := format_of_name(file.name)) is not None}
         if not known or len(set(known.values())) > 1:
-            what = "files of several formats" if known else "no file that data_stack recognises by its name"
+            what = "files of several formats" if known else "no file with a name of a known format"
             raise CatalogueError(
                 f"{name.plain} has {what}; name one as doi:{name.name}#FILE. Its files: {record.describe_files()}"
             )
         splits = ["all"] if len(known) == 1 else [PurePosixPath(file.name).name.partition(".")[0] for file in known]
-        if len(set(splits)) < len(splits):  # of files of one name, the folders differ
+        if len(set(splits)) < len(splits):  # files in different folders have the same name
             splits = [str(PurePosixPath(file.name).parent / split) for file, split in zip(known, splits, strict=True)]
         if len(set(splits)) < len(splits):
             raise CatalogueError(
-                f"files of {name.plain} differ in their endings only; name one as doi:{name.name}#FILE: {record.describe_files()}"
+                f"files of {name.plain} only differ in their endings; name one as doi:{name.name}#FILE: {record.describe_files()}"
             )
         digest = hashlib.sha256(json.dumps([(file.name, file.size, file.digest) for file in known]).encode()).hexdigest()
         card = DatasetCard(name.folder, digest[:12], record.licence, f"https://doi.org/{name.name}")
@@ -123,13 +121,13 @@ class RecordDataset(CatalogueDataset):
         self._files = {split: (stored, known[file]) for split, stored, file in zip(splits, files, known, strict=True)}
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """The samples of one file."""
+        """Open one file."""
         stored, kind = self._files[split]
         return open_as(Location(folder_of(prepared, "raw"), stored), kind)
 
 
 def _define(identifier: str, doi: str, file: RecordFile) -> ResourceDefinition:
-    """The resource of a file. Digests that definitions do not have are compared by :func:`fetch`."""
+    """Define the resource of a file; :func:`fetch` compares digests that definitions do not support."""
     if file.algorithm in (None, "md5", "sha256"):
         md5, sha256 = (file.digest if file.algorithm == each else None for each in ("md5", "sha256"))
         return ResourceDefinition(identifier, file.url, md5, sha256, file.size)

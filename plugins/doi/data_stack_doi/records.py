@@ -1,4 +1,4 @@
-"""The files of a record, by the documented APIs of Zenodo, figshare and Dataverse."""
+"""Lists the files of a record by the documented APIs of Zenodo, figshare and Dataverse."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class RecordFile:
     """A file of a record.
 
     Attributes:
-        name: as its author calls it, with the folders that it is in.
-        url: where it is.
-        size: in bytes; None if the repository does not say.
+        name: the author's name of the file, with its folders.
+        url: URL of the file.
+        size: size in bytes; None if the repository does not state it.
         algorithm: ``"md5"``, ``"sha1"``, ``"sha256"`` or ``"sha512"``; None if the repository states no digest.
-        digest: in hexadecimal digits; None likewise.
-        listed_as: another name that the repository shows, such as ``table.tab`` for ``table.csv``; empty for none.
+        digest: hexadecimal digest; None likewise.
+        listed_as: another name that the repository shows, such as ``table.tab`` for ``table.csv``; or empty.
     """
 
     name: str
@@ -74,13 +74,13 @@ class RecordFile:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a repository says of a DOI.
+    """The answer of a repository for a DOI.
 
     Attributes:
-        title: a line.
-        licence: as the repository says it; None if it does not.
-        files: in the order of the listing; those that anybody may have.
-        restricted: names of the others.
+        title: title, one line.
+        licence: licence as the repository states it; or None.
+        files: public files, in the order of the listing.
+        restricted: names of the other files.
     """
 
     title: str
@@ -89,35 +89,35 @@ class Record:
     restricted: tuple[str, ...] = ()
 
     def find(self, name: str) -> RecordFile | None:
-        """The file of a name, as it is or percent-encoded; None if there is none.
+        """Return the file of a name, which may be percent-encoded; None if it does not exist.
 
         Raises:
-            CatalogueAccessError: it is restricted.
+            CatalogueAccessError: the file is restricted.
         """
         for wanted in (name, unquote(name)):
             for file in self.files:
                 if wanted in (file.name, file.listed_as):
                     return file
             if wanted in self.restricted:
-                raise CatalogueAccessError(f"the file {wanted!r:.200} is restricted: ask its authors for it")
+                raise CatalogueAccessError(f"the file {wanted!r:.200} is restricted: ask its authors for access")
         return None
 
     def describe_files(self) -> str:
-        """The names of the files, as they are written behind ``#``."""
+        """Return the names of the files, as written after ``#``."""
         return ", ".join(quote(file.name, safe=" /()+,;=!$&':") for file in self.files) or "none"
 
 
 def find_record(doi: str) -> Record:
-    """The record behind a DOI.
+    """Return the record of a DOI.
 
     Raises:
-        DatasetNotFoundError: there is no such DOI, or its repository has no such record.
-        CatalogueAccessError: all its files are restricted.
-        CatalogueBusyError, CatalogueUnavailableError: as :func:`~data_stack.io.web_api.ask_json`.
-        CatalogueError: it is of no repository that is known here, or the answer has another form than is documented.
+        DatasetNotFoundError: the DOI does not exist, or its repository does not have the record.
+        CatalogueAccessError: all files are restricted.
+        CatalogueBusyError, CatalogueUnavailableError: as for :func:`~data_stack.io.web_api.ask_json`.
+        CatalogueError: the repository is not supported, or its answer does not follow its documentation.
     """
     if not _DOI.fullmatch(doi):
-        raise DatasetNotFoundError(f"{doi!r:.80} is no DOI, such as 10.5281/zenodo.4924875")
+        raise DatasetNotFoundError(f"expected a DOI such as 10.5281/zenodo.4924875, got {doi!r:.80}")
     page = _resolve(doi)
     parts = urlsplit(page)
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -130,13 +130,13 @@ def find_record(doi: str) -> Record:
     if "persistentId=" in parts.query:
         url = f"{origin}/api/datasets/:persistentId/?persistentId=doi:{doi}"
         return _ask(doi, url, _DATAVERSE, lambda answer: _of_dataverse(answer, origin))
-    raise CatalogueError(f"doi:{doi} is of {parts.netloc}, which is no Zenodo, figshare or Dataverse: download its files")
+    raise CatalogueError(f"doi:{doi} leads to {parts.netloc}, expected Zenodo, figshare or a Dataverse: download its files")
 
 
 def _resolve(doi: str) -> str:
-    """The page that a DOI leads to, which is not read."""
+    """Return the URL of the page that a DOI leads to."""
     if is_offline():
-        raise CatalogueUnavailableError(f"doi:{doi} was not resolved, as DATA_STACK_OFFLINE is set")
+        raise CatalogueUnavailableError(f"cannot resolve doi:{doi}: DATA_STACK_OFFLINE is set")
     url = f"{(os.environ.get('DOI_RESOLVER') or 'https://doi.org').rstrip('/')}/{doi}"
 
     def attempt(deadline: float) -> tuple[int, str]:
@@ -147,7 +147,7 @@ def _resolve(doi: str) -> str:
         except WebError as error:
             if error.status is None or not exchange.redirects:
                 raise
-            return error.status, exchange.url  # the page may refuse programs, which its API serves
+            return error.status, exchange.url  # the page may refuse programs, but its API does not
 
     try:
         status, page = retrying(attempt, deadline=time.monotonic() + web_timeout() + 60.0)
@@ -158,7 +158,7 @@ def _resolve(doi: str) -> str:
             ) from None
         raise CatalogueError(f"doi:{doi} {error.reason}: download its files") from None
     if status == 404:
-        raise DatasetNotFoundError(f"there is no DOI {doi}")
+        raise DatasetNotFoundError(f"the DOI {doi} does not exist: check it")
     return page
 
 
@@ -166,7 +166,7 @@ def _ask(doi: str, url: str, shape: Any, understand: Callable[[Any], Record]) ->
     host = urlsplit(url).netloc
     answer = ask_json(url, f"{host} for doi:{doi}", shape)
     if answer.status in (404, 410):
-        raise DatasetNotFoundError(f"the repository of doi:{doi} has no such record, or not any more")
+        raise DatasetNotFoundError(f"the repository of doi:{doi} does not have the record, or has removed it")
     if answer.status == 200:
         record = understand(answer.value)
         if record.files or not record.restricted:
@@ -175,10 +175,8 @@ def _ask(doi: str, url: str, shape: Any, understand: Callable[[Any], Record]) ->
             except WebError as error:
                 raise CatalogueError(f"{host} lists a file of doi:{doi} that {error.reason}: download it") from None
     if answer.status in (200, 401, 403):
-        raise CatalogueAccessError(f"the files of doi:{doi} are restricted: ask its authors for them")
-    raise CatalogueError(
-        f"{host} answered for doi:{doi} with status {answer.status}, which is not documented: update this package"
-    )
+        raise CatalogueAccessError(f"the files of doi:{doi} are restricted: ask its authors for access")
+    raise CatalogueError(f"{host} answered for doi:{doi} with the undocumented status {answer.status}: update this package")
 
 
 def _of_zenodo(answer: Mapping[str, Any]) -> Record:
@@ -212,7 +210,7 @@ def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
     files, restricted = list[RecordFile](), list[str]()
     for each in version["files"]:
         data, folder = each["dataFile"], f"{each['directoryLabel']}/" if each.get("directoryLabel") else ""
-        # Of a table, a Dataverse serves its own version, with the digest of the author's.
+        # A Dataverse serves its own version of tables by default, but lists the digest of the author's file.
         original = data.get("originalFileName")
         name, size = (original, data.get("originalFileSize")) if original else (each["label"], data["filesize"])
         if each.get("restricted"):
@@ -229,7 +227,7 @@ def _of_dataverse(answer: Mapping[str, Any], origin: str) -> Record:
 
 
 def _digest(algorithm: str, digest: str | None) -> tuple[str | None, str | None]:
-    """A digest as it is listed, by hashlib's name; two None if it is no such digest."""
+    """Return a listed digest with hashlib's name of the algorithm; two None if it is invalid."""
     name = algorithm.lower().replace("-", "")
     is_one = re.fullmatch(r"[0-9a-fA-F]+", digest or "") is not None and len(digest or "") == _ALGORITHMS.get(name)
     return (name, str(digest).lower()) if is_one else (None, None)

@@ -1,4 +1,4 @@
-"""Granular's own names: its readers, writers, sources and loader with its arguments, on data_stack's records and loader."""
+"""Granular's readers, writers, sources and loader, with its arguments, on data_stack's records and loader."""
 
 from data_stack_granular import sources as sources
 from data_stack_granular.bag import BagReader as BagReader

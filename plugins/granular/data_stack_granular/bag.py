@@ -23,16 +23,16 @@ _Self = TypeVar("_Self", bound="Closing")
 
 
 class Closing:
-    """A context manager that calls ``close()``; an error of its block goes before one of closing.
+    """A context manager that calls ``close()``; an error of its block takes precedence over one of closing.
 
     Attributes:
-        closed: whether it was closed.
+        closed: whether it is closed.
     """
 
     closed = False
 
     def close(self) -> None:
-        """Let go of all files. Closing again does nothing."""
+        """Close all files. Closing again does nothing."""
         self.closed = True
 
     def __enter__(self: _Self) -> _Self:
@@ -44,18 +44,18 @@ class Closing:
 
 
 class BagWriter(Closing):
-    """Appends records to a bag in a folder of this machine; what is there already stays.
+    """Appends records to a bag in a local folder; existing records stay.
 
-    A record that an interrupted writer left in the bag without its entry in the index is taken up if the same bytes are
-    appended again.
+    If an interrupted writer left a record without its entry in the index, append the same bytes again: they are not written
+    twice.
 
     Args:
-        bag_path: of the records.
-        idx_path: of the index; None for the same name with ``.idx``.
+        bag_path: path of the records.
+        idx_path: path of the index; None: the same name with ``.idx``.
 
     Attributes:
-        length: number of records, those included that were not flushed yet.
-        offset: where the next record to be flushed begins.
+        length: number of records, including those not flushed yet.
+        offset: where the next record to flush begins.
 
     Raises:
         ConfigError: a path is a URL.
@@ -67,32 +67,34 @@ class BagWriter(Closing):
         self.idx_path = self.bag_path.with_suffix(".idx") if idx_path is None else local_path(idx_path)
         self.bag, self.idx = self.bag_path.open("a+b"), self.idx_path.open("a+b")
         self.length = self.idx.seek(0, os.SEEK_END) // _ENTRY
-        self.idx.truncate(_ENTRY * self.length)  # behind a torn entry nothing could be found
+        self.idx.truncate(_ENTRY * self.length)  # a torn entry would shift those after it
         self.idx.seek(max(0, self.length - 1) * _ENTRY)
         self.offset = int.from_bytes(self.idx.read(_ENTRY), "little")
         self._records: list[bytes] = []
         if self.bag.seek(0, os.SEEK_END) < self.offset:
-            raise DatasetFileCorruptError(f"{self.bag_path} is cut short: its index says {self.offset:,} bytes. Restore it")
+            raise DatasetFileCorruptError(f"{self.bag_path} is truncated: its index says {self.offset:,} bytes. Restore it")
 
     @property
     def size(self) -> int:
-        """Bytes of the flushed records, and of the index."""
+        """Bytes of the flushed records and the index."""
         return self.offset + _ENTRY * self.length
 
     def __len__(self) -> int:
         return self.length
 
     def append(self, record: Any, flush: bool = True) -> int:
-        """Append a record, which is bytes; ``flush``: so that readers that are opened from now on see it.
+        """Append a record of bytes. ``flush`` makes it visible to readers that are opened afterwards.
 
         Returns:
             Its position.
 
         Raises:
-            ConfigError: it is not bytes, or the writer is closed; or as for :meth:`flush`.
+            ConfigError: the record is not bytes, or the writer is closed; or as for :meth:`flush`.
         """
-        if self.closed or not isinstance(record, bytes) or self.length >= MAX_RECORDS:
-            raise ConfigError(f"{self.bag_path} takes {MAX_RECORDS} records of bytes until it is closed, not {record!r:.60}")
+        if self.closed or self.length >= MAX_RECORDS:
+            raise ConfigError(f"{self.bag_path} is closed, or full with {MAX_RECORDS:,} records")
+        if not isinstance(record, bytes):
+            raise ConfigError(f"{self.bag_path} takes records of bytes, got {record!r:.60}")
         self._records.append(record)
         self.length += 1
         if flush:
@@ -100,19 +102,19 @@ class BagWriter(Closing):
         return self.length - 1
 
     def flush(self) -> None:
-        """Write what was appended.
+        """Write the appended records.
 
         Raises:
-            ConfigError: an interrupted writer left other bytes there, or another one appends at the same time.
+            ConfigError: an interrupted writer left other bytes, or another writer appends at the same time.
         """
         data = b"".join(self._records)
         if self.idx.seek(0, os.SEEK_END) != _ENTRY * (self.length - len(self._records)):
-            raise ConfigError(f"another writer appended to {self.bag_path}: only one may have it open")
+            raise ConfigError(f"another writer appended to {self.bag_path}: open only one at a time")
         if self.bag.seek(0, os.SEEK_END) > self.offset:
             self.bag.seek(self.offset)
             there = self.bag.read(len(data))
             if not data.startswith(there):
-                raise ConfigError(f"{self.bag_path} does not match what an interrupted writer left from byte {self.offset} on")
+                raise ConfigError(f"{self.bag_path} has other bytes of an interrupted writer from byte {self.offset} on")
             data = data[len(there) :]
         self.bag.write(data)
         self.bag.flush()
@@ -132,18 +134,18 @@ class BagWriter(Closing):
 
 
 class BagReader(Closing):
-    """The records of a bag, as many as there were when it was opened.
+    """The records that a bag has when it is opened.
 
     ``reader[3]`` is bytes, ``reader[2:5]`` and ``reader[range(2, 5)]`` are lists of them.
 
     Args:
-        bag_source, idx_source: a path, or the bytes themselves; None for the index beside the bag.
-        cache_index, cache_data: have no meaning here: files are mapped, and processes share their pages.
-        single_file: the index follows the records, as Granular wrote it until 0.21.
+        bag_source, idx_source: a path, or the bytes themselves; None: the index beside the bag.
+        cache_index, cache_data: ignored; files are mapped, and processes share their pages.
+        single_file: whether the index follows the records, as in Granular until 0.21.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        DatasetFileCorruptError: the files are damaged; those of a record, when it is read.
+        FileNotFoundError: a file does not exist.
+        DatasetFileCorruptError: the files are damaged. A damaged record raises when it is read.
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class BagReader(Closing):
 
     @property
     def size(self) -> int:
-        """Bytes of the records, and of their index."""
+        """Bytes of the records and their index."""
         return int(self._bag.bounds(range(self.length - 1, self.length))[1][0]) + _ENTRY * self.length if self.length else 0
 
     def __len__(self) -> int:
@@ -176,7 +178,7 @@ class BagReader(Closing):
         return self._bag.record(range(self.length)[operator.index(index)])
 
     def copy(self) -> BagReader:
-        """Another reader of the same records."""
+        """Return another reader of the same records."""
         return copy.copy(self)
 
     def close(self) -> None:
@@ -188,24 +190,24 @@ class BagReader(Closing):
 
 
 def local_path(path: Any) -> Path:
-    """A path of this machine.
+    """Convert to a local path.
 
     Raises:
-        ConfigError: it is a URL.
+        ConfigError: the path is a URL.
     """
     if "://" in str(path):
-        raise ConfigError(f"{path!s:.80} is a URL: DatasetReader reads it, data_stack's RecordWriter writes there")
+        raise ConfigError(f"{path!s:.80} is a URL: read it with DatasetReader, or write to it with data_stack's RecordWriter")
     return Path(path)
 
 
 def places(index: slice | range, length: int) -> range:
-    """The positions that a slice or range names; what lies behind the end is left out.
+    """Return the positions of a slice or range that exist.
 
     Raises:
-        ConfigError: it has another step than 1, or negative positions.
+        ConfigError: the step is not 1, or a position is negative.
     """
     if index.step not in (None, 1) or min(index.start or 0, index.stop or 0) < 0:
-        raise ConfigError(f"records are read from one position to a later one, none of them negative, not by {index!r}")
+        raise ConfigError(f"slices of records must have step 1 and no negative positions, got {index!r}")
     return range(length)[index.start : index.stop]
 
 

@@ -1,4 +1,4 @@
-"""Granular's datasets: dicts with a value for each column, in one folder or in shards."""
+"""Granular's datasets, in one folder or in shards."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _Functions = Mapping[str, Any]
 
 
 class DatasetWriter(Closing):
-    """Appends datapoints to a dataset in Granular's files, in a folder of this machine.
+    """Appends datapoints, dicts with a value for each column, to a dataset in Granular's files in a local folder.
 
-    It goes on behind the datapoints that are there; where a column is ahead, since a writer was interrupted, the values that are
-    appended must be those that it has. If data_stack wrote the dataset, :meth:`close` renews its manifest.
+    Existing datapoints stay. If an interrupted writer left a column longer than the others, the next values must equal those in
+    that column. If data_stack wrote the dataset, :meth:`close` updates its manifest.
 
     Args:
-        directory: its path.
+        directory: path of the folder.
         spec: the type of each column.
-        encoders: by type, what makes bytes of a value; None for bytes as they are.
+        encoders: functions from a value to bytes, by type; None: values are bytes.
 
     Raises:
-        ConfigError: a dataset of other columns is there, or one that data_stack did not finish.
+        ConfigError: the folder has a dataset with other columns, or one that data_stack did not finish.
         KeyError: a type has no encoder.
     """
 
@@ -45,39 +45,42 @@ class DatasetWriter(Closing):
             path.write_bytes(spec_json(columns))
         found = parse_spec(path.read_bytes(), str(path))
         if found != self.spec:
-            raise ConfigError(f"{self.directory} holds a dataset of other columns: {found}, not {self.spec}")
+            raise ConfigError(f"{self.directory} holds a dataset with other columns: {found}, expected {self.spec}")
         if (self.directory / UNFINISHED).exists():
-            raise ConfigError(f"{self.directory} was not finished by data_stack's RecordWriter: open it with that, and close it")
+            raise ConfigError(
+                f"data_stack's RecordWriter did not finish {self.directory}: open it with RecordWriter, and close it"
+            )
         self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
         self.length = min(map(len, self.writers.values()))
         self._ahead = {name: BagReader(each.bag_path) for name, each in self.writers.items() if len(each) > self.length}
 
     @property
     def size(self) -> int:
-        """Bytes of all columns, their indexes included."""
+        """Bytes of all columns and their indexes."""
         return sum(writer.size for writer in self.writers.values())
 
     def __len__(self) -> int:
         return self.length
 
     def append(self, datapoint: Any, flush: bool = True) -> int:
-        """Append a datapoint, a dict with a value for each column; ``flush``: so that readers that are opened from now on see it.
+        """Append a datapoint. ``flush`` makes it visible to readers that are opened afterwards.
 
         Returns:
             Its position.
 
         Raises:
-            ConfigError: it has other keys, an encoder gave no bytes, or a column is ahead with another value.
-            Exception: what an encoder raises. In no case is anything of the datapoint appended.
+            ConfigError: the keys are not the columns, an encoder did not return bytes, or a longer column has another value.
+            Exception: an encoder raised it. After an error, nothing of the datapoint is appended.
         """
         if self.closed or not isinstance(datapoint, Mapping) or datapoint.keys() != self.spec.keys():
-            raise ConfigError(f"{self.directory} takes dicts of {', '.join(self.spec)} until it is closed, not {datapoint!r:.99}")
+            state = "is closed" if self.closed else f"takes dicts with the keys {', '.join(self.spec)}, got {datapoint!r:.99}"
+            raise ConfigError(f"{self.directory} {state}")
         encoded = {name: encode(datapoint[name]) if encode else datapoint[name] for name, encode in self.encoders.items()}
         for name, record in encoded.items():
             if not isinstance(record, bytes):
-                raise ConfigError(f"column {name!r} of type {self.spec[name]!r} takes bytes, not {record!r:.60}")
+                raise ConfigError(f"column {name!r} of type {self.spec[name]!r} takes bytes, got {record!r:.60}")
             if self.length < len(self._ahead.get(name, ())) and self._ahead[name][self.length] != record:
-                raise ConfigError(f"Record mismatch: column {name!r} of {self.directory} is ahead with another {self.length}")
+                raise ConfigError(f"Record mismatch: column {name!r} of {self.directory} already has another value {self.length}")
         for name, writer in self.writers.items():
             if len(writer) <= self.length:
                 writer.append(encoded[name], flush=False)
@@ -87,7 +90,7 @@ class DatasetWriter(Closing):
         return self.length - 1
 
     def flush(self) -> None:
-        """Write what was appended, so that readers see it."""
+        """Write the appended datapoints, so that readers see them."""
         for writer in self.writers.values():
             writer.flush()
 
@@ -101,26 +104,26 @@ class DatasetWriter(Closing):
 
 
 class ShardedDatasetWriter(Closing):
-    """Appends datapoints to shards, folders ``000000``, ``000001`` …; it goes on in the last of its own that is not full.
+    """Appends datapoints to shards, folders ``000000``, ``000001`` …, beginning with the first of its shards that is not full.
 
     Args:
         directory, spec, encoders: as for :class:`DatasetWriter`.
-        shardlen: datapoints of a shard; None for one shard.
+        shardlen: number of datapoints of a shard; None: a single shard.
         shardstart, shardstep: write shard ``shardstart`` and each ``shardstep``-th after it.
 
     Attributes:
-        writers: of its shards, of which the last one may be open.
-        shardnum: the one that is written.
+        writers: the writers of its shards; only the last one may be open.
+        shardnum: the number of the current shard.
 
     Raises:
-        ConfigError: several writers need a ``shardlen``; or as for DatasetWriter.
+        ConfigError: several writers require ``shardlen``; or as for DatasetWriter.
     """
 
     def __init__(
         self, directory: Any, spec: Any, encoders: Any, shardlen: int | None = None, shardstart: int = 0, shardstep: int = 1
     ) -> None:
         if shardstart < 0 or shardstep < 1 or ((shardstart or shardstep > 1) and not shardlen):
-            raise ConfigError(f"shards {shardstart}, {shardstart} + {shardstep} … need shardlen, got {shardlen}")
+            raise ConfigError(f"shards {shardstart}, {shardstart} + {shardstep} … require shardlen, got {shardlen}")
         self.directory, self.spec, self.encoders = local_path(directory), dict(spec), encoders
         self.shardlength, self.shardnum, self.shardstep = shardlen, shardstart, shardstep
         self.writers: list[DatasetWriter] = []
@@ -130,19 +133,19 @@ class ShardedDatasetWriter(Closing):
 
     @property
     def shards(self) -> int:
-        """How many of its shards there are."""
+        """Number of shards that this writer has written to."""
         return len(self.writers)
 
     @property
     def size(self) -> int:
-        """Bytes of all its shards."""
+        """Bytes of the shards of this writer."""
         return sum(writer.size for writer in self.writers)
 
     def __len__(self) -> int:
         return sum(map(len, self.writers))
 
     def append(self, datapoint: Any, flush: bool = True) -> int:
-        """Append a datapoint, as :meth:`DatasetWriter.append`; its position counts in the shards of this writer."""
+        """Append a datapoint, as :meth:`DatasetWriter.append`; positions count within the shards of this writer."""
         while not self.writers or self.writers[-1].closed:
             self._open()
         self.writers[-1].append(datapoint, flush)
@@ -150,7 +153,7 @@ class ShardedDatasetWriter(Closing):
         return len(self) - 1
 
     def flush(self) -> None:
-        """Write what was appended, so that readers see it."""
+        """Write the appended datapoints, so that readers see them."""
         for writer in self.writers[-1:]:
             writer.flush()
 
@@ -174,23 +177,23 @@ class ShardedDatasetWriter(Closing):
 class DatasetReader(Closing):
     """The datapoints of a dataset of Granular or data_stack.
 
-    ``reader[i]`` is a dict, ``reader[2:5]`` a dict of lists; ``reader[i, keys]`` and ``reader[2:5, keys]`` read these columns
-    alone. It pickles, and keeps its length.
+    ``reader[i]`` is a dict, ``reader[2:5]`` a dict of lists; ``reader[i, keys]`` and ``reader[2:5, keys]`` only read these
+    columns. A reader pickles, and keeps its length.
 
     Args:
-        directory: a path, a URL, or anything else that :class:`data_stack.formats.records.RecordReader` reads.
-        decoders: by type, what makes a value of bytes; None for bytes as they are.
-        cache_index, cache_keys, parallel: have no meaning here: files are mapped, and records are decoded in threads where that
-            is faster. Keys that do not exist are refused.
+        directory: a path, a URL, or another source of :class:`data_stack.formats.records.RecordReader`.
+        decoders: functions from bytes to a value, by type; None: values are bytes.
+        cache_index, cache_keys, parallel: ignored; files are mapped, and records are decoded in threads if that is faster. Keys
+            that do not exist are refused.
 
     Attributes:
         spec: the type of each column, sorted by name.
-        size: bytes of all columns, their indexes included.
-        shards: how many are read.
+        size: bytes of all columns and their indexes.
+        shards: number of shards.
 
     Raises:
-        FileNotFoundError: there is no dataset.
-        DatasetFileCorruptError: it is damaged.
+        FileNotFoundError: the dataset does not exist.
+        DatasetFileCorruptError: the dataset is damaged.
         KeyError: a type has no decoder.
     """
 
@@ -200,7 +203,7 @@ class DatasetReader(Closing):
     def __init__(
         self, directory: Any, decoders: Any, cache_index: bool = True, cache_keys: Any = (), parallel: bool = False, **shards: int
     ) -> None:
-        # Paths of other libraries are taken by their name.
+        # Paths of other libraries, such as elements.Path, are used by their name.
         is_foreign = hasattr(directory, "with_suffix") and not hasattr(directory, "__fspath__")
         folder = folder_of(str(directory) if is_foreign else directory)
         codecs = _codecs_of(folder.subfolder(self.first_folder) if self.first_folder else folder, decoders)
@@ -211,7 +214,7 @@ class DatasetReader(Closing):
         self.size: int = self._records.size
         self.shards: int = getattr(self._records, "shards", 1)
         if not set(cache_keys) <= self.spec.keys():
-            raise ConfigError(f"cache_keys names {cache_keys}; there are: {', '.join(self.spec)}")
+            raise ConfigError(f"unknown columns in cache_keys={cache_keys!r:.200}; the dataset has {', '.join(self.spec)}")
 
     def __len__(self) -> int:
         return len(self._records)
@@ -229,7 +232,7 @@ class DatasetReader(Closing):
         return {key: sample[key] for key in keys}
 
     def copy(self) -> DatasetReader:
-        """Another reader of the same dataset."""
+        """Return another reader of the same dataset."""
         return copy.deepcopy(self)
 
     def close(self) -> None:
@@ -239,10 +242,10 @@ class DatasetReader(Closing):
 
 
 class ShardedDatasetReader(DatasetReader):
-    """The datapoints of all shards, or of some, one shard after the other; otherwise as :class:`DatasetReader`.
+    """The datapoints of all or some shards, one shard after the other; otherwise as :class:`DatasetReader`.
 
     Args:
-        directory, decoders, cache_index, cache_keys, parallel: as there.
+        directory, decoders, cache_index, cache_keys, parallel: as for :class:`DatasetReader`.
         shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
     """
 
@@ -250,7 +253,7 @@ class ShardedDatasetReader(DatasetReader):
 
 
 def _codecs_of(folder: Folder, decoders: _Functions | None) -> dict[str, Any]:
-    """What data_stack shall decode otherwise than it does by itself, by type."""
+    """Return, by type, the decoders that differ from those of data_stack."""
     try:
         types = parse_spec(folder.read(SPEC), folder.full_name(SPEC)).values()
     except ResourceNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Granular's types of columns: what encodes their values and decodes them, by name."""
+"""Encoders and decoders of Granular's types of columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _Pixels = npt.NDArray[np.uint8]
 
 
 def encode_image(value: _Pixels, quality: int = 75, format: str = "jpg") -> bytes:  # noqa: A002  # as Granular
-    """Pixels as a file, by Pillow, with the bytes that Granular gives.
+    """Encode pixels as a file, by Pillow; the bytes are those of Granular.
 
     Args:
         value: uint8 of shape ``(height, width)`` or ``(height, width, channels)``.
-        quality: of a JPEG file. (Granular has the argument, and always stores 75.)
-        format: ``"jpg"``, ``"png"`` or another that Pillow writes.
+        quality: quality of JPEG. (Granular ignores this argument and always uses 75.)
+        format: ``"jpg"``, ``"png"`` or another format that Pillow writes.
     """
     stream, kind = io.BytesIO(), format.upper().replace("JPG", "JPEG")
     pillow().fromarray(value).save(stream, format=kind, **({"quality": quality} if kind == "JPEG" else {}))
@@ -32,17 +32,17 @@ def encode_image(value: _Pixels, quality: int = 75, format: str = "jpg") -> byte
 
 
 def decode_image(buffer: bytes, *args: Any) -> _Pixels:
-    """The pixels of a JPEG or PNG file."""
+    """Decode a JPEG or PNG file."""
     return (codecs.PngCodec() if buffer.startswith(b"\x89PNG") else codecs.JpgCodec()).decode(buffer)
 
 
 def encode_video(array: _Pixels, fps: int = 20, codec: str = "h264") -> bytes:
-    """Frames, uint8 of shape ``(n_frames, height, width, 3)``, as a WebM file of VP8 or VP9, or an MP4 file of another codec."""
+    """Encode frames, uint8 of shape ``(n_frames, height, width, 3)``: VP8 and VP9 as WebM, other codecs as MP4."""
     return (codecs.WebmCodec if codec in ("vp8", "vp9") else codecs.Mp4Codec)(fps=fps, codec=codec).encode(array)
 
 
 def decode_video(buffer: bytes, *args: Any) -> _Pixels:
-    """The frames of an MP4 or WebM file."""
+    """Decode an MP4 or WebM file."""
     return (codecs.WebmCodec() if buffer.startswith(b"\x1a\x45\xdf\xa3") else codecs.Mp4Codec()).decode(buffer)
 
 
@@ -51,11 +51,11 @@ encode_int, decode_int = _OF_DATA_STACK["int"].encode, _OF_DATA_STACK["int"].dec
 encode_array, decode_array = _OF_DATA_STACK["array"].encode, _OF_DATA_STACK["array"].decode
 encode_tree, decode_tree = _OF_DATA_STACK["tree"].encode, _OF_DATA_STACK["tree"].decode
 
-#: By type, what makes bytes of a value.
+#: Functions from a value to bytes, by type.
 encoders: dict[str, Callable[..., bytes]] = {name: codec.encode for name, codec in _OF_DATA_STACK.items()}
 encoders.update({name: functools.partial(encode_image, format=name) for name in ("jpg", "png")})
 encoders.update({"mp4": encode_video, "webm": functools.partial(encode_video, codec="vp9")})
 
-#: By type, what makes a value of its bytes.
+#: Functions from bytes to a value, by type.
 decoders: dict[str, Callable[..., Any]] = {name: codec.decode for name, codec in _OF_DATA_STACK.items()}
 decoders.update({"jpg": decode_image, "png": decode_image, "mp4": decode_video, "webm": decode_video})

@@ -1,4 +1,4 @@
-"""Granular's loader: endless batches of a source, made in processes, that go on from any step."""
+"""Granular's loader: endless batches of a source, made in processes, which resume from any step."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Loader:
     """Batches of a source: dicts of arrays of shape ``(batch, ...)``, with the dtypes and shapes of :attr:`spec`.
 
     Step t of rank ``shard_id`` has the datapoints from ``(t * num_shards + shard_id) * batch`` on. ``iter(loader)`` is the loader
-    itself; a batch is made when it is asked for, and ahead of that in the workers.
+    itself; workers prefetch batches.
 
     Args:
-        source: a function of a step that returns a dict, or what has ``[step]``. It must pickle.
-        batch: datapoints of a batch.
-        prefetch: batches that all workers together make ahead, at least one each.
-        workers: processes; 0 for none; None for one for each processor.
-        recycle_after: has no meaning here: a batch is the caller's own.
-        shard_id, num_shards: this rank, and how many there are; None: one, with a warning if there are several processes.
-        mp: has no meaning here: workers are forks of a fresh interpreter, wherever they are started.
+        source: a function from a step to a dict, or an object with ``[step]``. It must pickle.
+        batch: number of datapoints of a batch.
+        prefetch: number of batches that all workers together prefetch, at least one each.
+        workers: number of processes; 0: no processes; None: one per processor.
+        recycle_after: ignored; batches are the caller's own.
+        shard_id, num_shards: this rank and the number of ranks; None: one rank, with a warning if there are several processes.
+        mp: ignored; workers are forks of a fresh interpreter.
 
     Attributes:
-        consumed: how many datapoints all ranks together have received.
+        consumed: number of datapoints that all ranks together have received.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -62,7 +62,7 @@ class Loader:
 
     @functools.cached_property
     def spec(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
-        """Dtype and shape of each value of a datapoint: those of step 0."""
+        """Dtype and shape of each value of a datapoint, from step 0."""
         return {key: (value.dtype, value.shape) for key, value in _arrays_of(self.source(0)).items()}
 
     def __iter__(self) -> Loader:
@@ -77,11 +77,11 @@ class Loader:
         return {key: _fit(key, given[key], *expected) for key, expected in self.spec.items()}
 
     def save(self) -> dict[str, int]:
-        """The state: ``{"step": consumed}``, which Granular's loader loads, too."""
+        """Return the state, ``{"step": consumed}``, which Granular's loader also loads."""
         return {"step": self.consumed}
 
     def load(self, d: dict[str, int]) -> None:
-        """Go on from a state of any loader of the same source."""
+        """Resume from a state of any loader of the same source."""
         self.consumed, self._batches = d["step"], None
 
     def close(self) -> None:
@@ -92,13 +92,13 @@ class Loader:
 
 def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(datapoint, dict):
-        raise TypeError(f"a loader takes datapoints that are dicts, not {type(datapoint).__name__}")
+        raise TypeError(f"datapoints must be dicts, got {type(datapoint).__name__}")
     return {key: np.asarray(value) for key, value in datapoint.items()}
 
 
 def _fit(key: str, values: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    """Values of a batch in the dtype that datapoint 0 has."""
+    """Cast values of a batch to the dtype of datapoint 0."""
     if values.shape[1:] != shape or not (values.dtype.kind == dtype.kind or np.can_cast(values.dtype, dtype, "same_kind")):
-        raise RuntimeError(f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, and {dtype} {shape} in datapoint 0")
+        raise RuntimeError(f"{key!r} is {values.dtype} {values.shape[1:]} in a batch, but {dtype} {shape} in datapoint 0")
     array: npt.NDArray[Any] = values if dtype.kind in "SU" else values.astype(dtype, copy=False)
     return array

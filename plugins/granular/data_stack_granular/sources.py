@@ -1,4 +1,4 @@
-"""Granular's sources: functions of a step that give a datapoint, with the draws that Granular makes of seed and step."""
+"""Granular's sources: functions from a step to a datapoint, with Granular's draws for each seed and step."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy.typing as npt
 
 
 def convert(source: Any) -> Callable[[int], Any]:
-    """A source as a function of a step: itself, or its ``[step]``.
+    """Convert a source to a function of a step: the source itself, or its ``[step]``.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the source is neither callable nor indexable.
     """
     function = source if callable(source) else getattr(source, "__getitem__", None)
     if function is None or isinstance(source, (str, bytes, dict)):
         raise TypeError(f"expected a source, a function of a step or an object with [step], got {source!r:.80}")
-    return function  # type: ignore[no-any-return]  # whatever it returns
+    return function  # type: ignore[no-any-return]  # any function
 
 
 class Transform:
@@ -33,7 +33,7 @@ class Transform:
 
 
 class Sample:
-    """Datapoints of ``source`` drawn with replacement: of the first ``length``, None for all."""
+    """Samples of the first ``length`` datapoints of ``source``, with replacement; None: of all."""
 
     def __init__(self, source: Any, length: int | None = None, seed: int = 0) -> None:
         self.source, self.length, self.seed = convert(source), length or len(source), seed
@@ -43,13 +43,13 @@ class Sample:
 
 
 class Epochs:
-    """All datapoints of ``source``, then all again, in another order each time if ``shuffle``.
+    """Endless epochs of the datapoints of ``source``.
 
     Args:
-        source: what has datapoints.
-        length: how many of them; None for all.
-        shuffle: False for the order of ``source``.
-        seed: of the orders. (Granular takes it, and uses 0; that order is the same.)
+        source: the datapoints.
+        length: number of datapoints; None: all.
+        shuffle: whether to shuffle each epoch.
+        seed: seed of the orders. (Granular ignores this argument and uses 0, with the same orders.)
     """
 
     def __init__(self, source: Any, length: int | None = None, shuffle: bool = True, seed: int = 0) -> None:
@@ -61,7 +61,7 @@ class Epochs:
 
 
 class Truncate:
-    """The first ``limit`` datapoints of ``source``, repeated; all of a source that has fewer (``length``; None: its own)."""
+    """Repeats the first ``limit`` datapoints of ``source``, or all if it has fewer (``length``; None: its own)."""
 
     def __init__(self, source: Any, limit: int, length: int | None = None) -> None:
         self.source, self.limit = convert(source), min(length or len(source), limit)
@@ -82,7 +82,7 @@ class Interleave:
 
 
 class Mix:
-    """At each step that step of one of the sources, drawn by their weights."""
+    """At each step, the datapoint of a source that is drawn by weights."""
 
     def __init__(self, sources: Sequence[Any], weights: npt.ArrayLike, seed: int = 0) -> None:
         self.sources, self.seed = [convert(source) for source in sources], seed

@@ -1,4 +1,4 @@
-"""Datasets of the Hugging Face Hub: ``data_stack.load("hf:owner/name@revision#config")``; the hooks by which they are found."""
+"""Datasets of the Hugging Face Hub: ``data_stack.load("hf:owner/name@revision#config")``."""
 
 from __future__ import annotations
 

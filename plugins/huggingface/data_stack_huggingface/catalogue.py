@@ -29,18 +29,18 @@ from data_stack_huggingface.layout import converted_files, split_files
 
 _README = "README.md"
 _MAX_CARD_BYTES = 16 << 20
-#: How versions name commits of the Parquet files that the Hub makes of others.
+#: Prefix of versions that are commits of Parquet files converted by the Hub.
 _CONVERTED = "parquet-"
 
 
 class HuggingFaceCatalogue(data_stack.Catalogue):
-    """The datasets of the Hugging Face Hub that have Parquet files, of their own or made by the Hub; no code of them is run.
+    """The datasets of the Hugging Face Hub with Parquet files, their own or converted by the Hub; none of their code is run.
 
-    It asks the server of ``HF_ENDPOINT``, with the token that huggingface_hub finds.
+    The server is ``HF_ENDPOINT``, the token that of huggingface_hub.
     """
 
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> HubDataset:
-        """The dataset at the commit that its version, a branch, tag or commit, names now."""
+        """Return the dataset at the current commit of its version, which is a branch, tag or commit."""
         if is_offline():
             return _find_stored(name, store)
         repo, (_, mark, converted) = name.name, (name.version or "").partition(_CONVERTED)
@@ -54,26 +54,26 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             splits = converted_files(repo, card, files, name.part)
         if not splits:
             raise exception.CatalogueError(
-                f"hf:{repo} has no Parquet files at {revision!r:.80}, nor has the Hub made any of its main branch. If it is code "
-                f"or other files, read it with the package datasets, and pass it to data_stack.from_huggingface()"
+                f"hf:{repo} has no Parquet files at {revision!r:.80}, and the Hub has not converted its main branch. Read it "
+                f"with the package datasets, and pass it to data_stack.from_huggingface()"
             )
         digits = max(5, *(len(str(len(paths))) for paths in splits.values()))  # the names are sorted
         parts = ((f"data/{split}/{n:0{digits}}.parquet", path) for split, paths in splits.items() for n, path in enumerate(paths))
         listed = {key: files[path] for key, path in parts}
         commit = next(iter(listed.values())).commit
         if not mark and _README in files and files[_README].size < _MAX_CARD_BYTES and features_of_card(card, name.part):
-            listed[_README] = files[_README]  # what offline use knows of the features
+            listed[_README] = files[_README]  # offline, the features come from it
         return HubDataset(name, mark + commit, listed, card)
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
-        """Datasets whose names contain the text."""
+        """Return datasets whose names contain the text."""
         found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
         rows = zip(found, titles, strict=True)
         return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), each.main_size) for (each, card), title in rows]
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
-        """All files of a repository at the commit that its version names now."""
+        """Return all files of a repository at the current commit of its version."""
         files = _files_of(self._info(name.name, name.version or "main"))
         return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
 
@@ -87,7 +87,7 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:
-    """The metadata of its README, and its ``description`` with a title."""
+    """Return the metadata of the README, with the title in ``description``."""
     card = dict(vars(info.card_data)) if info.card_data is not None else {}
     return {
         **card,
@@ -96,28 +96,28 @@ def _card_of(info: DatasetInfo) -> dict[str, Any]:
 
 
 def _licence(card: Mapping[str, Any]) -> str | None:
-    """The licences of a card; all of several."""
+    """Return the licences of a card, joined by AND."""
     licences = card.get("license")
     listed = licences if isinstance(licences, list) else [licences]
     return " AND ".join(str(each) for each in listed if each not in (None, "unknown", "other")) or None
 
 
 def _files_of(info: DatasetInfo) -> dict[str, HubFile]:
-    """The files of a revision by path, with the digests that the Hub lists."""
+    """Return the files of a revision by path, with the digests of the Hub's listing."""
     if re.fullmatch("[0-9a-f]{40}", commit := str(info.sha)) is None:
-        raise exception.CatalogueError(f"the Hub's answer for hf:{info.id} names no commit: update this package")
+        raise exception.CatalogueError(f"the Hub's answer for hf:{info.id} lacks the commit: update this package")
     etags = [each.lfs.sha256 if each.lfs else each.blob_id for each in info.siblings or ()]
     listed = zip(info.siblings or (), etags, strict=True)
     return {each.rfilename: HubFile(info.id, commit, each.rfilename, each.size or 0, etag) for each, etag in listed if etag}
 
 
 def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubDataset:
-    """A dataset that was prepared in a store before, without network."""
+    """Find a prepared dataset in a store, without network."""
     identifier = f"{name.folder}/{name.version}/manifest.json"
     if store is None or name.version is None or not store.has_resource(identifier):
         raise exception.CatalogueUnavailableError(
-            f"the Hub was not asked for {name}, as DATA_STACK_OFFLINE is set, and the store has no such version of it; offline, "
-            f"load a dataset that was prepared before with its commit: {name.plain}@COMMIT"
+            f"DATA_STACK_OFFLINE is set, and the store does not have {name}; offline, name a prepared dataset with its commit: "
+            f"{name.plain}@COMMIT"
         )
     with store.get_resource(identifier) as file:
         sources = Manifest.from_json(file.read()).sources
@@ -130,7 +130,7 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
         text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
     try:
         card = vars(DatasetCard(text, ignore_metadata_errors=True).data)
-    except Exception as error:  # of the YAML parser
+    except Exception as error:  # an error of the YAML parser
         raise exception.CatalogueError(
             f"the stored README of {name} cannot be read ({type(error).__name__}): prepare it again"
         ) from error
@@ -138,16 +138,16 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
 
 
 class HubDataset(data_stack.CatalogueDataset):
-    """A dataset of the Hub at a commit: dict samples, with images and arrays as arrays.
+    """A dataset of the Hub at a commit; samples are dicts, with images and arrays as NumPy arrays.
 
-    Loading it retrieves all its files into the store first; with ``lazy=True`` it stores nothing, and reads row groups from the
-    Hub when they are asked for.
+    Loading it first retrieves all files into the store. With ``lazy=True`` it stores nothing, and reads row groups from the Hub
+    on access.
 
     Args:
-        name: of the dataset.
-        version: the commit; of files that the Hub has made, ``parquet-`` and the commit.
-        files: by their names in the store, ``data/SPLIT/00000.parquet``.
-        card: the metadata of its README; empty if it is not known.
+        name: name of the dataset.
+        version: the commit; for files converted by the Hub, ``parquet-`` and the commit.
+        files: files by their names in the store, ``data/SPLIT/00000.parquet``.
+        card: metadata of the README; may be empty.
     """
 
     def __init__(self, name: CatalogueName, version: str, files: Mapping[str, HubFile], card: Mapping[str, Any]) -> None:
@@ -158,7 +158,7 @@ class HubDataset(data_stack.CatalogueDataset):
         vars(self).update(parts_of(self._features, list(self._features)))
 
     def get_dataset_iterator(self, config: Mapping[str, Any] | None = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        """The samples of one split; with ``"lazy": True`` nothing is prepared."""
+        """Open one split; with ``"lazy": True`` nothing is prepared."""
         if not (config or {}).get("lazy"):
             return super().get_dataset_iterator(config)[0], self.iterator_meta
         definition = DatasetDefinition.of(self, DatasetFactory)
@@ -171,7 +171,7 @@ class HubDataset(data_stack.CatalogueDataset):
     def open(
         self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
     ) -> DatasetIteratorIF:
-        """The rows of a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
+        """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = self._features or features_of_files(rows.metadata)
         encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)

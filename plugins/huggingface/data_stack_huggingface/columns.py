@@ -1,4 +1,4 @@
-"""What the Hub says of columns (its *features*), as encoders of columns and as the meta of a dataset."""
+"""Encoders and meta of a dataset, from the Hub's descriptions of columns (*features*)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for 
 
 
 class HubEncoder(Encoder):
-    """Values of the Hub as their feature says: images as arrays, lists as arrays of a shape, names as numbers of classes.
+    """Converts values by their feature: images to arrays, lists to arrays of a shape, names of classes to numbers.
 
     Images are files, or dicts of ``bytes`` and ``path``; for their arrays see :mod:`data_stack.codecs.images`.
 
     Args:
-        mode: of Pillow, to convert images to; None: as they are stored.
-        dtype: of numbers or arrays; None: the values are images, or names of classes.
-        shape: of arrays; empty: that of the value.
-        names: of classes.
+        mode: mode of Pillow to convert images to; None: no conversion.
+        dtype: dtype of numbers or arrays; None: the values are images, or names of classes.
+        shape: shape of arrays; empty: that of the value.
+        names: names of classes.
     """
 
     kind = "huggingface"
@@ -44,20 +44,21 @@ class HubEncoder(Encoder):
         self._mode, self._dtype, self._shape, self._names, self._learned = mode, dtype, tuple(shape), tuple(names), {}
 
     def config(self) -> dict[str, Any]:
-        """What it was made with."""
+        """Return the arguments of the constructor."""
         return {"mode": self._mode, "dtype": self._dtype, "shape": list(self._shape), "names": list(self._names)}
 
     def _transform(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if self._dtype is not None and not self._shape and column.dtype != object:
-            with contextlib.suppress(ValueError):  # which value it is is found one by one
+            with contextlib.suppress(ValueError):  # the loop below finds the value
                 return self._cast(column)
         values = []
         for place, value in enumerate(column):
             try:
                 values.append(None if value is None else self._decode(value))
             except (TypeError, ValueError) as error:
-                what = "image with bytes" if self._dtype is None and not self._names else f"value of {self._dtype or 'a class'}"
-                raise EncodingError(f"it is no {what}: {error!s:.200}", place) from error
+                is_image = self._dtype is None and not self._names
+                what = "an image with bytes" if is_image else f"a value of {self._dtype or 'a class'}"
+                raise EncodingError(f"expected {what}: {error!s:.200}", place) from error
         return stack_values(values)
 
     def _decode(self, value: Any) -> Any:
@@ -68,7 +69,7 @@ class HubEncoder(Encoder):
         if self._dtype is None:
             return decode_image(value if isinstance(value, bytes) else value["bytes"], self._mode)
         array = np.asarray(value)
-        cast = self._cast(array) if array.dtype != object else array.astype(self._dtype)  # of floats, None is NaN
+        cast = self._cast(array) if array.dtype != object else array.astype(self._dtype)  # None becomes NaN in floats
         return cast.reshape(self._shape) if self._shape else cast if cast.ndim else cast[()]
 
     def _cast(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -76,7 +77,7 @@ class HubEncoder(Encoder):
 
 
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The features that Parquet files carry in their metadata, by column; empty if they carry none."""
+    """Return the features in the metadata of Parquet files, by column; may be empty."""
     try:
         features = parse_json(metadata[b"huggingface"])["info"]["features"].items()
     except (KeyError, TypeError, ValueError, AttributeError):
@@ -85,7 +86,7 @@ def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
 
 
 def features_of_card(card: Mapping[str, Any], config: str | None) -> dict[str, Any]:
-    """The features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`."""
+    """Return the features in the ``dataset_info`` of a card in the same form; ``config`` as for :func:`info_of`."""
     try:
         return {str(each["name"]): _feature({key: each[key] for key in each if key != "name"}) for each in _listed(card, config)}
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
@@ -96,9 +97,9 @@ def _listed(card: Mapping[str, Any], config: str | None) -> Sequence[Mapping[str
     return info_of(card, config).get("features") or ()
 
 
-def _feature(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A feature of a card, ``{"dtype": "int32"}`` or ``{"list": "int32"}``, as files have it."""
-    kind, content = next(iter(told.items()))
+def _feature(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a feature of a card, ``{"dtype": "int32"}`` or ``{"list": "int32"}``, to the form in files."""
+    kind, content = next(iter(given.items()))
     if kind == "dtype" and isinstance(content, dict):
         return _feature(content)
     if kind == "dtype":
@@ -118,16 +119,16 @@ def _camel(name: str) -> str:
 def encoders_of(
     rows: ParquetDataset, features: Mapping[str, Any], place: str, image_mode: str | None = None
 ) -> dict[int | str, HubEncoder]:
-    """The encoders of the columns whose values are not as Parquet has them.
+    """Return encoders for the columns whose values differ from Parquet's.
 
     Args:
-        rows: of the files.
-        features: by column; empty if there are none.
-        place: names the files in errors.
-        image_mode: of Pillow, to convert images to; None: that of their feature, or else as they are stored.
+        rows: rows of the files.
+        features: features by column; may be empty.
+        place: name of the files for errors.
+        image_mode: mode of Pillow to convert images to; None: that of their feature, or no conversion.
 
     Raises:
-        CatalogueSchemaError: the files have other columns than the features say, or than the first of them.
+        CatalogueSchemaError: the columns of a file differ from the features, or from those of the first file.
     """
     differing = rows.all_columns ^ (features or rows.schema.fields).keys()
     encoders: dict[int | str, HubEncoder] = {}
@@ -140,15 +141,17 @@ def encoders_of(
         if encoder is not None:
             encoders[name] = encoder
     if differing:
-        raise CatalogueSchemaError(f"{place} has other columns than its features say ({', '.join(differing)}): tell its owner")
+        raise CatalogueSchemaError(
+            f"{place} has columns that differ from its features ({', '.join(differing)}): report it to its owner"
+        )
     return encoders
 
 
 def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None) -> HubEncoder | None:
-    """The encoder of a column; None if its values are as they are stored.
+    """Return the encoder of a column; None if its values need none.
 
     Raises:
-        ConfigError: they are of another type than the feature says.
+        ConfigError: the type of the column differs from the feature.
     """
     type_, kind, shape = field.arrow_type(), str(feature.get("_type")), feature.get("shape")
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
@@ -170,9 +173,9 @@ def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None
 
 
 def parts_of(features: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The ``iterator_meta`` and ``class_names`` of a dataset.
+    """Return the ``iterator_meta`` and ``class_names`` of a dataset.
 
-    The only ClassLabel is the target; the only image, or else the first column that is no ClassLabel, the sample.
+    The only ClassLabel is the target. The sample is the only image, or the first column that is not a ClassLabel.
     """
     kinds = {name: features.get(name, {}).get("_type") for name in names}
     labels = [name for name, kind in kinds.items() if kind == "ClassLabel"]

@@ -1,4 +1,4 @@
-"""Files of the Hub: its errors as ours, pauses that it asks for, and bytes that are what its listing says.
+"""Requests to the Hub, with verified bytes.
 
 The API is that of https://huggingface.co/docs/hub/api; tokens, proxies and certificates are those of huggingface_hub.
 """
@@ -22,12 +22,12 @@ from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.web import Exchange, WebError, ask
 from data_stack.io.web_api import ask_json
 
-#: A pause that the Hub asks for is waited up to a minute.
+#: Pauses that the Hub requests are respected up to a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0)
-#: A file is retrieved in requests that grow up to this size.
+#: Maximum size of a request; requests for a file grow up to it.
 _REQUEST_BYTES: Final = 32 << 20
 _BLOCK_BYTES: Final = 1 << 16
-#: The Hub wants larger files than 10 MB to be in its large file storage.
+#: The Hub requires large file storage for files above 10 MB.
 _MAX_GIT_BYTES: Final = 64 << 20
 _SOURCE: Final = re.compile(r"hf://datasets/([^@?]+)@([0-9a-f]{40})/([^?]+)\?etag=([0-9a-f]{40}|[0-9a-f]{64})")
 _NAME: Final = re.compile(r"(?:[A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -41,33 +41,33 @@ _INFO: Final = {
 
 
 def endpoint() -> str:
-    """The Hub's URL: ``HF_ENDPOINT``, or huggingface.co."""
+    """Return the URL of the Hub: ``HF_ENDPOINT``, or huggingface.co."""
     return (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
 
 
 def dataset_info(repo: str, revision: str) -> DatasetInfo:
-    """A dataset at a revision, with its files.
+    """Return a dataset at a revision, with its files.
 
     Raises:
-        As :func:`_ask`.
+        As for :func:`_ask`.
     """
     return _info_of(_ask(repo, f"{_checked(repo)}/revision/{quote(revision, safe='')}", _INFO, {"blobs": "true"}))
 
 
 def converted_commits(repo: str) -> list[str]:
-    """The commit of the Parquet files that the Hub has made of a dataset; empty if there is none."""
+    """Return the commit of a dataset's Parquet files converted by the Hub; empty if there is none."""
     refs = _ask(repo, f"{_checked(repo)}/refs", {"converts?": [{"name": str, "targetCommit": str}]}, {})
     return [ref["targetCommit"] for ref in refs.get("converts") or () if ref["name"] == "parquet"]
 
 
 def find_datasets(text: str, limit: int) -> list[DatasetInfo]:
-    """Datasets whose names contain the text, with ``main_size``."""
+    """Return datasets whose names contain the text, with ``main_size``."""
     params = {"search": text, "limit": limit, "expand": ["cardData", "description", "mainSize"]}
     return [_info_of(each) for each in _ask(text, "", [_LISTED], params)[:limit]]
 
 
 def _info_of(fields: Mapping[str, Any]) -> DatasetInfo:
-    return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # of huggingface_hub
+    return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # untyped in huggingface_hub
 
 
 def _checked(repo: str) -> str:
@@ -77,14 +77,14 @@ def _checked(repo: str) -> str:
 
 
 def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
-    """The answer of the API, of that shape.
+    """Return the answer of the API, checked against a shape.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset; RevisionNotFoundError: no such revision or file of it.
-        CatalogueAccessError: it is gated or disabled.
-        CatalogueBusyError: the Hub wants a longer pause than a minute.
-        CatalogueUnavailableError: the Hub does not answer; there is no network.
-        CatalogueError: its answer has another form than is documented.
+        DatasetNotFoundError: the dataset does not exist; RevisionNotFoundError: the revision or file does not exist.
+        CatalogueAccessError: the dataset is gated or disabled.
+        CatalogueBusyError: the Hub requests a pause of more than a minute.
+        CatalogueUnavailableError: the Hub does not answer, or the network is down.
+        CatalogueError: the answer does not follow the Hub's documentation.
     """
     url = f"{endpoint()}/api/datasets{path}"
     try:
@@ -97,20 +97,20 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
 
 
 def _explain(repo: str, status: int, code: str, message: str) -> exception.DataStackError:
-    """The error of ours for an answer: https://github.com/huggingface/huggingface_hub lists the codes."""
+    """Return the error for an answer; https://github.com/huggingface/huggingface_hub lists the codes."""
     name = f"hf:{repo}"
     if code == "GatedRepo" or message == "Access to this resource is disabled.":
         page = f"https://huggingface.co/datasets/{repo}"
         return exception.CatalogueAccessError(f"{name} is gated or disabled: accept its terms at {page}, then {_LOG_IN}")
     if code in ("RevisionNotFound", "EntryNotFound"):
-        return exception.RevisionNotFoundError(f"the Hub has no such revision or file of {name}, or not any more: choose another")
+        return exception.RevisionNotFoundError(
+            f"the Hub does not have this revision or file of {name}, or has removed it: choose another"
+        )
     if code == "RepoNotFound":
         return exception.DatasetNotFoundError(f"the Hub has no dataset {name}, or it is private: check the name, or {_LOG_IN}")
     if status in (401, 403):
         return exception.CatalogueAccessError(f"the Hub refuses {name} to this user (status {status}): {_LOG_IN}")
-    return exception.CatalogueError(
-        f"the Hub answered for {name} with status {status}, which it does not document: update this package"
-    )
+    return exception.CatalogueError(f"the Hub answered for {name} with the undocumented status {status}: update this package")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,10 @@ class HubFile:
 
     Attributes:
         repo: owner and name of the dataset.
-        commit: 40 hex digits.
-        path: in the repository.
-        size: in bytes.
-        etag: its SHA-256, or, of files that Git keeps itself, the SHA-1 of its blob; as the Hub lists it.
+        commit: commit, 40 hex digits.
+        path: path in the repository.
+        size: size in bytes.
+        etag: the listed digest: SHA-256, or the SHA-1 of the blob for files in Git itself.
     """
 
     repo: str
@@ -133,11 +133,11 @@ class HubFile:
 
     @property
     def sha256(self) -> str | None:
-        """SHA-256 as it is listed; None for a file that Git keeps itself."""
+        """The listed SHA-256; None for files in Git itself."""
         return self.etag if len(self.etag) == 64 else None
 
     def define(self, identifier: str) -> ResourceDefinition:
-        """The resource of that name in a store."""
+        """Define the resource of this name."""
         source = f"hf://datasets/{self.repo}@{self.commit}/{quote(self.path)}?etag={self.etag}"
         return ResourceDefinition(identifier, source, sha256=self.sha256, size=self.size)
 
@@ -145,14 +145,14 @@ class HubFile:
         return f"{self.path!r:.200} of hf:{self.repo}@{self.commit}"
 
     def read(self, start: int, stop: int) -> bytes:
-        """The bytes from ``start`` up to ``stop``, as the Hub has them for this file at this commit.
+        """Read the bytes from ``start`` to ``stop``.
 
         Raises:
-            ChecksumMismatchError: the Hub has another file there now.
+            ChecksumMismatchError: the Hub now has another file.
             CatalogueError, DatasetNotFoundError: as for the API.
         """
         if is_offline():
-            raise exception.CatalogueUnavailableError(f"the Hub was not asked for hf:{self.repo}, as DATA_STACK_OFFLINE is set")
+            raise exception.CatalogueUnavailableError(f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set")
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
         options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": build_hf_headers()}
         try:
@@ -161,19 +161,21 @@ class HubFile:
             )
         except WebError as error:
             if error.status == 429:
-                raise exception.CatalogueBusyError(f"the Hub was asked too often for {self}: wait, or {_LOG_IN}") from None
+                raise exception.CatalogueBusyError(f"too many requests to the Hub for {self}: wait, or {_LOG_IN}") from None
             kind = exception.CatalogueUnavailableError if error.transient else exception.CatalogueError
-            raise kind(f"the Hub did not give {self} ({error.reason}): check the network, then retry") from None
+            raise kind(f"the Hub did not send {self} ({error.reason}): check the network, then retry") from None
 
     def read_whole(self) -> bytes:
-        """All bytes of a file that Git keeps itself, compared with the SHA-1 of its blob.
+        """Read a file in Git itself, and verify the SHA-1 of its blob.
 
         Raises:
-            ChecksumMismatchError: they are not those that the Hub lists.
-            CatalogueError, DatasetNotFoundError: as for the API; or the file is larger than Git may keep.
+            ChecksumMismatchError: the SHA-1 is not the listed one.
+            CatalogueError, DatasetNotFoundError: as for the API; or the file is too large.
         """
         if self.size > _MAX_GIT_BYTES:
-            raise exception.CatalogueError(f"{self} has {self.size:,} bytes and no SHA-256, so it is not read: tell its owner")
+            raise exception.CatalogueError(
+                f"{self} has {self.size:,} bytes but no SHA-256, so it cannot be verified: report it to its owner"
+            )
         data = self.read(0, self.size)
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
         if blob != self.etag:
@@ -190,27 +192,27 @@ class HubFile:
             raise exception.ChecksumMismatchError(self.path, str(self), self.etag, etag or "none", "ETag")
         is_part = answer.headers.get("Content-Range") == f"bytes {start}-{stop - 1}/{self.size}"
         if not (is_part if answer.status == 206 else (start, stop) == (0, self.size)):
-            raise exception.CatalogueError(f"the Hub sent another part of {self} than was asked for: update this package")
+            raise exception.CatalogueError(f"the Hub sent another part of {self} than requested: update this package")
         data = answer.read(stop - start)
         if len(data) != stop - start:
-            raise WebError(f"{len(data)} bytes came where {stop - start} were asked", transient=True)
+            raise WebError(f"sent {len(data)} bytes, expected {stop - start}", transient=True)
         return data
 
 
 def fetch(source: str, transfer: Transfer) -> None:
-    """Retrieve a file of the Hub, of the source of its definition.
+    """Retrieve a file of the Hub by the source of its definition.
 
     Raises:
-        SourceError: the source is malformed, or the Hub did not give the file.
+        SourceError: the source is malformed, or the Hub did not send the file.
     """
     match = _SOURCE.fullmatch(source)
     if match is None:
-        raise SourceError("a source on the Hub is hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST")
+        raise SourceError(f"expected hf://datasets/OWNER/NAME@COMMIT/PATH?etag=DIGEST, got {source!r:.200}")
     file = HubFile(match[1], match[2], unquote(match[3]), transfer.definition.size or 0, match[4])
     try:
         if file.sha256 is None:
             transfer.write(file.read_whole())
-            transfer.is_verified = True  # by the SHA-1 of its blob
+            transfer.is_verified = True  # by the SHA-1 of the blob
             return
         start, stop = 0, min(_BLOCK_BYTES, file.size)
         while start < file.size:
@@ -221,13 +223,12 @@ def fetch(source: str, transfer: Transfer) -> None:
 
 
 class HubFiles(StorageConnector):
-    """Files of the Hub under identifiers, to be read by range; it stores nothing.
+    """A read-only store of files of the Hub, which are read by range.
 
-    Each answer is of the commit, and of a file with the digest that the Hub lists. A file that Git keeps itself is read whole,
-    and compared with its digest.
+    Each answer must have the commit and the listed digest. A file in Git itself is read whole and verified.
 
     Args:
-        files: by identifier.
+        files: files by identifier.
     """
 
     def __init__(self, files: Mapping[str, HubFile]) -> None:
@@ -240,18 +241,18 @@ class HubFiles(StorageConnector):
         return StreamedResource.from_source(identifier, BlockedSource(_FileBlocks(self._files[identifier])), self)
 
     def has_resource(self, identifier: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
         return identifier in self._files
 
     def set_resource(self, identifier: str, resource: Any) -> None:
-        """Refused."""
-        raise exception.ReadOnlyStorageError(f"{identifier!r:.200} cannot be stored on the Hub: load without lazy=True")
+        """Raise: the store is read-only."""
+        raise exception.ReadOnlyStorageError(f"cannot store {identifier!r:.200} on the Hub: load without lazy=True")
 
 
 class _FileBlocks(Blocks):
-    """Blocks of a file; neighbours are asked for together."""
+    """Blocks of a file; one request fetches neighbours."""
 
-    ahead_bytes = 0  # readers of Parquet know what they will read
+    ahead_bytes = 0  # Parquet readers prefetch themselves
 
     def __init__(self, file: HubFile) -> None:
         self._file, self.size, self.block_bytes = file, file.size, _BLOCK_BYTES

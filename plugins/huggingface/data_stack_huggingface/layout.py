@@ -1,4 +1,4 @@
-"""Which files of a repository are the splits of a configuration: as its card says, or by their names.
+"""Finds the files of each split of a configuration, by the card of a repository or by their names.
 
 The card's ``configs`` are described at https://huggingface.co/docs/hub/datasets-manual-configuration, names of files and folders
 at https://huggingface.co/docs/hub/datasets-file-names-and-splits. Files come in the order of ``datasets``: pattern by pattern,
@@ -30,7 +30,7 @@ _IN_FOLDER = ("**/{0}/**", f"**/{{0}}{_MARK}*/**", f"**/*{_MARK}{{0}}/**", f"**/
 _IN_NAME = (f"**/{{0}}{_MARK}*", f"**/*{_MARK}{{0}}{_MARK}*")
 #: Large splits are converted into several folders, ``train-part0``, ``train-part1`` and so on.
 _CONVERTED = re.compile(r"([^/]+)/([^/]+?)(?:-part(\d+))?/\d{4,}\.parquet")
-#: Files that never are data.
+#: Files that are never data.
 _OTHERS = frozenset(("README.md", "config.json", "dataset_info.json", "dataset_infos.json", "dataset_dict.json"))
 _METADATA = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
 _PARQUET = frozenset(("parquet", "geoparquet", "gpq"))
@@ -39,17 +39,17 @@ _DATA = _PARQUET | {"csv", "tsv", "json", "jsonl", "ndjson", "arrow", "txt", "ta
 
 
 def default_config(card: Mapping[str, Any]) -> str | None:
-    """The configuration that a card marks as the default one, or calls so, or its only one; None if there is none."""
+    """Return the default configuration of a card: the marked one, that of this name, or the only one; or None."""
     names = [str(each.get("config_name", "default")) for each in card.get("configs") or ()]
     marked = [str(each.get("config_name", "default")) for each in card.get("configs") or () if each.get("default")]
     return next(iter([*marked, *(name for name in names if name == "default" or len(names) == 1)]), None)
 
 
 def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str | None = None) -> str:
-    """The configuration that is asked for: ``part``, or else the default one.
+    """Return the configuration ``part``, or the default one.
 
     Raises:
-        RevisionNotFoundError: there is none of that name, or several and no default.
+        RevisionNotFoundError: the configuration does not exist, or there are several and no default.
     """
     chosen = part or (default if default in known else None) or (next(iter(known)) if len(known) == 1 else "default")
     if chosen not in known:
@@ -59,19 +59,19 @@ def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str 
 
 
 def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
-    """The Parquet files of each split of a configuration, in their order; empty if its files are others.
+    """Return the Parquet files of each split of a configuration, in order; empty if it has other files.
 
     A file that several patterns of a split match is listed once.
 
     Args:
         repo: owner and name of the dataset.
-        card: the metadata of its README.
-        paths: of all files.
-        part: the configuration; None for the default one.
+        card: metadata of the README.
+        paths: paths of all files.
+        part: the configuration; None: the default one.
 
     Raises:
-        RevisionNotFoundError: there is no such configuration.
-        CatalogueError: the card's ``configs`` are damaged; or splits have files of different formats.
+        RevisionNotFoundError: the configuration does not exist.
+        CatalogueError: the ``configs`` of the card are damaged; or splits have files of different formats.
     """
     listed = sorted(path for path in paths if posixpath.basename(path) not in _OTHERS)
     if not any(path.endswith(".parquet") for path in listed):
@@ -80,15 +80,17 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
         configs = {str(each.get("config_name", "default")): each for each in card.get("configs") or [{}]}
         config = configs[_choose(repo, part, configs, default_config(card))]
         folder, given = posixpath.normpath(config.get("data_dir") or "."), config.get("data_files")
-        found = _by_names(listed, folder) if given is None else _as_told(listed, folder, _patterns_of(given))
+        found = _by_names(listed, folder) if given is None else _by_card(listed, folder, _patterns_of(given))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CatalogueError(f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): tell its owner") from error
+        raise CatalogueError(
+            f"the configs in the card of hf:{repo} are damaged ({error!s:.100}): report it to its owner"
+        ) from error
     formats = {split: format_ for split, files in found.items() if (format_ := _format_of(files))}
     if len(set(formats.values())) > 1:
-        told = ", ".join(f"{split}: {format_}" for split, format_ in formats.items())
+        listing = ", ".join(f"{split}: {format_}" for split, format_ in formats.items())
         raise CatalogueError(
-            f"the splits of hf:{repo} have files of several formats ({told}), which the package datasets does not load either: "
-            f"ask its owner to list files of one format under configs in its README"
+            f"the splits of hf:{repo} have files of several formats ({listing}), which the package datasets refuses, too: "
+            f"ask its owner to list files of one format under configs in the README"
         )
     if set(formats.values()) != {"parquet"}:
         return {}
@@ -97,13 +99,12 @@ def split_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: 
 
 
 def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], part: str | None) -> dict[str, list[str]]:
-    """The same of the branch with Parquet that the Hub makes of other files, ``config/split/0000.parquet``.
+    """Return the same for the Hub's branch of converted files, ``config/split/0000.parquet``.
 
-    Splits have the order in which the card's ``dataset_info`` lists them; those that it does not list follow: ``train``,
-    ``validation``, ``test``, others.
+    Splits are in the order of the card's ``dataset_info``; unlisted ones follow: ``train``, ``validation``, ``test``, others.
 
     Raises:
-        RevisionNotFoundError: there is no such configuration.
+        RevisionNotFoundError: the configuration does not exist.
     """
     configs: dict[str, dict[str, list[str]]] = {}
     for match in sorted(filter(None, map(_CONVERTED.fullmatch, paths)), key=lambda each: (int(each[3] or 0), each[0])):
@@ -112,17 +113,17 @@ def converted_files(repo: str, card: Mapping[str, Any], paths: Iterable[str], pa
         return {}
     try:
         chosen = _choose(repo, part, configs, default_config(card))
-        told = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
+        listed = [str(each["name"]) for each in info_of(card, chosen).get("splits") or ()]
     except (AttributeError, KeyError, TypeError) as error:
-        raise CatalogueError(f"the card of hf:{repo} is damaged ({error!s:.100}): tell its owner") from error
-    return {split: configs[chosen][split] for split in [*told, *_in_order(configs[chosen])] if split in configs[chosen]}
+        raise CatalogueError(f"the card of hf:{repo} is damaged ({error!s:.100}): report it to its owner") from error
+    return {split: configs[chosen][split] for split in [*listed, *_in_order(configs[chosen])] if split in configs[chosen]}
 
 
 def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
-    """The ``dataset_info`` of a configuration in a card, or else its ``configs``, which may have features too; empty without.
+    """Return the ``dataset_info`` of a configuration, or its ``configs``, which may also have features; may be empty.
 
     Args:
-        card: the metadata of a README.
+        card: metadata of a README.
         config: None: the default one.
     """
     infos = card.get("dataset_info") or []
@@ -135,7 +136,7 @@ def info_of(card: Mapping[str, Any], config: str | None) -> Mapping[str, Any]:
 
 
 def _in_order(splits: Iterable[str]) -> list[str]:
-    """Splits in the order of ``datasets``: the three that it knows, then others by name."""
+    """Sort splits as ``datasets`` does: the three known ones, then others by name."""
     known = list(_WORDS)
     return sorted(splits, key=lambda split: (known.index(split) if split in known else len(known), split))
 
@@ -145,7 +146,7 @@ def _ending_of(path: str) -> str:
 
 
 def _format_of(paths: Sequence[str]) -> str | None:
-    """The format of most files, as ``datasets`` counts: ``"parquet"``, or the ending of others; None if none holds samples."""
+    """Return the format of most files, as ``datasets`` counts them: ``"parquet"``, another ending, or None."""
     names = [name for name in map(posixpath.basename, paths) if name not in _METADATA]
     endings = Counter(ending.lower() for name in names for ending in name.split(".")[1:])
     known = {ending: n for ending, n in endings.items() if ending in _DATA or _is_media(ending)}
@@ -158,7 +159,7 @@ def _is_media(ending: str) -> bool:
 
 
 def _patterns_of(given: Any) -> dict[str, list[str]]:
-    """The patterns of each split in the ``data_files`` of a card."""
+    """Return the patterns of each split in the ``data_files`` of a card."""
     listed = given if isinstance(given, list) else [given]
     found: dict[str, list[str]] = {}
     for each in listed:
@@ -168,7 +169,7 @@ def _patterns_of(given: Any) -> dict[str, list[str]]:
 
 
 def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files that patterns below a folder match, pattern by pattern; each once."""
+    """Return the files that match patterns below a folder, pattern by pattern; each once."""
     found: dict[str, list[str]] = {}
     for split, listed in patterns.items():
         found[split], left = [], list(paths)
@@ -179,28 +180,28 @@ def _by_patterns(paths: Sequence[str], folder: str, patterns: Mapping[str, Seque
     return found
 
 
-def _as_told(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files that the patterns of a card match.
+def _by_card(paths: Sequence[str], folder: str, patterns: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Return the files that match the patterns of a card.
 
     Raises:
-        ValueError: there is no such file, or none of a split.
+        ValueError: a named file does not exist, or a split has no files.
     """
     found = _by_patterns(paths, folder, patterns)
     names = [name for listed in patterns.values() for name in listed if not glob.has_magic(name)]
     missing = [name for name in names if posixpath.normpath(posixpath.join(folder, name)) not in paths]
     if missing:
-        raise ValueError(f"there is no file {missing[0]!r:.80}")
+        raise ValueError(f"the file {missing[0]!r:.80} does not exist")
     if empty := [split for split, files in found.items() if not files]:
         raise ValueError(f"no files match the patterns of {empty[0]!r:.80}")
     return found
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
-    """Whether a path matches a pattern, which has to name hidden files and folders, and those of Python, to match them."""
+    """Return a function that matches paths; hidden files, and folders such as __x__, must be named to match."""
     pattern = posixpath.normpath(pattern)
     parts, n_special = pattern.split("/"), _n_special(pattern)
     words = re.split("[*?]", re.sub(r"\[!?]?[^]]*]", "*", pattern))
-    word = max((each.strip("/") for each in words), key=len)  # looked for first, which is far faster
+    word = max((each.strip("/") for each in words), key=len)  # a fast check first
     return lambda path: word in path and _matches(path, parts) and _n_special(path) == n_special
 
 
@@ -210,7 +211,7 @@ def _n_special(path: str) -> tuple[int, int]:
 
 
 def _matches(path: str, parts: Sequence[str]) -> bool:
-    """Whether a path matches a glob with ``**``, part by part: a regular expression of a hostile ``*a*a*a*b`` would not end."""
+    """Whether a path matches a glob with ``**``, part by part; a regular expression for a hostile ``*a*a*a*b`` would hang."""
     parts = [*parts, "*"] if parts[-1] == "**" else parts
     reached = _after_folders({0}, parts)
     for name in path.split("/"):
@@ -221,7 +222,7 @@ def _matches(path: str, parts: Sequence[str]) -> bool:
 
 
 def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
-    """The parts of a glob that can come next, where ``**`` may also stand for no folder."""
+    """Return the parts of a glob that can come next; ``**`` may also match no folder."""
     for number in range(min(reached, default=0), len(parts)):
         if number in reached and parts[number] == "**":
             reached.add(number + 1)
@@ -229,7 +230,7 @@ def _after_folders(reached: set[int], parts: Sequence[str]) -> set[int]:
 
 
 def _by_names(paths: Sequence[str], folder: str) -> dict[str, list[str]]:
-    """The files of each split by the names of files and folders, else all as ``train``."""
+    """Return the files of each split by the names of files and folders, or all as ``train``."""
     start = "" if folder == "." else f"{folder}/"
     shards = {match[1] for path in paths if (match := _SHARD.fullmatch(path.removeprefix(start))) and path.startswith(start)}
     if shards:

@@ -30,7 +30,7 @@ from data_stack_openml.columns import Attribute, codes_of, column_of, read_arff
 __all__ = ["OpenMLCatalogue", "OpenMLDataset"]
 
 _ARFF, _ROWS = "raw/data.arff", "all/rows.parquet"
-#: What is used of the answers. Their JSON is made of XML: a list of one entry may be the entry, a number a text.
+#: Shapes of the used parts of answers. Their JSON is converted from XML: a list of one entry may be the entry, a number a text.
 _NUMBER: Final = (int, str)
 _SEVERAL: Final = (str, [str])
 _DESCRIPTION: Final = {
@@ -61,20 +61,20 @@ def data_stack_catalogues() -> Mapping[str, Catalogue]:
 
 
 class OpenMLCatalogue(Catalogue):
-    """The datasets of OpenML. It asks the server of ``OPENML_SERVER``, or else openml.org."""
+    """The datasets of OpenML, from the server ``OPENML_SERVER`` or openml.org."""
 
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> OpenMLDataset:
-        """The dataset; of a name without version the newest that is active."""
+        """Return the dataset; for a name without version, the newest active one."""
         number = name.name if name.name.isdecimal() else self._number_of(name)
         description = ask(f"data/{number}", str(name), _DESCRIPTION)["data_set_description"]
         features = ask(f"data/features/{number}", str(name), _FEATURES)["data_features"]["feature"]
         found = OpenMLDataset(name, description, _as_list(features))
         if name.version not in (None, found.card.version):
-            raise RevisionNotFoundError(f"openml:{number} is version {found.card.version} of its name, not {name.version!r:.40}")
+            raise RevisionNotFoundError(f"openml:{number} has version {found.card.version}, not {name.version!r:.40}")
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
-        """Datasets of exactly that name, of which OpenML has several versions; its API has no other search."""
+        """Return all versions of the dataset of exactly this name; the API has no other search."""
         return [
             CatalogueEntry(f"openml:{each['name']}@{each['version']}", f"number {each['did']}, {each.get('status', '')}")
             for each in _list(text, "", limit)
@@ -86,9 +86,9 @@ class OpenMLCatalogue(Catalogue):
             return str(max(found, key=lambda each: float(each["version"]))["did"])
         others = [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
         if others:
-            raise RevisionNotFoundError(f"OpenML has no {name}; versions are {', '.join(others)}")
+            raise RevisionNotFoundError(f"OpenML has no {name}; it has the versions {', '.join(others)}")
         lower = [f"openml:{each['name']}" for each in _list(name.name.lower(), "", 1)]
-        near = f". There is {lower[0]}" if lower else "; search its pages, and name the dataset by its number: openml:61"
+        near = f". Did you mean {lower[0]}?" if lower else "; search its pages, and use the number of the dataset: openml:61"
         raise DatasetNotFoundError(f"OpenML has no active dataset {name}{near}")
 
 
@@ -99,12 +99,12 @@ def _list(name: str, more: str, limit: int) -> list[dict[str, Any]]:
 
 
 class OpenMLDataset(CatalogueDataset):
-    """A dataset of OpenML: dict samples of all its features.
+    """A dataset of OpenML, whose samples are dicts of its features.
 
     Args:
-        name: of the dataset.
-        description: as the API gives it.
-        features: the same.
+        name: name of the dataset.
+        description: description from the API.
+        features: features from the API.
     """
 
     def __init__(self, name: CatalogueName, description: Mapping[str, Any], features: Sequence[Mapping[str, Any]]) -> None:
@@ -126,9 +126,9 @@ class OpenMLDataset(CatalogueDataset):
         self._is_sparse = str(description.get("format", "")).lower().startswith("sparse")
         self._targets = [each for each in _target_names(description, self._all) if each in self._features]
         if not self._features:
-            raise CatalogueError(f"OpenML's description of {name} leaves no feature: choose another version")
+            raise CatalogueError(f"OpenML's description of {name} ignores all features: choose another version")
         others = [each for each in self._features if each not in self._targets] or list(self._features)
-        # Several targets become one field, a dict of them; its name is no other's.
+        # Several targets become one field, a dict of them, with a name that no feature has.
         self._target = self._targets[0] if len(self._targets) == 1 else "targets" + "_" * ("targets" in self._all)
         target = self._target if self._targets else others[-1]
         vars(self)["iterator_meta"] = IteratorMeta(others[0], target, target)
@@ -136,13 +136,13 @@ class OpenMLDataset(CatalogueDataset):
             vars(self)["class_names"] = tuple(categories)
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Turn the ARFF file into Parquet."""
+        """Convert the ARFF file to Parquet."""
         with raw[_ARFF] as resource:
             text = resource.read().decode("utf-8", errors="replace")
         try:
             attributes, values = read_arff(text, is_sparse=self._is_sparse)
             if [each.name for each in attributes] != self._all:
-                raise ValueError("it has other columns than OpenML says")
+                raise ValueError("its columns differ from OpenML's features")
             columns = {
                 each.name: self._column(each, values(position))
                 for position, each in enumerate(attributes)
@@ -166,21 +166,21 @@ class OpenMLDataset(CatalogueDataset):
         return _as_list(self._features.get(name, {}).get("nominal_value") or [])
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """All rows."""
+        """Open all rows."""
         return ParquetDataset(prepared, prefix="all")
 
 
 def _as_list(entries: Any) -> list[Any]:
-    """Entries of JSON that was made of XML, in which a single one is no list."""
+    """Return entries as a list; in JSON converted from XML, a single entry is not a list."""
     return entries if isinstance(entries, list) else [entries]
 
 
 def _names(names: str | list[str] | None) -> list[str]:
-    """Names of features: a list, or a text with commas between them."""
+    """Return the names of features, from a list or a text with commas."""
     return names.split(",") if isinstance(names, str) else names or []
 
 
 def _target_names(description: Mapping[str, Any], features: Sequence[str]) -> list[str]:
-    """The targets of a description; a name may itself have commas."""
+    """Return the targets of a description; a name may contain commas."""
     given = description.get("default_target_attribute")
     return [str(given)] if given in features else list(dict.fromkeys(_names(given)))

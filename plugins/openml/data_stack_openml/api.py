@@ -16,16 +16,16 @@ _UNKNOWN, _REFUSED = {"111", "273", "372", "373"}, {"112", "274"}
 
 
 def server() -> str:
-    """The URL of the API: ``OPENML_SERVER``, or that of openml.org."""
+    """Return the URL of the API: ``OPENML_SERVER``, or that of openml.org."""
     return (os.environ.get("OPENML_SERVER") or _SERVER).rstrip("/")
 
 
 def ask(path: str, name: str, shape: Any, *, may_be_missing: bool = False) -> Any:
-    """The answer to a request, of that shape; None if nothing is there, and that may be.
+    """Return the answer to a request, checked against a shape; None if it is missing and may be.
 
     Raises:
-        DatasetNotFoundError: there is no such dataset. CatalogueAccessError: it is private.
-        CatalogueBusyError, CatalogueUnavailableError, CatalogueError: as :func:`~data_stack.io.web_api.ask_json`.
+        DatasetNotFoundError: the dataset does not exist. CatalogueAccessError: it is private.
+        CatalogueBusyError, CatalogueUnavailableError, CatalogueError: as for :func:`~data_stack.io.web_api.ask_json`.
     """
     key = {"api_key": os.environ["OPENML_APIKEY"]} if os.environ.get("OPENML_APIKEY") else {}
     answer = ask_json(f"{server()}/json/{quote(path)}", f"OpenML for {name}", shape, params=key)
@@ -38,17 +38,15 @@ def ask(path: str, name: str, shape: Any, *, may_be_missing: bool = False) -> An
             return None
         raise DatasetNotFoundError(f"OpenML has no dataset {name}: look for its number at https://www.openml.org")
     if code in _REFUSED or answer.status in (401, 403):
-        raise CatalogueAccessError(f"OpenML refuses {name} to this user: set OPENML_APIKEY to the key of a user who may read it")
-    raise CatalogueError(
-        f"OpenML answered for {name} with status {answer.status}, which it does not document: update this package"
-    )
+        raise CatalogueAccessError(f"OpenML refuses {name} to this user: set OPENML_APIKEY to the key of a user with access")
+    raise CatalogueError(f"OpenML answered for {name} with the undocumented status {answer.status}: update this package")
 
 
 def file_url(url: str, name: str) -> str:
-    """The URL of a file that a description names.
+    """Check and return the URL of a file in a description.
 
     Raises:
-        CatalogueError: it leads where OpenML may not lead to.
+        CatalogueError: the server may not lead to this URL.
     """
     try:
         return follow(server(), url)

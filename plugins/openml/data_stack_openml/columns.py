@@ -1,4 +1,4 @@
-"""Columns of ARFF files (https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable), exactly as they are written."""
+"""Columns of ARFF files (https://waikato.github.io/weka-wiki/formats_and_processing/arff_stable), with exact values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER: Final = re.compile(
 )
 _NUMBERS: Final = ("numeric", "real", "integer")
 _ISO: Final = "yyyy-MM-dd'T'HH:mm:ss"
-#: Parts of a pattern of Java's SimpleDateFormat, and of strptime.
+#: Parts of patterns of Java's SimpleDateFormat, with those of strptime.
 _PATTERN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
 _DATE_PARTS: Final = {
     "y": "%Y", "yy": "%y", "yyyy": "%Y", "M": "%m", "MM": "%m", "MMM": "%b", "MMMM": "%B", "d": "%d", "dd": "%d", "D": "%j",
@@ -32,9 +32,9 @@ class Attribute:
     """A column of an ARFF file.
 
     Attributes:
-        name: of the column.
+        name: name of the column.
         kind: ``"number"``, ``"date"``, ``"nominal"`` or ``"text"``.
-        pattern: of a date, as Java's SimpleDateFormat has it.
+        pattern: pattern of dates, for Java's SimpleDateFormat.
     """
 
     name: str
@@ -43,14 +43,14 @@ class Attribute:
 
 
 def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[[int], list[str | None]]]:
-    """The columns of an ARFF file, and a function that gives the values of one, as texts; None where they are missing.
+    """Return the columns of an ARFF file, and a function that returns the values of one as texts, None if missing.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: the file is malformed.
     """
-    # Not splitlines(), which also ends lines at characters that texts may have.
+    # Not splitlines(), which also splits at characters that texts may contain.
     lines, kinds = text.replace("\r\n", "\n").split("\n"), list[tuple[str, str]]()
-    # liac-arff rounds numbers to float64 and knows no dates: to it, these are texts.
+    # liac-arff rounds numbers to float64 and lacks dates, so declare these as texts.
     for number, line in enumerate(lines):
         if line.lstrip().lower().startswith("@data"):
             break
@@ -83,11 +83,11 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
 
 
 def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
-    """Numbers, dates or texts.
+    """Convert texts to numbers or dates, by the kind of the column.
 
-    Numbers are float64, with NaN where they are missing. Integers that float64 cannot hold exactly make the column int64 or
-    uint64, with None where they are missing; with fractions or larger integers beside them it stays text. Dates are timestamps
-    in microseconds; of a pattern that strptime cannot read they stay text.
+    Numbers become float64, missing ones NaN. If float64 cannot hold an integer exactly, the column becomes int64 or uint64, with
+    None for missing values; if it also has fractions or larger integers, it stays text. Dates become timestamps in microseconds;
+    if strptime cannot parse their pattern, they stay text.
 
     Raises:
         ValueError: a number or date is malformed.
@@ -102,7 +102,7 @@ def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
 
 
 def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Array:
-    """Positions of values in ``categories``, -1 where they are missing.
+    """Return the positions of values in ``categories``, -1 for missing values.
 
     Raises:
         ValueError: a value is not a category.
@@ -110,13 +110,13 @@ def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Arra
     codes: dict[str | None, int] = {None: -1, **{category: code for code, category in enumerate(categories)}}
     unknown = next((value for value in values if value not in codes), None)
     if unknown is not None:
-        raise ValueError(f"it has the class {unknown!r:.60}, which OpenML does not list")
+        raise ValueError(f"unknown class {unknown!r:.60}, which OpenML does not list")
     return pa.array([codes[value] for value in values], pa.int64())
 
 
 def _numbers(values: Sequence[str | None]) -> pa.Array:
     floats = [math.nan if value is None else float(value) for value in values]
-    # Integers of up to 15 digits are exact.
+    # Integers of up to 15 digits are exact in float64.
     integers = [value is not None and len(value) > 15 and _is_integer(value) for value in values]
     if all(not is_long or _is_exact(value, number) for value, number, is_long in zip(values, floats, integers, strict=True)):
         return pa.array(floats, pa.float64())
@@ -139,7 +139,7 @@ def _is_exact(text: str | None, number: float) -> bool:
 
 
 def _strptime(pattern: str) -> str | None:
-    """The pattern of strptime for one of SimpleDateFormat; None if it has none."""
+    """Convert a pattern of SimpleDateFormat to one of strptime; None if there is no equivalent."""
     parts: list[Any] = []
     position = 0
     for match in _PATTERN.finditer(pattern):

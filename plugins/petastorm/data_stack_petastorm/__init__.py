@@ -1,4 +1,4 @@
-"""Petastorm's own spellings: its readers and adapters with its arguments, made of a Parquet dataset and the one loader."""
+"""Petastorm's readers and adapters, with its arguments, on top of Parquet datasets and the loader of data_stack."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from data_stack_petastorm.reader import Reader, make_batch_reader, make_reader
 from data_stack_petastorm.transform import TransformSpec
 from data_stack_petastorm.weighted_sampling_reader import WeightedSamplingReader
 
-#: The adapters need torch or TensorFlow, so a star import does not give them.
+#: Without the adapters, which need torch or TensorFlow, so that a star import works without these.
 __all__ = [
     "NGram",
     "NoDataAvailableError",

@@ -1,4 +1,4 @@
-"""A buffer that mixes what passes through it."""
+"""A shuffle buffer."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 def shuffle(rows: Iterator[Any], capacity: int, seed: object) -> Iterator[Any]:
-    """The rows, drawn from a buffer of ``capacity`` of them.
+    """Iterate over rows, drawn at random from a buffer.
 
     Args:
-        rows: in any number.
-        capacity: 0 leaves the order as it is.
-        seed: its text decides the order.
+        rows: any number of rows.
+        capacity: size of the buffer; 0: no shuffling.
+        seed: its text determines the order.
     """
     draws = random.Random(str(seed))  # noqa: S311  # no secret
     buffer: list[Any] = []

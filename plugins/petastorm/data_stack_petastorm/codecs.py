@@ -1,4 +1,4 @@
-"""Codecs of cells in Petastorm's spelling: ``encode(field, value)`` and ``decode(field, cell)``."""
+"""Petastorm's codecs: ``encode(field, value)`` and ``decode(field, cell)``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "as_field_codec",
 ]
 
-#: What numbers of a column are checked for where the field has no such numbers.
+#: Dtypes that the numbers of a column must fit if the field has another kind of type.
 _NUMBERS = {
     **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), np.dtype(np.int64)),
     **dict.fromkeys(("float", "double"), np.dtype(np.float64)),
@@ -38,20 +38,20 @@ _NUMBERS = {
 
 
 class _BytesCodec(DataframeColumnCodec):
-    """A codec of data_stack, whose cells are bytes."""
+    """A codec of data_stack with cells of bytes."""
 
     _codec: Codec
 
     @property
     def stored(self) -> Codec:
-        """The codec of data_stack that makes the same cells."""
+        """The codec of data_stack that encodes the same cells."""
         return self._codec
 
     def encode(self, unischema_field: Any, value: Any) -> bytearray:
-        """The bytes of an array of the field's type and shape.
+        """Encode an array of the field's type and shape.
 
         Raises:
-            ValueError: the value is no such array.
+            ValueError: the value is not such an array.
         """
         name, type_, shape = unischema_field.name, np.dtype(unischema_field.numpy_dtype).type, unischema_field.shape
         if type_ is not np.object_:
@@ -63,11 +63,11 @@ class _BytesCodec(DataframeColumnCodec):
         return bytearray(self._adapted(unischema_field).encode(value))
 
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        """The array of the bytes."""
+        """Decode the array."""
         return self._adapted(unischema_field).decode(bytes(value))
 
     def spark_dtype(self) -> DataType:
-        """Bytes."""
+        """Return the type of bytes."""
         return spark_type_named("binary")
 
     def _adapted(self, field: Any) -> Codec:
@@ -76,10 +76,10 @@ class _BytesCodec(DataframeColumnCodec):
 
 
 class BinaryCodec(_BytesCodec):
-    """Any codec of data_stack, whose cells are bytes.
+    """Any codec of data_stack with cells of bytes.
 
     Args:
-        codec: of data_stack.
+        codec: a codec of data_stack.
     """
 
     def __init__(self, codec: Codec) -> None:
@@ -87,34 +87,34 @@ class BinaryCodec(_BytesCodec):
 
 
 class NdarrayCodec(_BytesCodec):
-    """Arrays as files of NumPy, ``.npy``."""
+    """Arrays as ``.npy`` files."""
 
     _codec = NpyCodec()
 
 
 class CompressedNdarrayCodec(_BytesCodec):
-    """Arrays as compressed files of NumPy, ``.npz``."""
+    """Arrays as compressed ``.npz`` files."""
 
     _codec = NpzCodec()
 
 
 class CompressedImageCodec(_BytesCodec):
-    """Images as files: of shape ``(height, width)`` or ``(height, width, 3)``, in RGB.
+    """Images as files; shape ``(height, width)``, or ``(height, width, 3)`` in RGB.
 
     Args:
         image_codec: "png" for uint8 and uint16, "jpeg" or "jpg" for uint8.
-        quality: 0 to 100, of JPEG.
+        quality: quality of JPEG, 0 to 100.
 
     Raises:
-        ConfigError: there is no such codec or quality.
+        ConfigError: the codec or quality is invalid.
     """
 
     def __init__(self, image_codec: str = "png", quality: int = 80) -> None:
         if image_codec not in ("png", "jpeg", "jpg"):
-            raise ConfigError(f"image_codec is 'png' or 'jpeg', not {image_codec!r:.60}")
+            raise ConfigError(f"image_codec must be 'png' or 'jpeg', got {image_codec!r:.60}")
         self._image_codec = f".{image_codec}"
         self._quality = quality
-        _ = self.stored  # refuses a quality that there is not
+        _ = self.stored  # checks the quality
 
     @property
     def image_codec(self) -> str:
@@ -127,15 +127,15 @@ class CompressedImageCodec(_BytesCodec):
         return PngCodec() if self.image_codec == "png" else JpgCodec(self._quality)
 
     def encode(self, unischema_field: Any, value: Any) -> bytearray:
-        """The file of an image.
+        """Encode an image as a file.
 
         Raises:
-            ValueError: it has another dtype or shape than the field, or is no image.
+            ValueError: the value has another dtype or shape than the field, or is not an image.
         """
         if isinstance(value, np.ndarray) and value.ndim != 2 and value.shape[2:] != (3,):
             raise ValueError(
                 f"Unexpected dimensions of field {unischema_field.name!r}: images have shape (H, W) or (H, W, 3), "
-                f"not {value.shape}"
+                f"got {value.shape}"
             )
         return super().encode(unischema_field, value)
 
@@ -144,14 +144,14 @@ class CompressedImageCodec(_BytesCodec):
 
 
 class ScalarCodec(DataframeColumnCodec):
-    """Numbers, text, bytes, decimals, dates and times as Parquet's own.
+    """Numbers, text, bytes, decimals, dates and times in Parquet's own types.
 
     Args:
-        spark_type: a type of :mod:`pyspark.sql.types`, or its name in Spark (``"int"``, ``"bigint"``, ``"decimal(10,3)"``), which
-            needs no pyspark.
+        spark_type: a type of :mod:`pyspark.sql.types`; or, without pyspark, its name (``"int"``, ``"bigint"``,
+            ``"decimal(10,3)"``).
 
     Raises:
-        ConfigError: there is no type of this name.
+        ConfigError: the type is unknown.
     """
 
     def __init__(self, spark_type: Any) -> None:
@@ -160,17 +160,17 @@ class ScalarCodec(DataframeColumnCodec):
 
     @property
     def type_name(self) -> str:
-        """Spark's name of the type, ``"bigint"``."""
+        """Spark's name of the type, such as ``"bigint"``."""
         name: str = self._spark_type if isinstance(self._spark_type, str) else self._spark_type.simpleString()
         return "string" if name.startswith(("char(", "varchar(")) else name
 
     def encode(self, unischema_field: Any, value: Any) -> Any:
-        """A number, text or bytes of Python.
+        """Convert a value to a number, text or bytes of Python.
 
         Raises:
-            TypeError: it is no scalar.
-            ValueError: the field is not of scalars, or the value would change: text for a number, 1.5 for an integer, 300 for
-                uint8, 1e300 for float32.
+            TypeError: the value is not a scalar.
+            ValueError: the field has a shape, or the value does not fit: text for a number, 1.5 for an integer, 300 for uint8,
+                1e300 for float32.
         """
         if isinstance(value, np.ndarray) and value.shape == ():
             value = value[()]
@@ -179,7 +179,7 @@ class ScalarCodec(DataframeColumnCodec):
         if unischema_field.shape:
             raise ValueError(
                 f"The shape of field {unischema_field.name!r} must be an empty tuple for a ScalarCodec, "
-                f"not {unischema_field.shape}"
+                f"got {unischema_field.shape}"
             )
         name, field = self.type_name, unischema_field
         if name == "string":
@@ -197,11 +197,11 @@ class ScalarCodec(DataframeColumnCodec):
         return Decimal(int(value)) if is_integer else value
 
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        """The cell as a scalar of the field's type."""
+        """Convert the cell to a scalar of the field's type."""
         return unischema_field.numpy_dtype(value)
 
     def spark_dtype(self) -> DataType:
-        """The type that was given."""
+        """Return the type as an object of pyspark."""
         found: DataType = spark_type_named(self._spark_type) if isinstance(self._spark_type, str) else self._spark_type
         return found
 
@@ -211,7 +211,7 @@ class ScalarCodec(DataframeColumnCodec):
 
 
 def as_field_codec(codec: Any) -> Any:
-    """The codec by which data_stack stores the same cells; None for None."""
+    """Return the codec of data_stack that stores the same cells; None for None."""
     if type(codec) is ScalarCodec:
         return LenientScalarCodec(codec.type_name)
     if type(codec) in (BinaryCodec, NdarrayCodec, CompressedNdarrayCodec, CompressedImageCodec):
@@ -220,7 +220,7 @@ def as_field_codec(codec: Any) -> Any:
 
 
 def as_column_codec(codec: Any) -> Any:
-    """The codec of a field of data_stack, or of Petastorm's, in Petastorm's spelling; None for what Parquet itself has."""
+    """Return the codec of a field as one of Petastorm's; None if Parquet itself has the type."""
     if isinstance(codec, UserCodec):
         return codec.codec
     if isinstance(codec, (stored.ScalarCodec, stored.ListCodec)):

@@ -1,4 +1,4 @@
-"""What fields and codecs are in Petastorm's spelling; those of your own are stored by name and attributes, never pickled."""
+"""Petastorm's fields, with codecs of users, which are stored by name and attributes and never pickled."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_t
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
-#: Classes of users by module and name: those that were imported.
+#: Imported codec classes of users, by module and name.
 _classes: dict[str, type[DataframeColumnCodec]] = {}
 
 
 class UnischemaField(NamedTuple):
-    """What one column holds. Fields that differ in nothing but their codec are equal.
+    """The type of a column. Fields that only differ in their codec are equal.
 
     Attributes:
-        name: of the column.
-        numpy_dtype: type of the values or of the elements of arrays: a type of NumPy (``np.int64``, ``np.str_``), or ``Decimal``.
-        shape: of each value, ``()`` for scalars, None for a size that differs from value to value.
-        codec: how values are stored, see :mod:`data_stack_petastorm.codecs`, or a codec of data_stack; None for Parquet's own
+        name: name of the column.
+        numpy_dtype: type of the values, or of the elements of arrays: NumPy's (``np.int64``, ``np.str_``), or ``Decimal``.
+        shape: shape of each value: ``()`` for scalars, None for a size that differs from value to value.
+        codec: encodes the values, see :mod:`data_stack_petastorm.codecs`, or a codec of data_stack; None for Parquet's own
             types.
         nullable: whether a value may be None.
     """
@@ -57,11 +57,11 @@ UnischemaField.__module__ = f"{__package__}.unischema"
 
 
 class DataframeColumnCodec(ABC):
-    """How the values of a field become cells of a column, and back. Derive from it for a codec of your own.
+    """Encodes the values of a field as cells of a column, and decodes them. Derive from it for a codec of your own.
 
-    A class of your own has a name at module level, and attributes that are plain data (numbers, text, lists, dicts, arrays, types
-    of numpy and Spark). A dataset keeps its name and attributes; reading one needs the class to be imported first, as nothing
-    that is stored is ever run.
+    Define your class at the top of a module, with attributes that are plain data (numbers, text, lists, dicts, arrays, types of
+    numpy and Spark). A dataset stores its name and attributes. Import the class before you read the dataset: nothing that is
+    stored is ever run.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -73,15 +73,15 @@ class DataframeColumnCodec(ABC):
 
     @abstractmethod
     def encode(self, unischema_field: Any, value: Any) -> Any:
-        """The cell that stores ``value``, of the type :meth:`spark_dtype`."""
+        """Return the cell for ``value``, of the type :meth:`spark_dtype`."""
 
     @abstractmethod
     def decode(self, unischema_field: Any, value: Any) -> Any:
-        """The value of a cell."""
+        """Return the value of a cell."""
 
     @abstractmethod
     def spark_dtype(self) -> DataType:
-        """The type of the column, of :mod:`pyspark.sql.types`."""
+        """Return the type of the column, of :mod:`pyspark.sql.types`."""
 
     def __str__(self) -> str:
         return f"{type(self).__name__}()"
@@ -89,16 +89,16 @@ class DataframeColumnCodec(ABC):
 
 @register_arrow_codec
 class UserCodec(ArrowCodec):
-    """A codec of a user's class, as data_stack uses it.
+    """Adapts a codec of a user's class to data_stack.
 
     Args:
         codec: an instance of the class; None: the one that ``codec_class`` and ``state`` describe.
         codec_class: module and name of the class.
         state: its attributes as plain data.
-        type: of the column, as plain data; None: what the codec says.
+        type: type of the column, as plain data; None: the type of the codec.
 
     Raises:
-        ConfigError: the class was not imported, or has attributes that are no plain data.
+        ConfigError: the class was not imported, or has attributes that are not plain data.
     """
 
     kind = "petastorm"
@@ -108,11 +108,11 @@ class UserCodec(ArrowCodec):
         self._type = type
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data, from which the codec is made again."""
+        """Return the codec as plain data."""
         cls = type(self.codec)
         name = f"{cls.__module__}.{cls.__qualname__}"
         if _classes.get(name) is not cls or "<locals>" in name:
-            raise ConfigError(f"the codec {name} could not be found again by its name: define its class at the top of a module")
+            raise ConfigError(f"the codec {name} cannot be found by its name: define its class at the top of a module")
         return {
             "codec": self.kind,
             "codec_class": name,
@@ -147,7 +147,7 @@ class UserCodec(ArrowCodec):
 
 
 def spark_type_named(name: str) -> DataType:
-    """The type of :mod:`pyspark.sql.types` for its name, ``"bigint"``; no session is needed."""
+    """Return the type of :mod:`pyspark.sql.types` of this name, such as ``"bigint"``; no session is needed."""
     from pyspark.sql.pandas.types import from_arrow_type
 
     found: DataType = from_arrow_type(arrow_for_spark(arrow_type_named(name)), prefer_timestamp_ntz=True)
@@ -155,17 +155,17 @@ def spark_type_named(name: str) -> DataType:
 
 
 def _restore(name: str, state: Mapping[str, Any]) -> DataframeColumnCodec:
-    """A codec with these attributes; its constructor is not called."""
+    """Return a codec with these attributes; its constructor is not called."""
     cls = _classes.get(name)
     if cls is None:
-        raise ConfigError(f"the codec {name!r:.200} is a class that was not imported: import its module before you read")
+        raise ConfigError(f"the class of the codec {name!r:.200} was not imported: import its module before you read")
     codec = object.__new__(cls)
     codec.__dict__.update(state)
     return codec
 
 
 def _plain_type(value: Any) -> dict[str, Any] | None:
-    """Types of numpy and Spark as plain data."""
+    """Return types of numpy and Spark as plain data."""
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {"dtype" if isinstance(value, np.dtype) else "numpy": np.dtype(value).str}
     name = getattr(value, "simpleString", None)

@@ -1,4 +1,4 @@
-"""What the adapters make of columns for which there are no tensors: they leave them out, or fill in NaN."""
+"""Columns without tensors: the adapters leave them out, or fill in NaN."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ from data_stack_petastorm.schemas import as_schema
 
 
 def check_reader(reader: Any) -> None:
-    """Refuse what is not a reader, such as a URL.
+    """Refuse values that are not readers, such as URLs.
 
     Raises:
-        ConfigError: it is not.
+        ConfigError: the value is not a reader.
     """
     if not hasattr(reader, "batched_output"):
-        raise ConfigError(
-            f"expected a reader, got {type(reader).__name__} {reader!r:.80}; make one, for example make_reader(url)"
-        )
+        raise ConfigError(f"expected a reader, got {type(reader).__name__} {reader!r:.80}; make one with make_reader(url)")
 
 
 def nested_names(fields: Mapping[str, Field]) -> frozenset[str]:
-    """The names of structs, maps and nested lists among fields."""
+    """Return the names of structs, maps and nested lists."""
     return frozenset(name for name, field in fields.items() if isinstance(field.dtype, np.dtype) and field.dtype.kind == "O")
 
 
 def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
-    """The names of structs, maps and nested lists of a reader of row groups that has other columns, too; Petastorm reads none.
+    """Return the names of structs, maps and nested lists of a reader of row groups, unless it has no other columns.
+
+    Petastorm does not read such columns.
 
     Args:
-        reader: of any kind.
-        warns: whether there is a warning, if there are some.
+        reader: any reader.
+        warns: whether to warn of the names.
     """
     if not reader.batched_output or reader.ngram is not None:
         return frozenset()
@@ -47,19 +47,19 @@ def names_left_out(reader: Any, *, warns: bool = False) -> frozenset[str]:
         return frozenset()
     if warns:
         warnings.warn(
-            f"columns {', '.join(map(repr, sorted(names)))} are left out: there are no tensors for structs, maps and nested "
-            f"lists. Name the others in schema_fields=, which also saves reading them",
+            f"columns {', '.join(map(repr, sorted(names)))} are left out: structs, maps and nested lists have no tensors. "
+            f"To not even read them, name the other columns in schema_fields=",
             stacklevel=4,
         )
     return names
 
 
 class NanForNull:
-    """Fills in NaN for floats without a value, in columns, also of n-grams, and in single values; it pickles.
+    """Replaces missing floats by NaN, in columns, also of n-grams, and in single values; it pickles.
 
     Args:
-        fields: of the rows.
-        transform: a function of the columns that are made, with a parameter ``rng`` or without it; None for none.
+        fields: fields of the rows.
+        transform: a function that is applied to the columns afterwards; it may have a parameter ``rng``. None: no function.
     """
 
     def __init__(self, fields: Iterable[Field], transform: Callable[..., Any] | None = None) -> None:
@@ -73,11 +73,11 @@ class NanForNull:
         self._transform, self._draws = transform, transform is not None and has_parameter(transform, "rng")
 
     def __bool__(self) -> bool:
-        """Whether there are such fields."""
+        """Whether any field can have missing floats."""
         return bool(self._dtypes)
 
     def __call__(self, columns: Mapping[Any, Any], rng: np.random.Generator) -> Any:
-        """The transform of the columns of a batch."""
+        """Convert the columns of a batch."""
         filled = {
             key: {name: self.column(name, part) for name, part in value.items()}
             if isinstance(value, dict)
@@ -89,7 +89,7 @@ class NanForNull:
         return self._transform(filled, rng=rng) if self._draws else self._transform(filled)
 
     def column(self, name: str, values: Any) -> Any:
-        """A column of a field, shape ``(n, ...)``."""
+        """Convert a column of a field, shape ``(n, ...)``."""
         if name not in self._dtypes or values.dtype != object:
             return values
         if name in self._lists:
@@ -97,7 +97,7 @@ class NanForNull:
         return values.astype(self._dtypes[name])
 
     def value(self, name: str, value: Any) -> Any:
-        """The value of a field in one row."""
+        """Convert the value of a field in one row."""
         if name not in self._dtypes:
             return value
         if value is None:

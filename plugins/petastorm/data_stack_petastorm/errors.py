@@ -1,4 +1,4 @@
-"""Errors of Petastorm's that programs catch."""
+"""Errors of Petastorm that programs catch."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from data_stack.exception import ConfigError
 
 
 class NoDataAvailableError(ConfigError):
-    """A shard of a reader would be empty."""
+    """A reader has fewer rows or row groups than shards."""

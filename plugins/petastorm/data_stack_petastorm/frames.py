@@ -1,4 +1,4 @@
-"""DataFrames whose columns combine with lists by ``&``, ``|`` and ``^``, which those of pandas 3 refuse."""
+"""DataFrames whose columns combine with lists by ``&``, ``|`` and ``^``, which pandas 3 refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 
 class ListSeries(pd.Series):
-    """A Series that takes a list for an array."""
+    """A Series that accepts lists as arrays."""
 
     @property
     def _constructor(self) -> Any:

@@ -24,36 +24,36 @@ from data_stack_petastorm.rows import RowMaker
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.shards import Sharding, Shards
 
-#: Rows that are read together: as many as have so many bytes, within limits.
+#: Size of the chunks that are read together, and their maximum number of rows.
 _CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
-#: What a size that differs from value to value is taken to be.
+#: Estimate of a size that differs from value to value.
 _USUAL_EXTENT = 64
 _END: Final = object()
 
 
 class Reader:
-    """What :func:`make_reader` and :func:`make_batch_reader` give: an iterator of named tuples, and a context manager.
+    """An iterator of named tuples that is a context manager; :func:`make_reader` and :func:`make_batch_reader` return it.
 
-    It gives ``num_epochs`` epochs, then ends; :meth:`reset` begins anew. The next loop continues one that was broken off; after
-    an error the reader tries the same row again. Workers run from the first row to the last, or to the end of
-    the ``with`` block. Several threads may take rows of one reader; each row goes to one of them.
+    It runs for ``num_epochs`` epochs; :meth:`reset` restarts it. After ``break``, the next loop continues; after an error the
+    reader tries the same row again. Workers run from the first row to the last, or to the end of the ``with`` block. Threads may
+    share a reader; each row goes to one of them.
 
     Args:
-        dataset: what is read.
-        iterator: the stack on it: rows, or n-grams.
-        block_lengths: how many of the iterator's samples each row group has, shape ``(n_row_groups,)``.
-        fields: those that come out, in their order.
+        dataset: the dataset.
+        iterator: the rows or n-grams of the dataset.
+        block_lengths: number of samples of ``iterator`` in each row group, shape ``(n_row_groups,)``.
+        fields: the fields of the rows, in their order.
         ngram: the n-gram; None for rows.
         batched: whether a tuple has the columns of a row group.
-        of_groups: for ``batched``, the rows of which row groups are made: those of ``iterator``, or others and what is made of
-            the columns of a row group; None for the former.
-        shuffling: row groups, rows, and of how many row groups the rows are mixed.
-        options: of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch. Where ``uneven`` is None, the reader
-            gives each row once, and shards of its :meth:`loader` make equally many steps.
-        fills_nulls: whether loaders give NaN for floats without a value.
-        drops_rows: whether ``of_groups`` makes fewer rows, so that :meth:`loader` cannot have batches of them.
-        has_own_seed: whether the seed was given, so that other ranks may have others.
-        told: what ``diagnostics`` repeats of the arguments.
+        of_groups: for ``batched``, other rows, and the function that transforms the columns of a row group of them; None: the
+            rows of ``iterator``.
+        shuffling: whether to shuffle row groups, whether to shuffle rows, and the number of row groups to mix.
+        options: options of the loader: seed, epochs, shard, uneven, workers, worker_kind, prefetch. If ``uneven`` is None, the
+            reader returns each row once, and shards of its :meth:`loader` make equally many steps.
+        fills_nulls: whether loaders read floats without a value as NaN.
+        drops_rows: whether the function of ``of_groups`` drops rows, so that :meth:`loader` cannot batch them.
+        has_own_seed: whether the user passed the seed, so that other ranks may have other seeds.
+        reported: arguments that ``diagnostics`` repeats.
 
     Attributes:
         schema: the :class:`~data_stack_petastorm.unischema.Unischema` of the rows.
@@ -74,7 +74,7 @@ class Reader:
         fills_nulls: bool = False,
         drops_rows: bool = False,
         has_own_seed: bool = False,
-        told: Mapping[str, Any] | None = None,
+        reported: Mapping[str, Any] | None = None,
     ) -> None:
         self.dataset, self.iterator, self.fields, self.ngram = dataset, iterator, fields, ngram
         self.schema = as_unischema(fields)
@@ -84,7 +84,7 @@ class Reader:
         self.fills_nulls, self.drops_rows, self.has_own_seed = fills_nulls, drops_rows, has_own_seed
         self.last_row_consumed = self.stopped = False
         self._options, self._shuffling, self._lengths = dict(options), shuffling, block_lengths[block_lengths > 0]
-        self._maker, self._of_groups, self._told = RowMaker(self.schema, ngram), of_groups, dict(told or {})
+        self._maker, self._of_groups, self._reported = RowMaker(self.schema, ngram), of_groups, dict(reported or {})
         self._n_at_once = 1 if batched else self._rows_at_once()
         uneven: Uneven = options["uneven"] or "keep"
         self._loader = self._row_group_loader(uneven) if batched else self.loader(self._n_at_once, uneven=uneven)
@@ -93,7 +93,7 @@ class Reader:
         self._rows: Iterator[Any] = iter(())
         if self._loader.plan.n_samples == 0:
             warnings.warn(
-                f"No matching data is available for loading: no row of {dataset!r:.200} is selected, or it has none",
+                f"No matching data is available for loading: {dataset!r:.200} is empty, or no row is selected",
                 stacklevel=4,  # the caller of make_reader or make_batch_reader
             )
         if not batched:
@@ -108,10 +108,10 @@ class Reader:
         """The next row, n-gram or row group.
 
         Raises:
-            StopIteration: all epochs are over; :meth:`reset` begins anew.
-            NoDataAvailableError: there are fewer row groups than shards among which they are dealt out.
+            StopIteration: all epochs are over; :meth:`reset` restarts the reader.
+            NoDataAvailableError: there are fewer row groups than shards.
             RuntimeError: the reader was stopped.
-            LoadingError: a row could not be read; the message names it. Asked again, the reader tries again.
+            LoadingError: a row could not be read; the message names it. The next call tries again.
             WorkerError: a worker died.
         """
         with self._lock:
@@ -120,47 +120,47 @@ class Reader:
             return row
 
     def next(self) -> Any:
-        """The next row, as ``next(reader)``."""
+        """Return the next row, as ``next(reader)``."""
         return self.__next__()
 
     def __len__(self) -> int:
-        """How many rows (or n-grams, or row groups) this reader gives in all its epochs, those of its shard.
+        """The number of rows (or n-grams, or row groups) of the shard in all epochs.
 
         Raises:
-            TypeError: it never ends.
+            TypeError: the reader is endless.
         """
         if self.num_epochs is None:
-            raise TypeError("this reader has no length: it never ends")
+            raise TypeError("an endless reader has no length")
         return self._loader.plan.n_batch_samples() * self.num_epochs
 
     def reset(self) -> None:
-        """Begin anew with the next epoch: after the last row, an error or :meth:`stop`.
+        """Restart with the next epoch, after the last row, an error or :meth:`stop`.
 
         Raises:
-            NotImplementedError: rows were read, but not yet the last one. :meth:`stop` first to leave the others out.
+            NotImplementedError: rows were read, but not the last one. Call :meth:`stop` first to skip the rest.
         """
         if self._batches is not None and not self.stopped:
             raise NotImplementedError(
-                "a reader is not reset in the middle of its rows: read all of them first, or call stop() to leave the others out"
+                "cannot reset a reader in the middle of its rows: read all of them first, or call stop() to skip the rest"
             )
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew with the next epoch, wherever the reader is."""
+        """Restart with the next epoch, from any row."""
         self._forget()
         self.last_row_consumed = self.stopped = False
 
     def stop(self) -> None:
-        """End the workers. There are no more rows until :meth:`reset`."""
+        """End the workers; :meth:`reset` restarts the reader."""
         self.stopped = True
         self._forget()
         self._loader.close()
 
     def join(self) -> None:
-        """Nothing is left to wait for: :meth:`stop` returns when the workers have ended."""
+        """Do nothing: :meth:`stop` returns when the workers have ended."""
 
     def cleanup_cache(self) -> None:
-        """Nothing is deleted: what a cache keeps is known by its content, and bounded by its limit."""
+        """Do nothing: a cache has a size limit, and the next reader uses it."""
 
     def __enter__(self) -> Reader:
         if self.stopped:
@@ -171,11 +171,11 @@ class Reader:
         self.stop()
 
     def _next_rows(self) -> Iterator[Any]:
-        """The rows of the next chunk: of the batch of the loader that comes next."""
+        """Return the rows of the loader's next batch."""
         if self.stopped:
             raise RuntimeError(
-                "Trying to read a sample of a reader that was stopped, as it is at the end of its with block; reset() begins "
-                "anew, and so does another block"
+                "Trying to read a sample of a stopped reader; it stops at the end of its with block. Call reset(), or enter "
+                "another with block"
             )
         if self.last_row_consumed:
             raise StopIteration
@@ -194,20 +194,20 @@ class Reader:
             raise
         if not self.batched_output:
             return self._maker.rows(batch)
-        if self._of_groups is not None and not n_rows_of(batch):  # the transform left all of them out
+        if self._of_groups is not None and not n_rows_of(batch):  # the transform dropped all of them
             return iter(())
         return iter([self._maker.batch(batch)])
 
     def _refuse_shards_without_rows(self) -> None:
-        """Refuse more shards than rows, or than row groups when a ``batched`` reader is read; a DataLoader shards its rows."""
+        """Refuse more shards than rows, or than row groups of a ``batched`` reader; a DataLoader shards its rows."""
         plan = self._loader.plan
         if not 0 < plan.n_samples < plan.world or self._options["uneven"] == "keep":
             return
         what = "row groups" if self.batched_output else "rows"
         raise NoDataAvailableError(
             f"Number of row-groups in the dataset: {len(self._lengths)}. "
-            f"There are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Ask for fewer "
-            f"shards, shard rows by make_reader or a DataLoader, or leave some shards empty with uneven='keep'"
+            f"There are fewer {what} ({plan.n_samples}) than shards ({plan.world}) in {self.dataset!r:.200}. Use fewer "
+            f"shards, shard rows with make_reader or a DataLoader, or allow empty shards with uneven='keep'"
         )
 
     def _forget(self) -> None:
@@ -217,7 +217,7 @@ class Reader:
 
     @property
     def diagnostics(self) -> dict[str, Any]:
-        """What the loader did, and how long was waited for it; also by Petastorm's names, which leave out what is read ahead."""
+        """The loader's counts and times, also under Petastorm's names, which do not count prefetched batches."""
         stats = self._loader.stats()
         return {
             **asdict(stats),
@@ -225,7 +225,7 @@ class Reader:
             "items_consumed": stats.n_batches,
             "items_produced": stats.n_batches,
             "items_inprocess": 0,
-            **self._told,
+            **self._reported,
         }
 
     # ------------------------------------------------------------------ loaders
@@ -242,17 +242,17 @@ class Reader:
         uneven: Uneven | None = None,
         **options: Any,
     ) -> Loader:
-        """A loader of the rows (or n-grams) of this reader, in batches: same order, shard, epochs and workers.
+        """Make a loader of batches of rows (or n-grams) in this reader's order, with its shard, epochs and workers.
 
         Args:
             batch_size: rows of a batch.
-            shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them.
-            drop_last: whether the last batch of an epoch is left out if it is shorter.
+            shuffling_queue_capacity: minimum number of rows to shuffle together, rounded up to whole row groups.
+            drop_last: whether to drop the last batch of an epoch if it is shorter.
             collate: as for :class:`~data_stack.loader.loader.Loader`.
             transform: likewise.
-            sharding: of the loader whose state shall be loaded, see :func:`sharding_of`; None: its own.
-            uneven: as for :class:`~data_stack.loader.loader.Loader`; None: that of the reader, or else "pad".
-            options: others of the loader, such as ``device`` and ``timeout_seconds``.
+            sharding: the sharding of a state to be loaded, see :func:`sharding_of`; None: the reader's own.
+            uneven: as for :class:`~data_stack.loader.loader.Loader`; None: that of the reader, or "pad".
+            options: other options of the loader, such as ``device`` and ``timeout_seconds``.
 
         Raises:
             ConfigError: an argument is out of range.
@@ -260,7 +260,7 @@ class Reader:
         shuffle_row_groups, shuffle_rows, n_mixed = self._shuffling
         capacity: Any = shuffling_queue_capacity
         if not isinstance(capacity, (int, np.integer)) or capacity < 0:
-            raise ConfigError(f"shuffling_queue_capacity is a number of rows, from 0 on, not {capacity!r:.40}")
+            raise ConfigError(f"shuffling_queue_capacity must be a number of rows, at least 0, got {capacity!r:.40}")
         if capacity > 1 and len(self._lengths):
             n_mixed, shuffle_rows = max(n_mixed, math.ceil(capacity / float(self._lengths.mean()))), True
         uneven = uneven or self._options["uneven"] or "pad"
@@ -276,7 +276,7 @@ class Reader:
         )
 
     def _row_group_loader(self, uneven: Uneven) -> Loader:
-        """A loader that gives the columns of a row group, or of a part of one, at a time."""
+        """Make a loader of the columns of one row group, or of a part of one, at a time."""
         _, shuffle_rows, n_mixed = self._shuffling
         lengths, n_of_each = parts_of_row_groups(self._lengths, n_mixed)
         order_of = functools.partial(_order_of, self._shuffling[0], self._shuffling[0], n_mixed)
@@ -289,7 +289,7 @@ class Reader:
     def _sharded(self, lengths: Any, sharding: Sharding, order_of: Callable[[Any], Order]) -> Order:
         if sharding.n_shards == 1:
             return order_of(lengths)
-        return Shards(lengths, sharding, order_of, deals_anew=self._shuffling[0])
+        return Shards(lengths, sharding, order_of, reshuffles=self._shuffling[0])
 
     def _rows_at_once(self) -> int:
         n_bytes = 0
@@ -301,13 +301,13 @@ class Reader:
 
 
 def n_rows_of(batch: Mapping[Any, Any]) -> int:
-    """Of columns; of n-grams, of columns for each offset."""
+    """Return the number of rows of columns, or of the columns of each offset of n-grams."""
     columns = (each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part]))
     return len(next(columns, ()))
 
 
 def sharding_of(state: Any) -> Sharding:
-    """That of the loader that a state is of, for :meth:`Reader.loader`; of a single one a sharding for one shard."""
+    """Return the sharding that a loader's state describes; one shard if it describes none."""
     order = state.get("order") if isinstance(state, Mapping) else None
     if not isinstance(order, Mapping) or order.get("order") != "shards":
         return Sharding(1, 1, "pad")
@@ -315,7 +315,7 @@ def sharding_of(state: Any) -> Sharding:
 
 
 def _order_of(shuffle_row_groups: bool, shuffle_rows: bool, n_mixed: int, lengths: Any) -> Order:
-    """The order of the rows of row groups of some lengths."""
+    """Return the order of the rows of row groups with these lengths."""
     if shuffle_rows or n_mixed > 1:
         return BlockShuffled(block_lengths=lengths, window=n_mixed, blocks=shuffle_row_groups)
     if shuffle_row_groups:

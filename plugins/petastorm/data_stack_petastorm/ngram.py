@@ -1,4 +1,4 @@
-"""Sequences of rows in Petastorm's spelling."""
+"""Petastorm's n-grams: sequences of rows."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unis
 
 
 class NGram:
-    """Which rows make a sequence, and which of their fields are wanted.
+    """Describes sequences of rows, and the fields of each row.
 
     ::
 
         NGram({-1: [Frames.speed], 0: ["speed", "image"], 1: ["angle.*"]}, delta_threshold=0.1, timestamp_field=Frames.time)
 
     Args:
-        fields: for each offset a list of the fields of that row: fields, names, and regular expressions of whole names. A reader
-            puts fields in their place.
-        delta_threshold: of the timestamps of two rows that follow each other, at most; a number, of times also a timedelta.
-        timestamp_field: whose values do not decrease: a field, a name, or a regular expression that matches one field. It need
-            not be among ``fields``.
+        fields: for each offset, a list of fields, names, and regular expressions of whole names. A reader replaces them by
+            fields.
+        delta_threshold: maximum difference of the timestamps of consecutive rows; a number, or a timedelta.
+        timestamp_field: the field by which rows are sorted: a field, a name, or a regular expression that matches one field. It
+            need not be among ``fields``.
         timestamp_overlap: whether sequences may share rows.
-        within_row_groups: whether sequences end at row groups, as in Petastorm; False also gives those that span two of them, in
-            the order of the files, also of two partitions.
+        within_row_groups: whether sequences end at row groups, as in Petastorm. If False, they may span row groups, files and
+            partitions, in the order of the files.
         options: ``group_field`` and ``stride`` of :class:`data_stack.formats.parquet.NGram`.
 
     Raises:
@@ -48,10 +48,10 @@ class NGram:
         **options: Any,
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
-            raise ConfigError(f"timestamp_overlap must be set and must be of type bool, not {timestamp_overlap!r:.40}")
+            raise ConfigError(f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}")
         for field in (timestamp_field, *_all_of(fields)):
             if not isinstance(field, (tuple, str, re.Pattern)) and not hasattr(field, "name"):
-                raise ConfigError(f"a field of an n-gram is a UnischemaField, a name or a regular expression, not {field!r:.80}")
+                raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
         self._options = {"timestamp_overlap": timestamp_overlap, "within_row_groups": within_row_groups, **options}
         self._engine = parquet.NGram(fields, delta_threshold, timestamp_field, **self._options)
         self._fields: dict[int, Any] = dict(fields)
@@ -59,38 +59,38 @@ class NGram:
 
     @classmethod
     def of(cls, ngram: Any) -> NGram:
-        """The n-gram of either kind in this one."""
+        """Convert an n-gram of data_stack to this class."""
         if isinstance(ngram, NGram):
             return ngram
         names = ("timestamp_overlap", "group_field", "stride", "within_row_groups")
         options = {name: getattr(ngram, name) for name in names}
         return cls(ngram.fields, ngram.delta_threshold, ngram.timestamp_field, **options)
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ attributes
 
     @property
     def fields(self) -> dict[int, list[Any]]:
-        """The fields of each offset, as given until a reader or :meth:`resolve_regex_field_names` resolves them."""
+        """The fields of each offset; names and expressions until a reader or :meth:`resolve_regex_field_names` resolves them."""
         return self._fields
 
     @property
     def length(self) -> int:
-        """Rows from the lowest to the highest offset."""
+        """Number of rows from the lowest to the highest offset."""
         return self._engine.length
 
     @property
     def delta_threshold(self) -> Any:
-        """As given."""
+        """Maximum difference of the timestamps of consecutive rows."""
         return self._engine.delta_threshold
 
     @property
     def timestamp_overlap(self) -> bool:
-        """As given."""
+        """Whether sequences may share rows."""
         return self._engine.timestamp_overlap
 
     @property
     def engine(self) -> parquet.NGram:
-        """The n-gram by which data_stack reads the same sequences."""
+        """The n-gram of data_stack that describes the same sequences."""
         return self._engine
 
     def __eq__(self, other: object) -> bool:
@@ -98,19 +98,19 @@ class NGram:
             return False
         return all(set(self._fields[offset]) == set(other._fields[offset]) for offset in self._fields)
 
-    __hash__ = None  # type: ignore[assignment]  # it changes when it is resolved
+    __hash__ = None  # type: ignore[assignment]  # resolving changes it
 
     # ------------------------------------------------------------------ of a schema
 
     def resolve_regex_field_names(self, schema: Unischema | Schema, stored: Unischema | Schema | None = None) -> None:
-        """Put fields in the place of names and regular expressions, in place.
+        """Replace names and regular expressions by fields.
 
         Args:
-            schema: the fields that there are.
-            stored: those that the timestamp is among; None for the same.
+            schema: the schema with the fields.
+            stored: the schema with the timestamp; None: ``schema``.
 
         Raises:
-            ConfigError: there is no such field, or more than one for the timestamp.
+            ConfigError: a field does not exist, or the timestamp matches several.
         """
         fields = {offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()}
         timestamps = self.convert_fields(schema if stored is None else stored, [self._timestamp_field])
@@ -122,10 +122,10 @@ class NGram:
         self._fields, self._timestamp_field = fields, timestamps[0]
 
     def convert_fields(self, unischema: Unischema | Schema, field_list: Iterable[Any]) -> list[UnischemaField]:
-        """The fields of a schema that some fields, names and regular expressions mean: fields first, as in a schema view.
+        """Return the fields of a schema that the fields, names and regular expressions match; fields first, as in a view.
 
         Raises:
-            ConfigError: an element is something else, or a field that the schema does not have.
+            ConfigError: an element has another type, or the schema lacks the field.
         """
         known = as_unischema(unischema) if isinstance(unischema, Schema) else unischema
         found: list[UnischemaField] = []
@@ -137,34 +137,34 @@ class NGram:
             elif isinstance(each, (str, re.Pattern)):
                 patterns.append(each if isinstance(each, str) else each.pattern)
             else:
-                raise ConfigError(f"there is no field {name or each!r:.80}; there are {', '.join(known.fields)}")
+                raise ConfigError(f"unknown field {name or each!r:.80}; the schema has {', '.join(known.fields)}")
         return list(dict.fromkeys([*found, *match_unischema_fields(known, patterns)]))
 
     def get_field_names_at_timestep(self, timestep: int) -> list[str]:
-        """The names of the fields of an offset, none of one that is not named; regular expressions as they are."""
+        """Return the names of the fields at an offset, and regular expressions that are not resolved."""
         return [getattr(field, "name", field) for field in self._fields.get(timestep, ())]
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
-        """The fields of all offsets, each once."""
+        """Return the fields of all offsets, each once."""
         return list(dict.fromkeys(_all_of(self._fields)))
 
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
-        """The schema of the rows of an offset, its fields in the order of ``schema``."""
+        """Return the schema of the rows at an offset, with fields in the order of ``schema``."""
         names = self.get_field_names_at_timestep(timestep)
         return schema.create_schema_view([field for name, field in schema.fields.items() if name in names])
 
     def make_namedtuple(self, schema: Unischema, ngram_as_dicts: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
-        """A sequence of dicts as one of named tuples."""
+        """Convert a sequence of dicts to named tuples."""
         return {
             offset: self.get_schema_at_timestep(schema, offset).make_namedtuple(**row) for offset, row in ngram_as_dicts.items()
         }
 
     def form_ngram(self, data: Sequence[Mapping[str, Any]], schema: Any = None) -> list[dict[int, dict[str, Any]]]:
-        """The sequences of some rows, in their order.
+        """Return the sequences of rows, in their order.
 
         Args:
-            data: rows with the fields that are wanted and the timestamp.
-            schema: has no effect, the fields are those of ``data``.
+            data: rows with the fields and the timestamp.
+            schema: ignored; ``data`` determines the fields.
 
         Raises:
             ConfigError: the rows are not sorted by their timestamps, or lack a field.

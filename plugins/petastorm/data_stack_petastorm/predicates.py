@@ -1,4 +1,4 @@
-"""Which rows are read, in Petastorm's spelling."""
+"""Petastorm's predicates of rows."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ __all__ = [
 
 
 class PredicateBase(ABC):
-    """Derive from it for a predicate of your own; those of this module count as derived from it."""
+    """Derive from it for a predicate of your own; the predicates of this module are registered as subclasses."""
 
     @abstractmethod
     def get_fields(self) -> Any:
-        """The names of the fields that are needed, at least one."""
+        """Return the names of the required fields, at least one."""
 
     @abstractmethod
     def do_include(self, values: Mapping[str, Any]) -> Any:
-        """Whether a row is wanted.
+        """Return whether to include a row.
 
         Args:
-            values: of a row, by name; for :func:`~data_stack_petastorm.reader.make_batch_reader` a DataFrame of rows, of which
-                a Series or array of bools is expected.
+            values: the values of a row by name; for :func:`~data_stack_petastorm.reader.make_batch_reader` a DataFrame of rows,
+                for which the result is a Series or array of bools.
         """
 
 
 class OfFrames(PredicateBase):
-    """A predicate whose DataFrames combine with lists, ``[True, True] & frame["id"]``, as before pandas 3.
+    """Lets a predicate combine DataFrames with lists, ``[True, True] & frame["id"]``, as before pandas 3.
 
     Args:
-        predicate: with ``get_fields`` and ``do_include``.
+        predicate: an object with ``get_fields`` and ``do_include``.
     """
 
     def __init__(self, predicate: Any) -> None:
         self._predicate = predicate
 
     def get_fields(self) -> Any:
-        """Those of the predicate."""
+        """Return the fields of the predicate."""
         return self._predicate.get_fields()
 
     def do_include(self, values: Any) -> Any:
-        """Of a row or a DataFrame what the predicate says."""
+        """Call the predicate with a row or a DataFrame."""
         if hasattr(values, "columns"):
             from data_stack_petastorm.frames import ListFrame
 

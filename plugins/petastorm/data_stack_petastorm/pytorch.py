@@ -1,4 +1,4 @@
-"""Petastorm's loaders for torch: batches of a reader's rows as tensors."""
+"""Petastorm's torch loaders: batches of a reader's rows as tensors."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.pytorch", "torch", "torch") from error
 
 _ROWS_AT_ONCE: Final = 1024
-#: As programs of Petastorm call it.
+#: The name that programs of Petastorm use.
 _sanitize_pytorch_types = sanitize_pytorch_types
 
 
 def decimal_friendly_collate(batch: Any) -> Any:
-    """``default_collate`` of torch, but Decimals and strings are left as a list; of dicts a dict, of tuples a list.
+    """Collate as torch's ``default_collate``, but keep Decimals and strings as a list; dicts become a dict, tuples a list.
 
     Args:
-        batch: rows, or values of one field.
+        batch: rows, or the values of one field.
     """
     first = batch[0]
     if isinstance(first, OBJECTS):
@@ -49,25 +49,25 @@ def decimal_friendly_collate(batch: Any) -> Any:
 
 
 class LoaderBase:
-    """Passes over batches, one pass at a time; subclasses say in ``_iter_impl`` what the batches of a pass are."""
+    """Passes over batches, one pass at a time; subclasses implement ``_iter_impl``."""
 
     def __init__(self) -> None:
         self._in_iter: bool | None = None
 
     def _iter_impl(self) -> Iterator[Any]:
-        """The batches of one pass."""
+        """Iterate over the batches of one pass."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[Any]:
-        """Another pass, from its first batch on.
+        """Begin another pass.
 
         Raises (while iterating):
-            RuntimeError: an iterator of this loader is still in use, neither at its end nor dropped.
+            RuntimeError: another iterator of this loader is in use.
         """
         if self._in_iter:
             raise RuntimeError(
-                "You must finish a full pass of Petastorm DataLoader before making another pass from the beginning: two would "
-                "take the rows of one reader from each other. Make a reader and a loader for each of them"
+                "You must finish a full pass of Petastorm DataLoader before making another pass from the beginning: "
+                "two passes would take rows from one reader. Make a reader and a loader for each pass"
             )
         self._in_iter = True
         try:
@@ -77,7 +77,7 @@ class LoaderBase:
 
 
 class _ReaderLoader(LoaderBase):
-    """What the loaders of a reader share: batches in the reader's order, again and again."""
+    """Common part of the loaders of a reader: batches in the reader's order, for any number of passes."""
 
     def __init__(
         self, reader: Any, batch_size: int, shuffling_queue_capacity: int, drop_last: bool, collate_fn: Any = None
@@ -95,7 +95,7 @@ class _ReaderLoader(LoaderBase):
         self._loader = self._new_loader()
 
     def _new_loader(self, sharding: Sharding | None = None) -> Loader | None:
-        """A loader of the reader's rows; None of a reader that draws from several, whose rows are taken one by one."""
+        """Make a loader of the reader's rows; None for readers whose rows must be taken one by one."""
         if not isinstance(self.reader, Reader) or self.reader.drops_rows:
             return None
         return self.reader.loader(
@@ -107,19 +107,19 @@ class _ReaderLoader(LoaderBase):
         )
 
     def _field(self, name: str, column: Any) -> Any:
-        """A column in the form of the batch.
+        """Convert a column for the batch.
 
         Args:
-            name: of the field.
-            column: a tensor of shape ``(n, ...)``, or a list of what torch has no tensors for.
+            name: name of the field.
+            column: a tensor of shape ``(n, ...)``, or a list of values that are not tensors.
         """
         raise NotImplementedError
 
     def _iter_impl(self) -> Iterator[Any]:
-        """The epochs of the reader, from their start; each pass begins another one.
+        """Iterate over the reader's epochs; each pass begins with the next epoch.
 
         Raises (while iterating):
-            TypeError: a field has values that torch has no tensors for; the message names it.
+            TypeError: torch has no tensors for the values of a field; the message names it.
             LoadingError: a row could not be read.
         """
         if self._collate is not None:
@@ -134,7 +134,7 @@ class _ReaderLoader(LoaderBase):
 
     def _batches_of_rows(self) -> Iterator[list[dict[Any, Any]]]:
         if self._n_passes or getattr(self.reader, "last_row_consumed", False):
-            getattr(self.reader, "restart", self.reader.reset)()  # also in the middle of rows
+            getattr(self.reader, "restart", self.reader.reset)()  # works in the middle of rows
         self._n_passes += 1
         seed = f"{getattr(self.reader, 'seed', 0)} {self._n_passes}"
         given = (by_field(row, self._nan_for_null.value) for row in _rows_of(self.reader))
@@ -149,29 +149,28 @@ class _ReaderLoader(LoaderBase):
             yield batch
 
     def __len__(self) -> int:
-        """How many batches an iteration gives.
+        """The number of batches of an iteration.
 
         Raises:
-            TypeError: it never ends, or the reader is of several.
+            TypeError: the loader is endless, or takes rows one by one.
         """
         if self._loader is None:
-            raise TypeError("a loader of several readers has no length: it ends when one of them does")
+            raise TypeError("this loader takes rows one by one and has no length")
         return len(self._loader)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loop is: plain JSON data, from which a loader of the same rows goes on, on any number of shards and workers.
+        """Return the position of the loop as plain JSON data, to resume with any number of shards and workers.
 
         Raises:
-            ConfigError: the reader draws from several.
+            ConfigError: the loader takes rows one by one.
         """
         return self._need_loader().state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Let the next iteration go on where :meth:`state_dict` was taken.
+        """Let the next iteration resume where :meth:`state_dict` was called.
 
         Raises:
-            LoaderStateError: the state is of other rows or another order, or no state; or it is of shards with another seed, so
-                that of another rank.
+            LoaderStateError: the state is invalid, or of other rows or another order; or it is of shards with another seed.
         """
         self._need_loader()
         sharding = sharding_of(state)
@@ -179,8 +178,8 @@ class _ReaderLoader(LoaderBase):
         loader.load_state_dict(state)
         if self.reader.has_own_seed and state["seed"] != self.reader.seed and (sharding.n_shards > 1 or loader.shard[1] > 1):
             raise LoaderStateError(
-                f"this state has the seed {state['seed']}, the reader of this rank {self.reader.seed}: ranks with different "
-                f"seeds load the state that each of them saved. To load one state on all ranks, make all readers with its seed"
+                f"this state has the seed {state['seed']}, the reader has {self.reader.seed}. Ranks with different seeds must "
+                f"each load their own state; to load one state on all ranks, make all readers with its seed"
             )
         self._need_loader().close()
         self._loader = loader.__enter__() if self._is_entered else loader
@@ -188,7 +187,7 @@ class _ReaderLoader(LoaderBase):
 
     def _need_loader(self) -> Loader:
         if self._loader is None:
-            raise ConfigError("a loader of several readers has no state; begin its pass anew")
+            raise ConfigError("this loader takes rows one by one and has no state")
         return self._loader
 
     def __enter__(self) -> Any:
@@ -208,7 +207,7 @@ class _ReaderLoader(LoaderBase):
 
 
 class DataLoader(_ReaderLoader):
-    """Batches of a reader's rows: dicts of tensors of shape ``(batch_size, …)``, of n-grams such dicts for each offset.
+    """Batches of a reader's rows: dicts of tensors of shape ``(batch_size, …)``; for n-grams one dict per offset.
 
     ::
 
@@ -216,20 +215,20 @@ class DataLoader(_ReaderLoader):
             for batch in loader:
                 batch["image"]
 
-    With the default ``collate_fn`` rows are read, shuffled and handed over as columns, never one by one. Numbers become tensors
-    on the same memory; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8`` as in Petastorm;
-    strings, bytes and Decimals are lists, but are refused of a :func:`make_batch_reader`, whose rows are those of its row
-    groups. Rows without a value (None) and arrays of text are refused, with any ``collate_fn``: the message names the field. But
-    floats without a value are NaN, of a :func:`make_batch_reader` or a reader with ``nulls="nan"``.
+    With the default ``collate_fn``, rows are read and shuffled as columns, never one by one. Numbers become tensors without a
+    copy; ``uint16`` becomes ``int32``, ``uint32`` ``int64`` and ``bool`` ``uint8``, as in Petastorm. Strings, bytes and Decimals
+    become lists; with :func:`make_batch_reader` they are refused. Values that are None and arrays of text are refused with any
+    ``collate_fn``; the message names the field. Floats without a value are NaN with :func:`make_batch_reader` and with
+    ``nulls="nan"``.
 
     Args:
-        reader: of :func:`make_reader` or :func:`make_batch_reader`, whose order, shard, epochs and workers the batches have; or
-            one that draws from several, whose rows are taken one by one.
-        batch_size: rows of a batch; the last one may have fewer.
-        collate_fn: of the list of rows of a batch, which are dicts; it runs in the workers.
-        shuffling_queue_capacity: so many rows at least are mixed with each other: those of as many row groups as have them, which
-            is what is held in memory. 0: in the reader's order.
-        drop_last: whether the last batch of an epoch is left out if it is shorter.
+        reader: a reader of :func:`make_reader` or :func:`make_batch_reader`, which determines order, shard, epochs and workers;
+            or a WeightedSamplingReader, whose rows are taken one by one.
+        batch_size: rows per batch; the last one may have fewer.
+        collate_fn: makes a batch from a list of rows, which are dicts; it runs in the workers.
+        shuffling_queue_capacity: minimum number of rows to shuffle together, rounded up to whole row groups, which are in memory
+            together. 0: the reader's order.
+        drop_last: whether to drop the last batch of an epoch if it is shorter.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -257,14 +256,14 @@ class DataLoader(_ReaderLoader):
 
 
 class BatchedDataLoader(_ReaderLoader):
-    """As :class:`DataLoader`; each column becomes what ``transform_fn`` makes of its array, and must be of numbers.
+    """As :class:`DataLoader`, for columns of numbers; ``transform_fn`` converts the array of each column.
 
     Args:
-        reader: as there.
-        batch_size: as there.
-        transform_fn: of an array of shape ``(batch_size, …)``; None for ``torch.as_tensor``. A device, a dtype: its affair.
-        shuffling_queue_capacity: as there.
-        drop_last: as there.
+        reader: as for :class:`DataLoader`.
+        batch_size: likewise.
+        transform_fn: converts an array of shape ``(batch_size, …)``, also to a device or dtype; None: ``torch.as_tensor``.
+        shuffling_queue_capacity: as for :class:`DataLoader`.
+        drop_last: likewise.
 
     Raises:
         ConfigError: an argument is out of range.
@@ -287,20 +286,20 @@ class BatchedDataLoader(_ReaderLoader):
 
 
 class InMemBatchedDataLoader:
-    """Rows of a reader, read once and kept as tensors, in batches: ``num_epochs`` times, in one loop.
+    """Batches of rows that are read once and kept as tensors: ``num_epochs`` epochs in one loop.
 
     Args:
         reader: as for :class:`DataLoader`; it is stopped when the rows have been read.
-        batch_size: rows of a batch; the last of an epoch may have fewer.
-        transform_fn: as for :class:`BatchedDataLoader`, of the whole column.
-        num_epochs: of an iteration; None: without an end.
-        seed: of the order: epoch e has that of ``torch.randperm`` with the seed ``seed + e``, as in Petastorm.
-        rows_capacity: rows that are kept at most; there is a warning if an epoch of the reader has more. None: one epoch.
-        shuffle: whether rows come in another order in each epoch.
+        batch_size: rows per batch; the last of an epoch may have fewer.
+        transform_fn: as for :class:`BatchedDataLoader`, for whole columns.
+        num_epochs: number of epochs of the loop; None: endless.
+        seed: epoch e has the order of ``torch.randperm`` with the seed ``seed + e``, as in Petastorm.
+        rows_capacity: maximum number of rows to keep; a warning says if an epoch of the reader has more. None: one epoch.
+        shuffle: whether to shuffle the rows in each epoch.
 
     Raises:
-        ConfigError: an argument is out of range, or the reader never ends and ``rows_capacity`` is None.
-        TypeError: a field has values that torch has no tensors for; the message names it.
+        ConfigError: an argument is out of range, or the reader is endless and ``rows_capacity`` is None.
+        TypeError: torch has no tensors for the values of a field; the message names it.
     """
 
     def __init__(
@@ -321,28 +320,26 @@ class InMemBatchedDataLoader:
         self._batch_size, self._num_epochs, self._seed, self._shuffle = batch_size, num_epochs, seed, bool(shuffle)
         n_in_epoch = reader.loader(1).plan.n_batch_samples() if isinstance(reader, Reader) else None
         if n_in_epoch is None and rows_capacity is None and reader.num_epochs is None:
-            raise ConfigError("the reader never ends: say how many of its rows are kept, rows_capacity=")
+            raise ConfigError("an endless reader requires rows_capacity=, the number of rows to keep")
         capacity = next(each for each in (rows_capacity, n_in_epoch, sys.maxsize) if each is not None)
         if n_in_epoch is not None and capacity < n_in_epoch:
             warnings.warn(
-                f"of {n_in_epoch:,} rows the first {capacity:,} are kept, as rows_capacity says: give rows_capacity=None for all",
+                f"rows_capacity keeps the first {capacity:,} of {n_in_epoch:,} rows: pass rows_capacity=None for all",
                 stacklevel=2,
             )
-        # as many at once for each shard, or they would divide the rows in different ways
+        # the same batch size on all shards, or they would divide the rows differently
         n_at_once = min(_ROWS_AT_ONCE, rows_capacity or _ROWS_AT_ONCE)
         self._columns = _keep(reader, n_at_once, capacity, transform_fn or torch.as_tensor)
         self._in_iter = False
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches: dicts of tensors.
+        """Iterate over the batches, which are dicts of tensors.
 
         Raises (while iterating):
-            RuntimeError: they have been iterated over before; all epochs are in one loop, see ``num_epochs``.
+            RuntimeError: this is not the first loop; one loop has all epochs, see ``num_epochs``.
         """
         if self._in_iter:
-            raise RuntimeError(
-                "InMemBatchedDataLoader couldn't be used multiple times: give the number of epochs as num_epochs, and loop once"
-            )
+            raise RuntimeError("InMemBatchedDataLoader couldn't be used multiple times: pass num_epochs, and loop once")
         self._in_iter = True
         n_rows = n_rows_of(self._columns)
         epoch = 0
@@ -355,24 +352,24 @@ class InMemBatchedDataLoader:
             epoch += 1
 
     def __len__(self) -> int:
-        """How many batches an iteration gives.
+        """The number of batches of the loop.
 
         Raises:
-            TypeError: it never ends.
+            TypeError: the loader is endless.
         """
         if self._num_epochs is None:
-            raise TypeError("this loader has no length: it never ends")
+            raise TypeError("an endless loader has no length")
         return -(-n_rows_of(self._columns) // self._batch_size) * self._num_epochs
 
     def __enter__(self) -> InMemBatchedDataLoader:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The rows stay where they are."""
+        """Do nothing: the rows stay in memory."""
 
 
 def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[Any], Any]) -> dict[Any, Any]:
-    """The first ``capacity`` rows of a reader as tensors; it is stopped then."""
+    """Return the first ``capacity`` rows of a reader as tensors, and stop it."""
     parts: list[dict[Any, Any]] = []
     n_rows = 0
     with BatchedDataLoader(reader, n_at_once) as loader:
@@ -394,7 +391,7 @@ def _keep(reader: Any, n_at_once: int, capacity: int, transform_fn: Callable[[An
 
 
 def _load_rows_into_mem(reader: Any, transform_fn: Callable[[Any], Any], rows_capacity: int) -> tuple[Any, list[Any]]:
-    """Names and columns of the first ``rows_capacity`` rows of a reader, which is stopped then."""
+    """Return names and columns of the first ``rows_capacity`` rows of a reader, and stop it."""
     columns = _keep(reader, min(_ROWS_AT_ONCE, rows_capacity), rows_capacity, transform_fn)
     return columns.keys(), list(columns.values())
 
@@ -403,7 +400,7 @@ def _load_rows_into_mem(reader: Any, transform_fn: Callable[[Any], Any], rows_ca
 
 
 def _rows_of(reader: Any) -> Iterator[dict[Any, Any]]:
-    """The rows of any reader as dicts; of n-grams dicts for each offset."""
+    """Iterate over the rows of any reader as dicts; for n-grams, dicts of dicts by offset."""
     for given in reader:
         if not reader.batched_output:
             yield _as_dict(given)

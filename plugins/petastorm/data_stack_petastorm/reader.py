@@ -1,4 +1,4 @@
-"""``make_reader`` and ``make_batch_reader``: their arguments, and the reader that they ask for."""
+"""``make_reader`` and ``make_batch_reader``, which turn Petastorm's arguments into a reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.exception import ConfigError, MissingDependencyError, ResourceNotFoundError
+from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.formats import parquet
 from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs.native import Nulls
@@ -26,6 +26,7 @@ from data_stack.loader.ranks import warn_without_shard
 from data_stack.util.functions import has_parameter
 from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
+from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.predicates import OfFrames
@@ -36,59 +37,58 @@ _MOST_WORKERS_PER_PROCESSOR = 2
 _KINDS: Final = {"thread": "in_process", "process": "processes", "dummy": "inline"}
 
 
-class DatasetNotFoundError(ResourceNotFoundError, FileNotFoundError):
-    """There are no Parquet files where a reader looks for them."""
+class ParquetFilesNotFoundError(ResourceNotFoundError, FileNotFoundError):
+    """The URL of a reader has no Parquet files."""
 
 
 class NoFieldsError(ConfigError, RuntimeError):
-    """None of ``schema_fields`` is a field of the dataset."""
+    """``schema_fields`` matches no field of the dataset."""
 
 
 @dataclass(frozen=True)
 class ReaderArguments:
-    """What :func:`make_reader` and :func:`make_batch_reader` take: Petastorm's arguments, in its order and with its defaults.
+    """The arguments of :func:`make_reader` and :func:`make_batch_reader`: Petastorm's, in its order and with its defaults.
 
     Attributes:
-        source: folder, file or list of files: a path, a URL (``file://``, ``s3://``, ``hdfs://``, ``mongodb://`` …), a
-            storage connector, or resources of a dataset. Any Parquet will do.
-        schema_fields: fields, names, and regular expressions of whole names; rows have the fields first, then those that are
-            matched. Or an :class:`~data_stack_petastorm.ngram.NGram` for sequences ``{offset: named tuple}``. None or [] for all.
-        reader_pool_type: "thread", "process" or "dummy" (none).
-        workers_count: how many at most. For files of this machine and without a ``transform_spec`` at most two for
-            each processor: more would be in each other's way.
-        seed: any integer, 0 too, decides all orders, for any pool and number of workers. Which rows a shard has does not depend
-            on it. None: another order at each start; for shards 0, so that the state of one of them suits all.
-        shuffle_rows: rows of each row group in a random order.
-        shuffle_row_groups: row groups in a random order, another one in each epoch.
-        shuffle_row_drop_partitions: k > 1 mixes the rows of k random row groups with each other. Each is read once.
-        predicate: which rows: one of :mod:`data_stack.formats.parquet.selecting`, or any object with ``get_fields()`` and
+        source: a folder, a file or a list of files: a path, a URL (``file://``, ``s3://``, ``hdfs://``, ``mongodb://`` …), a
+            storage connector, or resources of a dataset. Any Parquet works.
+        schema_fields: fields, names, and regular expressions of whole names; a row has the fields first, then the matched ones.
+            Or an :class:`~data_stack_petastorm.ngram.NGram` for sequences ``{offset: named tuple}``. None or []: all fields.
+        reader_pool_type: "thread", "process", or "dummy" for no workers.
+        workers_count: maximum number of workers. For local files without a ``transform_spec``, at most two per processor.
+        seed: an integer, 0 included, that determines all orders, for any pool and number of workers. The rows of a shard do not
+            depend on it. None: a new order at each start; 0 for shards, so that all shards can load the state of one.
+        shuffle_rows: whether to shuffle the rows of each row group.
+        shuffle_row_groups: whether to shuffle the row groups, in each epoch differently.
+        shuffle_row_drop_partitions: k > 1 mixes the rows of k random row groups. Each row group is read once.
+        predicate: selects rows: one of :mod:`data_stack.formats.parquet.selecting`, or any object with ``get_fields()`` and
             ``do_include(values)``. Its fields need not be among ``schema_fields``.
-        rowgroup_selector: of row groups by an index.
-        num_epochs: how often all rows are given; None: without an end.
-        cur_shard: which of the shards this reader gives.
-        shard_count: how many there are. Together they have each row once, whatever their seeds, see ``uneven``.
-        shard_seed: as ``seed``, where that is None; deprecated.
-        cache_type: "null", or "local-disk" to keep what is read of a remote store under ``cache_location``, by its content. Files
-            of this machine are not copied. Other files there are not touched, and the cache stays there for the next reader.
-        cache_location: a folder.
-        cache_size_limit: bytes that it may take; None for no limit.
-        transform_spec: what is made of each row, a :class:`~data_stack_petastorm.transform.TransformSpec`.
-        filters: of pyarrow: ``[("speed", ">", 3)]`` or an expression; all of it has an effect on rows.
-        storage_options: for fsspec, with which the URL is opened then.
-        filesystem: of pyarrow or fsspec, in which ``dataset_url`` is a path.
-        uneven: what becomes of rows that ``shard_count`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad",
-            "drop" or "keep". None: each row is given once ("keep"), but loaders of the reader (a DataLoader, a dataset of
-            TensorFlow) repeat a few rows for equally many steps on all ranks ("pad").
-        nulls: "nan" gives NaN for floats without a value, "none" None, which loaders of the reader refuse. None: None, but NaN in
-            loaders of :func:`make_batch_reader`, as in Petastorm.
-        timestamp_unit: "s", "ms", "us" or "ns", in which all timestamps are given; None: that of each column.
-        results_queue_size: has no effect, like all that follow; the loader keeps a chunk or two for each worker.
-        cache_row_size_estimate: none.
-        cache_extra_settings: none.
-        hdfs_driver: none; pyarrow has one.
-        zmq_copy_buffers: none; processes hand over shared memory.
-        convert_early_to_numpy: none; workers decode.
-        pyarrow_serialize: none; only :func:`make_reader` of Petastorm has it.
+        rowgroup_selector: selects row groups by an index.
+        num_epochs: number of epochs; None: endless.
+        cur_shard: number of the shard to read.
+        shard_count: number of shards. Together they have each row once, for any seeds; see ``uneven``.
+        shard_seed: used as ``seed`` if that is None; deprecated.
+        cache_type: "null", or "local-disk" to cache the bytes of a remote store under ``cache_location``, by their content.
+            Local files are not copied. Other files in the folder are not touched, and the cache stays for the next reader.
+        cache_location: folder of the cache.
+        cache_size_limit: maximum number of bytes of the cache; None: no limit.
+        transform_spec: transforms the rows, a :class:`~data_stack_petastorm.transform.TransformSpec`.
+        filters: filters of pyarrow, ``[("speed", ">", 3)]`` or an expression; they select rows.
+        storage_options: options of fsspec, which then opens the URL.
+        filesystem: a file system of pyarrow or fsspec, in which ``dataset_url`` is a path.
+        uneven: how to divide rows that ``shard_count`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad",
+            "drop" or "keep". None: the reader returns each row once ("keep"), but its loaders (a DataLoader, a dataset of
+            TensorFlow) repeat a few rows, so that all ranks make equally many steps ("pad").
+        nulls: "nan" reads floats without a value as NaN, "none" as None, which loaders of the reader refuse. None: as None, but
+            as NaN in loaders of :func:`make_batch_reader`, as in Petastorm.
+        timestamp_unit: "s", "ms", "us" or "ns", the unit of all timestamps; None: the unit of each column.
+        results_queue_size: ignored; the loader keeps one or two chunks per worker.
+        cache_row_size_estimate: ignored.
+        cache_extra_settings: ignored.
+        hdfs_driver: ignored; pyarrow has one driver.
+        zmq_copy_buffers: ignored; processes use shared memory.
+        convert_early_to_numpy: ignored; workers decode.
+        pyarrow_serialize: ignored; only :func:`make_reader` of Petastorm has it.
     """
 
     source: Any
@@ -126,7 +126,7 @@ class ReaderArguments:
 
 
 def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
-    """Rows of a Parquet dataset, one named tuple each, with decoded values in the order of the fields.
+    """Read the rows of a Parquet dataset as named tuples of decoded values, in the order of the fields.
 
     ::
 
@@ -136,48 +136,48 @@ def make_reader(dataset_url: Any, *arguments: Any, **named: Any) -> Reader:
 
     Args:
         dataset_url: the dataset.
-        arguments: those of :class:`ReaderArguments`, which are Petastorm's; for changes see ``docs/from_petastorm.md``.
+        arguments: as for :class:`ReaderArguments`, which has Petastorm's; ``docs/from_petastorm.md`` lists the changes.
         named: likewise.
 
     Raises:
-        TypeError: there is no such argument.
-        DatasetNotFoundError: there are no Parquet files; it is a ResourceNotFoundError and an OSError.
-        DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
-        NoFieldsError: ``schema_fields`` match nothing; it is a ConfigError and a RuntimeError.
+        TypeError: an argument is unknown.
+        ParquetFilesNotFoundError: there are no Parquet files; this is a ResourceNotFoundError and an OSError.
+        DatasetFileCorruptError: a footer is damaged, or files have different columns.
+        NoFieldsError: ``schema_fields`` matches nothing; this is a ConfigError and a RuntimeError.
         NoDataAvailableError: there are fewer rows than shards (unless ``uneven`` is "keep").
-        ConfigError: an argument is out of range, or there is no such field; it is a ValueError.
+        ConfigError: an argument is out of range, or a field does not exist; this is a ValueError.
 
     Warns:
         UserWarning: no row is selected, the dataset is empty, or a name or pattern in ``schema_fields`` matches nothing; or this
-            is one of several processes that train together, and no shard is given.
+            is one of several processes that train together, and ``cur_shard`` is missing.
     """
     return _make(ReaderArguments(dataset_url, *arguments, **named), batched=False)
 
 
 def make_batch_reader(dataset_url_or_urls: Any, *arguments: Any, **named: Any) -> Reader:
-    """Row groups of a Parquet dataset, one named tuple of arrays each; values are decoded, nulls exact.
+    """Read the row groups of a Parquet dataset as named tuples of arrays of decoded values; nulls stay None.
 
     Arguments as for :func:`make_reader`, except:
 
-    * ``transform_spec`` is of DataFrames of a row group, unless it says another ``on``. It may leave rows out; for a
-      :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader it leaves out one of the first 16 rows, or none.
-    * The function of a ``predicate`` may be one of columns: of a DataFrame in ``do_include``, of Series in ``in_lambda``.
-    * ``shuffle_row_drop_partitions`` of k > 1 cuts each row group into k parts, each a tuple of its own; the parts of k row
-      groups are mixed.
-    * Shards have equally many *row groups*, up to one, and so not equally many rows. A
+    * The function of ``transform_spec`` gets the DataFrame of a row group, unless its ``on`` says otherwise. It may drop rows; a
+      :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader only allows this if it drops one of the first 16 rows.
+    * The function of a ``predicate`` may get columns: a DataFrame in ``do_include``, Series in ``in_lambda``.
+    * ``shuffle_row_drop_partitions`` of k > 1 splits each row group into k parts, each a tuple of its own, and mixes the parts
+      of k row groups.
+    * Shards have the same number of *row groups*, give or take one, but not of rows. A
       :class:`~data_stack_petastorm.pytorch.DataLoader` of the reader divides the rows themselves.
 
     Raises:
-        TypeError, DatasetNotFoundError, DatasetFileCorruptError, NoFieldsError, ConfigError: as :func:`make_reader`.
+        TypeError, ParquetFilesNotFoundError, DatasetFileCorruptError, NoFieldsError, ConfigError: as for :func:`make_reader`.
     """
     return _make(ReaderArguments(dataset_url_or_urls, *arguments, **named), batched=True)
 
 
 def _make(given: ReaderArguments, *, batched: bool) -> Reader:
-    """A reader for the arguments of one of the two functions."""
+    """Make the reader."""
     if given.reader_pool_type not in _KINDS:
         raise ConfigError(
-            f"Unknown reader_pool_type: {given.reader_pool_type!r:.40}; it is one of {', '.join(map(repr, _KINDS))}"
+            f"Unknown reader_pool_type: {given.reader_pool_type!r:.40}; expected one of {', '.join(map(repr, _KINDS))}"
         )
     shard = _shard(given.cur_shard, given.shard_count)
     dataset, names, ngram = _dataset(given, batched)
@@ -198,7 +198,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         block_lengths = iterator.block_lengths
         fields = fields.view(iterator.ngram.get_field_names_at_all_timesteps())
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
-    if dataset.is_local and spec is None:  # nothing is waited for but processors
+    if dataset.is_local and spec is None:  # only processors limit the speed
         n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
     n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
     shuffles_row_groups = bool(given.shuffle_row_groups)
@@ -223,14 +223,15 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         fills_nulls=given.nulls == "nan" or (given.nulls is None and batched),
         drops_rows=drops_rows and of_groups is not None,
         has_own_seed=given.seed is not None or given.shard_seed is not None,
-        told={"zmq_copy_buffers": given.zmq_copy_buffers},
+        reported={"zmq_copy_buffers": given.zmq_copy_buffers},
     )
 
 
 def _seed(given: ReaderArguments, shard: tuple[int, int]) -> int:
     if given.shard_seed is not None:
         warnings.warn(
-            "shard_seed was deprecated and will be removed in future versions. Give seed, which decides all orders", stacklevel=4
+            "shard_seed was deprecated and will be removed in future versions. Use seed, which determines all orders",
+            stacklevel=4,
         )
     seed = given.shard_seed if given.seed is None else given.seed
     if seed is None:
@@ -239,11 +240,11 @@ def _seed(given: ReaderArguments, shard: tuple[int, int]) -> int:
 
 
 def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, list[str], NGram | None]:
-    """The dataset, the names of its fields in the order of rows, and the n-gram, if there is one."""
+    """Open the dataset; also return the names of its fields in the order of rows, and the n-gram or None."""
     source, filesystem = _open(given)
     schema_fields, spec = given.schema_fields, given.transform_spec
     if spec is not None and not isinstance(spec, parquet.TransformSpec):
-        raise ConfigError(f"transform_spec is a TransformSpec, not {spec!r:.80}")
+        raise ConfigError(f"transform_spec must be a TransformSpec, got {spec!r:.80}")
     predicate = given.predicate
     if batched and callable(getattr(predicate, "do_include", None)) and not isinstance(predicate, parquet.Predicate):
         predicate = OfFrames(predicate)
@@ -263,16 +264,16 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
             return (*_chosen(source, choices, options), None)
         ngram = NGram.of(schema_fields)
         dataset = ParquetDataset(source, **options)
-        if spec is not None:  # it is given what is wanted of any row
+        if spec is not None:  # its function gets the fields of all offsets
             columns = _columns_of(ngram, list(dataset.schema.fields))
             dataset = dataset if columns is None else ParquetDataset(source, columns, **options)
     except ResourceNotFoundError as error:
-        raise DatasetNotFoundError(error.identifier, error.location) from error
+        raise ParquetFilesNotFoundError(error.identifier, error.location) from error
     return dataset, [], ngram
 
 
 def _chosen(source: Any, choices: list[Any], options: Mapping[str, Any]) -> tuple[ParquetDataset, list[str]]:
-    """The dataset with some fields, and their names in the order of a schema view: fields first, then what patterns match."""
+    """Open the dataset with some fields; also return their names in the order of a schema view: fields, then matched names."""
     if not choices:
         dataset = ParquetDataset(source, **options)
         return dataset, list(dataset.schema.fields)
@@ -280,24 +281,24 @@ def _chosen(source: Any, choices: list[Any], options: Mapping[str, Any]) -> tupl
     try:
         dataset = ParquetDataset(source, [re.compile("|".join(regexes))], **options)
     except ConfigError as error:
-        ParquetDataset(source, **options)  # raises if the cause is another
+        ParquetDataset(source, **options)  # raises if there is another cause
         raise NoFieldsError(f"No fields matching the criteria '{choices!r:.400}' were found in the dataset: {error}") from error
     names = list(dataset.schema.fields)
     exact = [choice.name for choice in choices if not isinstance(choice, (str, re.Pattern))]
     for name in exact:
-        dataset.schema[name]  # raises, with the names that there are
+        dataset.schema[name]  # raises if the field is unknown
     for choice, regex in zip(choices, regexes, strict=True):
         if not any(re.fullmatch(regex, name) for name in names):
-            warnings.warn(f"{choice!r:.80} in schema_fields matches no field of the dataset, and has no effect", stacklevel=6)
+            warnings.warn(f"{choice!r:.80} in schema_fields matches no field of the dataset and is ignored", stacklevel=6)
     return dataset, list(dict.fromkeys([*exact, *names]))
 
 
 def _regex(choice: Any) -> str:
-    """A regular expression of the whole names that a field, name or regular expression means."""
+    """Return a regular expression that matches the whole names of a field, name or regular expression."""
     if not isinstance(choice, (str, re.Pattern)):
         name = getattr(choice, "name", None)
         if not isinstance(name, str):
-            raise ConfigError(f"schema_fields are fields, names and regular expressions, not {choice!r:.80}")
+            raise ConfigError(f"schema_fields must contain fields, names and regular expressions, got {choice!r:.80}")
         return re.escape(name)
     try:
         compiled = re.compile(choice)
@@ -309,41 +310,35 @@ def _regex(choice: Any) -> str:
 
 
 def _shard(cur_shard: Any, shard_count: Any) -> tuple[int, int]:
-    """Which shard of how many; ``(0, 1)`` where both are None."""
+    """Return the shard and the number of shards; ``(0, 1)`` if both are None."""
     if cur_shard is None and shard_count is None:
         remedy = "Pass cur_shard=rank, shard_count=world; or cur_shard=0, shard_count=1 if each process needs all rows"
         warn_without_shard("this reader has no cur_shard and shard_count", remedy, stacklevel=4)
         return 0, 1
     if not isinstance(cur_shard, numbers.Integral) or not isinstance(shard_count, numbers.Integral):
-        raise ConfigError(
-            f"cur_shard and shard_count are integers that go together; got {cur_shard!r:.40} and {shard_count!r:.40}"
-        )
+        raise ConfigError(f"cur_shard and shard_count must both be integers, got {cur_shard!r:.40} and {shard_count!r:.40}")
     return int(cur_shard), int(shard_count)
 
 
 def _open(given: ReaderArguments) -> tuple[Any, Any]:
-    """Where the files are, and the file system that this is a path in, if it is one."""
+    """Return the source of the files, and the file system in which it is a path, or None."""
     source = given.source
     cache_type, filesystem, options = given.cache_type, given.filesystem, given.storage_options
     if cache_type not in (None, "null", "local-disk"):
-        raise ConfigError(f"Unknown cache_type: {cache_type!r:.40}; it is 'null' or 'local-disk'")
+        raise ConfigError(f"Unknown cache_type: {cache_type!r:.40}; expected 'null' or 'local-disk'")
     is_url = isinstance(source, str) and "://" in source
     scheme = urlsplit(source).scheme.lower() if is_url else ""
     if filesystem is None and options and is_url and scheme != "file":
-        try:
-            import fsspec
-        except ImportError as error:
-            raise MissingDependencyError("storage_options", "fsspec", "cloud") from error
-        filesystem = fsspec.filesystem(scheme, **options)
+        filesystem = FilesystemResolver(source, storage_options=options).filesystem()
     if cache_type == "local-disk":
         if given.cache_location is None:
-            raise ConfigError("cache_type='local-disk' needs a folder to keep things in: cache_location=")
+            raise ConfigError("cache_type='local-disk' requires cache_location=")
         if filesystem is None and is_url and scheme not in ("file", "hdfs", "viewfs"):
             source = CachedStorageConnector(storage_connector_from_url(source), given.cache_location, given.cache_size_limit)
         elif filesystem is not None or scheme in ("hdfs", "viewfs"):
             raise ConfigError(
-                "cache_type='local-disk' keeps what is read of a storage connector (s3://, mongodb://, …); of a file system of "
-                "fsspec or pyarrow it keeps nothing: leave it out, or give the URL alone"
+                "cache_type='local-disk' only caches storage connectors (s3://, mongodb://, …), not file systems of fsspec or "
+                "pyarrow: omit it, or pass the URL without filesystem= and storage_options="
             )
     return source, filesystem
 
@@ -351,13 +346,13 @@ def _open(given: ReaderArguments) -> tuple[Any, Any]:
 def _list(schema_fields: Any) -> list[Any]:
     if isinstance(schema_fields, (str, Mapping)) or not isinstance(schema_fields, Iterable):
         raise ConfigError(
-            f"schema_fields is a list of names, regular expressions or fields, or an NGram, not {schema_fields!r:.80}"
+            f"schema_fields must be a list of names, regular expressions or fields, or an NGram, got {schema_fields!r:.80}"
         )
     return list(schema_fields)
 
 
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
-    """The fields that an n-gram names; None if it names some that the transform makes."""
+    """Return the fields that an n-gram names; None if the transform makes some of them."""
     try:
         resolved = ngram.engine.resolve(names)
     except ConfigError:

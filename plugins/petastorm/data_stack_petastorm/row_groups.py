@@ -1,4 +1,4 @@
-"""The rows of row groups, or of parts of them, as one sample each."""
+"""Row groups, or parts of them, as samples."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, samp
 
 
 class RowGroups(DatasetIterator):
-    """Sample ``i`` is ``read_batch`` of the rows of block ``i``: columns, as many rows as the block has.
+    """Sample ``i`` is the columns of block ``i``: ``read_batch`` of its rows.
 
     Args:
-        rows: of any dataset; it stays the caller's.
-        lengths: rows of each block, in order, shape ``(n_blocks,)``; together all rows.
-        make: what is made of the columns of a block; None for the columns.
+        rows: any dataset; it stays the caller's.
+        lengths: number of rows of each block, shape ``(n_blocks,)``; the sum is the number of rows.
+        make: transforms the columns of a block; None: no transform.
     """
 
     def __init__(self, rows: DatasetIteratorIF, lengths: npt.NDArray[np.int64], make: Callable[..., Any] | None = None) -> None:
@@ -40,10 +40,10 @@ class RowGroups(DatasetIterator):
 
 
 def parts_of_row_groups(lengths: npt.NDArray[np.int64], n_parts: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Row groups cut into parts that differ by one row at most.
+    """Split row groups into parts whose lengths differ by at most one row.
 
     Returns:
-        The lengths of all parts that have rows, in order; and of each row group, how many it has.
+        The lengths of all parts that have rows, in order; and the number of parts of each row group.
     """
     n_of_each = np.minimum(np.maximum(lengths, 1), n_parts)
     each, n_over = np.divmod(np.repeat(lengths, n_of_each), np.repeat(n_of_each, n_of_each))
@@ -52,12 +52,12 @@ def parts_of_row_groups(lengths: npt.NDArray[np.int64], n_parts: int) -> tuple[n
 
 
 def the_one(batches: list[Any]) -> Any:
-    """The columns of a batch that has one row group."""
+    """Return the columns of a batch of one row group."""
     return batches[0]
 
 
 def permute_rows(batch: dict[Any, Any], rng: np.random.Generator) -> dict[Any, Any]:
-    """The columns of a row group, of n-grams for each offset, with their rows in a random order."""
+    """Shuffle the rows of the columns of a row group; for n-grams, of the columns at each offset."""
     column = next((each for part in batch.values() for each in (part.values() if isinstance(part, dict) else [part])), ())
     order = rng.permutation(len(column))
     return {

@@ -1,4 +1,4 @@
-"""Named tuples of rows and of row groups, with the values that Petastorm gives."""
+"""Named tuples of rows and of row groups, with values of Petastorm's types."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from data_stack.values import named_rows
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
-#: A row of an array is a view of its chunk up to so many bytes; a larger one is copied, or keeping it would keep all of them.
+#: Bytes of a row of an array that is a view of its chunk; a larger one is copied, as a view keeps the whole chunk in memory.
 _LARGEST_VIEW = 1024
-#: The text of a row group is an array of fixed width up to so many bytes, or up to so much more than there are characters.
+#: Text of a row group is an array of fixed width up to this many bytes, or this many times the number of characters.
 _LARGEST_TEXT, _MOST_PADDING = 64 << 20, 16
 
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
-    """The class of rows with these fields (:func:`data_stack.values.named_rows.row_type`), by Petastorm's name for it."""
+    """Return the class of rows with these fields, under Petastorm's name."""
     return named_rows.row_type(f"{schema_name}_view", names)
 
 
 class RowMaker:
-    """Makes named tuples of batches: columns of shape ``(n, ...)`` by name; of n-grams such columns for each offset.
+    """Makes named tuples from batches: columns of shape ``(n, ...)`` by name; for n-grams such columns by offset.
 
     Args:
-        schema: of the rows; it decides the order of their fields, and which are text of NumPy.
-        ngram: which fields each offset has; None for rows.
+        schema: schema of the rows, for the order of their fields and for NumPy's types of text.
+        ngram: the fields of each offset; None for rows.
     """
 
     def __init__(self, schema: Unischema, ngram: NGram | None) -> None:
@@ -40,7 +40,7 @@ class RowMaker:
             self._steps = {step: _Maker(ngram.get_schema_at_timestep(schema, step)) for step in steps}
 
     def rows(self, batch: Mapping[Any, Any]) -> Iterator[Any]:
-        """The rows of a batch; of n-grams dicts of rows by offset."""
+        """Iterate over the rows of a batch; for n-grams, dicts of rows by offset."""
         if self._steps is None:
             return self._maker.rows(batch, 0)
         n_rows = next((len(column) for columns in batch.values() for column in columns.values()), 0)
@@ -48,7 +48,7 @@ class RowMaker:
         return (dict(zip(self._steps, rows, strict=True)) for rows in zip(*by_step, strict=True))
 
     def batch(self, batch: Mapping[Any, Any]) -> Any:
-        """A batch as one row of its columns; of n-grams a dict of them by offset."""
+        """Return a batch as one named tuple of columns; for n-grams, a dict of them by offset."""
         if self._steps is None:
             return self._maker.batch(batch)
         return {step: maker.batch(batch.get(step, {})) for step, maker in self._steps.items()}
@@ -76,17 +76,17 @@ class _Maker:
 
 
 def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iterable[Any]:
-    """The values of a column: scalars of numpy, objects, arrays."""
+    """Return the values of a column: NumPy's scalars, objects, arrays."""
     if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
-        return map(np.ndarray.copy, column)  # on access: into memory that the row before has just left
+        return map(np.ndarray.copy, column)  # on access, to reuse the memory of the previous row
     if text is not None and column.dtype == object:
-        nul: Any = "\0" if text is np.str_ else b"\0"  # at an end, NumPy's pickles lose it
+        nul: Any = "\0" if text is np.str_ else b"\0"  # NumPy's pickles lose it at the end of a text
         return [value if value is None or value.endswith(nul) else text(value) for value in column]
     return list(column)
 
 
 def _text(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A column of text as an array of fixed width, where that holds it: without nulls, NULs at an end, far longer texts."""
+    """Return text as an array of fixed width, unless it has nulls, NULs at an end, or a few far longer texts."""
     if column.dtype != object or not all(isinstance(value, str) and not value.endswith("\0") for value in column):
         return column
     lengths = np.fromiter(map(len, column), np.int64, len(column))

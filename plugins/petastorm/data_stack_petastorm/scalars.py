@@ -1,4 +1,4 @@
-"""Scalars as programs of Petastorm write them: numbers of any width that fit, and text for fields of bytes."""
+"""Scalars as programs of Petastorm write them: numbers of any type that fit, and text for fields of bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NUMBERS = (bool, int, float, Decimal, np.number, np.bool_)
 
 
 class LenientScalarCodec(ScalarCodec):
-    """A ScalarCodec that takes numbers of other types and rounds floats, and text where bytes belong. It is stored as one."""
+    """A ScalarCodec that accepts numbers of other types, rounds floats, and encodes text for bytes. It is stored as one."""
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         if isinstance(field.dtype, np.dtype):
@@ -35,13 +35,13 @@ class LenientScalarCodec(ScalarCodec):
 
 
 def fit_number(dtype: np.dtype[Any], value: Any) -> Any:
-    """A number as Python's own bool, int or float of a dtype; floats may be rounded by the column.
+    """Convert a number to Python's bool, int or float for a dtype; the column may round floats.
 
     Raises:
-        ValueError: it is no number, does not fit, or is a fraction where an integer belongs.
+        ValueError: the value is not a number, does not fit, or is a fraction and the dtype an integer.
     """
     if not isinstance(value, _NUMBERS):
-        raise ValueError(f"a number is expected, not {type(value).__name__} {value!r:.40}")
+        raise ValueError(f"expected a number, got {type(value).__name__} {value!r:.40}")
     if dtype.kind == "f":
         number = float(value)
         with np.errstate(over="ignore"):
@@ -51,5 +51,5 @@ def fit_number(dtype: np.dtype[Any], value: Any) -> Any:
         return number
     least, most = (0, 1) if dtype.kind == "b" else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
     if not math.isfinite(value) or int(value) != value or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} does not fit into {dtype}: it is a fraction, or out of range")
+        raise ValueError(f"{value!r:.40} does not fit into {dtype}: a fraction, or out of range")
     return bool(value) if dtype.kind == "b" else int(value)

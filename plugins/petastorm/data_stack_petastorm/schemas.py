@@ -1,4 +1,4 @@
-"""Petastorm's schemas as those of data_stack, and back."""
+"""Conversion between schemas of Petastorm and of data_stack."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from data_stack_petastorm.unischema import Unischema, UnischemaField, default_sp
 
 
 def as_schema(schema: Unischema | Schema) -> Schema:
-    """The schema by which data_stack reads and writes the same rows.
+    """Convert a schema to one of data_stack.
 
     Raises:
         ConfigError: a codec cannot hold the values of its field.
@@ -25,10 +25,10 @@ def as_schema(schema: Unischema | Schema) -> Schema:
 
 
 def as_field(field: UnischemaField) -> Field:
-    """The field by which data_stack reads and writes the same values.
+    """Convert a field to one of data_stack.
 
     Raises:
-        ConfigError: the codec cannot hold such values.
+        ConfigError: the codec cannot hold the values.
     """
     codec = as_field_codec(field.codec)
     if codec is None and not field.shape:
@@ -37,7 +37,7 @@ def as_field(field: UnischemaField) -> Field:
 
 
 def as_unischema(schema: Schema) -> Unischema:
-    """The schema in Petastorm's spelling."""
+    """Convert a schema to one of Petastorm."""
     fields = [
         UnischemaField(field.name, _numpy_type(field), field.shape, as_column_codec(field.codec), field.nullable)
         for field in schema

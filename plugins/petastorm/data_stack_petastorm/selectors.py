@@ -1,4 +1,4 @@
-"""Which row groups are read, in Petastorm's spelling."""
+"""Petastorm's selectors of row groups."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["IntersectIndexSelector", "RowGroupSelectorBase", "SingleIndexSelecto
 
 
 class RowGroupSelectorBase(ABC):
-    """Derive from it for a selector of your own; those of this module count as derived from it."""
+    """Derive from it for a selector of your own; the selectors of this module are registered as subclasses."""
 
     @abstractmethod
     def get_index_names(self) -> Iterable[str]:
-        """The names of the indexes that are needed."""
+        """Return the names of the required indexes."""
 
     @abstractmethod
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> Iterable[int]:
-        """The numbers of the row groups to read.
+        """Return the numbers of the row groups to read.
 
         Args:
             index_dict: the indexes of the dataset by name, with ``indexed_values`` and ``get_row_group_indexes(value)``.
         """
 
     def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """The numbers of the row groups to read, as data_stack asks for them.
+        """Return the numbers of the row groups to read; data_stack calls this.
 
         Raises:
-            ConfigError: the dataset lacks an index that is needed.
+            ConfigError: the dataset lacks a required index.
         """
         missing = sorted(set(self.get_index_names()) - set(indexes))
         if missing:
@@ -41,7 +41,7 @@ class RowGroupSelectorBase(ABC):
 
 
 class _Index:
-    """An index as Petastorm's selectors know it."""
+    """An index with the names of Petastorm."""
 
     def __init__(self, index: RowGroupIndex) -> None:
         self._index = index
@@ -49,7 +49,7 @@ class _Index:
         self.indexed_values = list(index.row_groups)
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """The numbers of the row groups with a value."""
+        """Return the numbers of the row groups with a value."""
         return set(self._index.row_groups_with(value_key))
 
 

@@ -1,4 +1,4 @@
-"""The order of the shards of a reader: which rows a shard has depends on no seed."""
+"""The order of the shards of a reader, whose rows do not depend on the seed."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from data_stack.util.stretches import Stretches
 
 @dataclass(frozen=True)
 class Sharding:
-    """How a loader divides its samples among shards.
+    """How a loader divides samples among shards.
 
     Attributes:
         n_shards: at least 1.
-        batch_size: of the loader of each shard.
-        uneven: of these loaders, see :class:`~data_stack.loader.plan.Plan`.
+        batch_size: batch size of each shard's loader.
+        uneven: as for :class:`~data_stack.loader.plan.Plan`.
     """
 
     n_shards: int
@@ -35,7 +35,7 @@ class Sharding:
     uneven: Uneven
 
     def lengths(self, n_samples: int) -> tuple[int, npt.NDArray[np.int64]]:
-        """Of each shard, how many of ``n_samples`` come in whole steps, and how many in the last step, shape ``(n_shards,)``."""
+        """Return each shard's number of samples in whole steps, and those in the last step, shape ``(n_shards,)``."""
         plan = Plan(n_samples, self.batch_size, world=self.n_shards, uneven=self.uneven)
         n_steps, n_rest = divmod(n_samples, plan.samples_per_step)
         ends = [replace(plan, rank=rank).part(n_steps).stop for rank in range(self.n_shards)]
@@ -44,16 +44,16 @@ class Sharding:
 
 
 class Shards(Order):
-    """Blocks dealt out to shards by a rule without a seed, then shuffled within each shard by the seed.
+    """Assigns blocks to shards without a seed, then shuffles within each shard by the seed.
 
-    So shards whose seeds differ have each sample once together. Each shard has consecutive blocks of the epoch's sequence of
-    blocks, which the number of the epoch alone decides, and shares at most two blocks with its neighbours.
+    So shards with different seeds together have each sample once. Each shard has consecutive blocks of the epoch's sequence of
+    blocks, which depends only on the epoch, and shares at most two blocks with its neighbours.
 
     Args:
-        lengths: samples of each block, shape ``(n_blocks,)``.
-        sharding: among which shards, and how.
-        deals_anew: whether each epoch deals out other blocks; False: in the order of the dataset, in all epochs.
-        order_of: makes the order of the samples of one shard of the lengths of its blocks.
+        lengths: number of samples of each block, shape ``(n_blocks,)``.
+        sharding: how to divide the samples.
+        reshuffles: whether each epoch assigns other blocks; False: always in the order of the dataset.
+        order_of: makes the order of a shard's samples from the lengths of its blocks.
     """
 
     shares_seed = False
@@ -64,10 +64,10 @@ class Shards(Order):
         sharding: Sharding,
         order_of: Callable[[npt.NDArray[np.int64]], Order],
         *,
-        deals_anew: bool,
+        reshuffles: bool,
     ) -> None:
-        self._lengths, self._sharding, self._order_of, self._deals_anew = lengths, sharding, order_of, deals_anew
-        self._dealt: _Dealt | None = None  # of the last epoch
+        self._lengths, self._sharding, self._order_of, self._reshuffles = lengths, sharding, order_of, reshuffles
+        self._dealt: _Dealt | None = None  # that of the last epoch
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         dealt = self._deal(n_samples, epoch)
@@ -101,11 +101,11 @@ class Shards(Order):
 
     def _deal(self, n_samples: int, epoch: int) -> _Dealt:
         if int(self._lengths.sum()) != n_samples:
-            raise ConfigError(f"the row groups have {int(self._lengths.sum())} samples together, the reader has {n_samples}")
+            raise ConfigError(f"the row groups have {int(self._lengths.sum())} samples in total, expected {n_samples}")
         dealt = self._dealt  # one attribute: threads need no lock
         if dealt is None or dealt.epoch != epoch:
             blocks: npt.NDArray[Any] = np.arange(len(self._lengths))
-            if self._deals_anew:
+            if self._reshuffles:
                 blocks = KeyedPermutation(len(blocks), derive_seed("shards", epoch)).take(blocks)
             dealt = self._dealt = _Dealt(self._lengths, blocks, self._sharding, self._order_of, epoch)
         return dealt
@@ -115,7 +115,7 @@ class Shards(Order):
 
 
 class _Dealt:
-    """The shards of one epoch: stretches of its sequence of blocks, and last the samples that no shard has."""
+    """The shards of one epoch: stretches of its sequence of blocks; the last stretch belongs to no shard."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class _Dealt:
         self._order_of_shard = functools.lru_cache(maxsize=None)(self._make_order)
 
     def locate(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, IndexArrayOfInts]:
-        """The shard of each position of the loaders' common order, and its place among the samples of the shard."""
+        """Return the shard of each position of the loaders' common order, and its place in that shard."""
         batches, places = np.divmod(positions, self._batch_size)
         turns, shards = np.divmod(batches, self._n_shards)
         places = places + turns * self._batch_size
@@ -149,12 +149,12 @@ class _Dealt:
         return shards, places
 
     def samples(self, shard: int, places: IndexArrayOfInts, seed: int) -> IndexArrayOfInts:
-        """The samples of the dataset at some places of a shard."""
+        """Return the samples at these places of a shard."""
         length = int(self._shards.ends[shard] - self._shards.starts[shard])
         return self._of_dataset(shard, self._order_of_shard(shard).indices(places, length, *self._key(shard, seed)))
 
     def upcoming(self, shard: int, place: int, seed: int) -> tuple[IndexArrayOfInts | None, int]:
-        """As :meth:`Order.upcoming`, of the places of a shard."""
+        """As :meth:`Order.upcoming`, for the places of a shard."""
         length = int(self._shards.ends[shard] - self._shards.starts[shard])
         ahead, until = self._order_of_shard(shard).upcoming(place, length, *self._key(shard, seed))
         return None if ahead is None else self._of_dataset(shard, ahead), until

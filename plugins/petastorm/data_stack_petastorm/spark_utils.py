@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from data_stack.exception import MissingDependencyError
 
 try:
-    import data_stack_spark.reading
+    import data_stack_spark
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.spark_utils", "datastack-spark", "parquet") from error
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 def dataset_as_rdd(
     dataset_url: str, spark_session: SparkSession, schema_fields: Iterable[Any] | None = None, hdfs_driver: str = "libhdfs3"
 ) -> RDD[Any]:
-    """The rows of a dataset as an RDD of named tuples, decoded in Spark's executors.
+    """Return the rows of a dataset as an RDD of named tuples, decoded in Spark's executors.
 
     Args:
-        dataset_url: of the dataset.
-        spark_session: runs it.
-        schema_fields: fields, or regular expressions of whole names; None for all.
-        hdfs_driver: no effect; pyarrow has one.
+        dataset_url: URL of the dataset.
+        spark_session: the session.
+        schema_fields: fields, or regular expressions of whole names; None: all fields.
+        hdfs_driver: ignored; pyarrow has one driver.
 
     Raises:
         ResourceNotFoundError: there are no Parquet files.
-        ConfigError: there is no such field.
+        ConfigError: a field does not exist.
     """
     names = None if schema_fields is None else [getattr(field, "name", field) for field in schema_fields]
-    return data_stack_spark.reading.dataset_as_rdd(dataset_url, spark_session, names)
+    return data_stack_spark.dataset_as_rdd(dataset_url, spark_session, names)

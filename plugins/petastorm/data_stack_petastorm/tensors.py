@@ -1,4 +1,4 @@
-"""Values and columns of a reader as torch has them."""
+"""Values and columns of a reader as tensors."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import torch
 from data_stack.exception import ConfigError
 from data_stack_petastorm.columns import NanForNull
 
-#: What Petastorm leaves as it is.
+#: Types that Petastorm does not convert.
 OBJECTS: Final = (str, bytes, Decimal)
-#: What Petastorm makes of dtypes that torch lacked when it was written.
+#: How Petastorm converts dtypes that torch lacked when it was written.
 _PROMOTED: Final = {torch.uint16: torch.int32, torch.uint32: torch.int64, torch.bool: torch.uint8}
 _PROMOTED_OF_ROWS: Final = {"u2": np.int32, "u4": np.int64, "b1": np.uint8}
 
 
 class RowCollate:
-    """A function of the rows of a batch, after their dtypes are those of torch."""
+    """Applies a function to the rows of a batch, whose values have dtypes of torch."""
 
     def __init__(self, function: Callable[[list[Any]], Any], is_batched: bool) -> None:
         if not callable(function):
-            raise ConfigError(f"collate_fn is a function of a list of rows, not {function!r:.80}")
+            raise ConfigError(f"collate_fn must be a function of a list of rows, got {function!r:.80}")
         self._function, self._is_batched = function, is_batched
         self.left_out: frozenset[str] = frozenset()
         self.nan_for_null = NanForNull(())
@@ -39,7 +39,7 @@ class RowCollate:
 
 
 def sanitize_pytorch_types(row_as_dict: dict[str, Any]) -> None:
-    """Give the values of a row the dtypes that torch has always had, in place.
+    """Convert the values of a row, in place, to dtypes that old versions of torch have.
 
     Raises:
         TypeError: a value is None, or an array of text or objects; the message names the field.
@@ -59,16 +59,16 @@ def _sanitize(name: str, value: Any) -> Any:
 
 
 def refusal(name: str, what: str) -> TypeError:
-    """The error that a field has values for which torch has no tensors, and what to do."""
+    """Return the error for a field whose values cannot be tensors; it says what to do."""
     return TypeError(
-        f"field {name!r} has {what}, which torch has no tensors for: leave it out with schema_fields=, leave out such rows "
-        f"(predicate=col({name!r}).is_valid()), make tensors of it by a TransformSpec, or read floats without a value as NaN "
+        f"field {name!r} has {what}, for which torch has no tensors: exclude the field (schema_fields=) or such rows "
+        f"(predicate=col({name!r}).is_valid()), convert it by a TransformSpec, or read floats without a value as NaN "
         f"(nulls='nan')"
     )
 
 
 def by_field(batch: Mapping[Any, Any], function: Callable[..., Any], left_out: frozenset[str] = frozenset()) -> dict[Any, Any]:
-    """What a function makes of name and column (or value) of each field but some; of n-grams for each offset."""
+    """Apply a function to name and column (or value) of each field that is not left out; for n-grams at each offset."""
     return {
         key: by_field(value, function) if isinstance(value, dict) and not isinstance(key, str) else function(key, value)
         for key, value in batch.items()
@@ -77,10 +77,10 @@ def by_field(batch: Mapping[Any, Any], function: Callable[..., Any], left_out: f
 
 
 def as_tensor(name: str, column: Any) -> torch.Tensor:
-    """A column that torch has a tensor for, with a dtype that Petastorm knows.
+    """Convert a column to a tensor of a dtype that Petastorm knows.
 
     Raises:
-        TypeError: it has something else.
+        TypeError: torch has no tensors for the values.
     """
     if isinstance(column, torch.Tensor):
         return column.to(_PROMOTED.get(column.dtype, column.dtype))

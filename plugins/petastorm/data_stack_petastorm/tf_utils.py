@@ -24,36 +24,36 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data_stack_petastorm.tf_utils", "tensorflow", "tensorflow") from error
 
-#: What Petastorm makes of dtypes that TensorFlow's operations know little of.
+#: How Petastorm converts dtypes that few operations of TensorFlow support.
 _PROMOTED: Final = {"u2": np.int32, "u4": np.int64}
 _ROWS_AT_ONCE: Final = 256
-#: What the calls of tf_tensors for a reader, and the runs of their graphs, go on with.
+#: The rows that further calls of tf_tensors for a reader, and runs of their graphs, return.
 _iterators: weakref.WeakKeyDictionary[Any, tuple[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
-    """The rows of a reader as a dataset: named tuples of tensors, of n-grams a dict of them for each offset.
+    """Make a dataset of a reader's rows: named tuples of tensors; for n-grams, dicts of them by offset.
 
     ::
 
         with make_reader("file:///data/frames", num_epochs=10, seed=7) as reader:
             for row in make_petastorm_dataset(reader).batch(64): ...
 
-    Its signature follows from the reader's schema: dtypes, shapes, None where a size differs. ``uint16`` becomes ``int32`` and
-    ``uint32`` ``int64``; text and bytes are ``tf.string``, Decimals their normalised text, dates and times ``int64``, nanoseconds
-    since 1970. Rows are read together and taken apart by TensorFlow where all values of a field have one shape. Each iteration
-    over the dataset begins the next epochs of the reader, so ``repeat`` works, and gives another order each time. In a graph of
-    TensorFlow 1 the dataset is one of ``tf.compat.v1.data``, with ``make_one_shot_iterator``.
+    The reader's schema determines the signature: dtypes and shapes, with None for a size that differs. ``uint16`` becomes
+    ``int32`` and ``uint32`` ``int64``; text and bytes become ``tf.string``, Decimals their normalised text, dates and times
+    ``int64`` nanoseconds since 1970. If all values of each field have one shape, rows are read in batches, which TensorFlow
+    unbatches. Each iteration over the dataset begins with the next epochs of the reader, so ``repeat`` works, in other orders. In
+    a graph of TensorFlow 1, the dataset has ``make_one_shot_iterator``.
 
     Args:
-        reader: of :func:`make_reader`, :func:`make_batch_reader` or several of them.
+        reader: a reader of :func:`make_reader` or :func:`make_batch_reader`, or a WeightedSamplingReader.
 
     Warns:
-        UserWarning: structs, maps or nested lists of a :func:`make_batch_reader` are left out.
+        UserWarning: structs, maps or nested lists of :func:`make_batch_reader` are left out.
 
     Raises:
-        ConfigError: a field has values that TensorFlow has no tensors for. While iterating: errors are TensorFlow's, with our
-            text in them, such as that a field has no value in some row.
+        ConfigError: TensorFlow has no tensors for the values of a field. While iterating, errors are TensorFlow's and contain our
+            message, for example that a value is missing.
     """
     check_reader(reader)
     names_left_out(reader, warns=True)
@@ -73,7 +73,7 @@ def make_petastorm_dataset(reader: Any) -> tf.data.Dataset:
 
 
 def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue: int = 0) -> Any:
-    """The next row of a reader as tensors: eagerly that of this call, in a graph that of each run of it.
+    """Return the next row of a reader as tensors; a graph returns the next row at each run.
 
     ::
 
@@ -82,21 +82,21 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
             row = tf_tensors(reader)
             ...
 
-    In a ``tf.function``, and in a graph of TensorFlow 1 (``tf.compat.v1.Session``), each run gives the next row. All calls for a
-    reader share its rows.
+    This works in a ``tf.function`` and in a graph of TensorFlow 1 (``tf.compat.v1.Session``). All calls for a reader share its
+    rows.
 
     Args:
-        reader: as there.
-        shuffling_queue_capacity: rows are drawn from a buffer of so many; 0: in the reader's order.
-        min_after_dequeue: no effect; the buffer is kept full.
+        reader: as for :func:`make_petastorm_dataset`.
+        shuffling_queue_capacity: size of the shuffle buffer; 0: the reader's order.
+        min_after_dequeue: ignored; the buffer is kept full.
 
     Raises:
-        tf.errors.OutOfRangeError: there are no more rows.
-        ConfigError: row groups are to be shuffled, which are shuffled by the reader.
+        tf.errors.OutOfRangeError: the reader has no more rows.
+        ConfigError: ``shuffling_queue_capacity`` is set for a reader of row groups.
     """
     check_reader(reader)
     if reader.batched_output and shuffling_queue_capacity > 0:
-        raise ConfigError("a buffer of row groups shuffles no rows: take shuffle_rows=True of the reader, or make_reader")
+        raise ConfigError("shuffling_queue_capacity does not shuffle row groups: pass shuffle_rows=True, or use make_reader")
     names_left_out(reader, warns=True)
     signature = _signature_of(reader)
 
@@ -116,10 +116,10 @@ def tf_tensors(reader: Any, shuffling_queue_capacity: int = 0, min_after_dequeue
 
 
 def _next_values(reader: Any, capacity: int) -> list[Any]:
-    """The values of the next row, in the order of its signature.
+    """Return the values of the next row, in the order of its signature.
 
     Raises:
-        StopIteration: there are no more rows.
+        StopIteration: the reader has no more rows.
     """
     known = _iterators.get(reader)
     if known is None or known[0] != capacity:
@@ -128,7 +128,7 @@ def _next_values(reader: Any, capacity: int) -> list[Any]:
     try:
         return list(next(known[1]).values())
     except StopIteration:
-        del _iterators[reader]  # reset() of the reader begins anew
+        del _iterators[reader]  # after reset() of the reader, the next call starts again
         raise
 
 
@@ -136,7 +136,7 @@ def _next_values(reader: Any, capacity: int) -> list[Any]:
 
 
 def _fields_of(reader: Any) -> dict[str, Field]:
-    """The fields of a row in order, by name; of an n-gram those of each offset, by offset and name."""
+    """Return the fields of a row by name; for n-grams, by offset and name."""
     fields = as_schema(reader.schema).fields
     return {
         name if step is None else f"{step} {name}": fields[name] for step, names in _steps_of(reader).items() for name in names
@@ -144,7 +144,7 @@ def _fields_of(reader: Any) -> dict[str, Field]:
 
 
 def _steps_of(reader: Any) -> dict[int | None, tuple[str, ...]]:
-    """The names of the fields at each offset of an n-gram; of a row under None."""
+    """Return the names of the fields at each offset of an n-gram; those of a row under None."""
     ngram = reader.ngram
     if ngram is None:
         left_out = names_left_out(reader)
@@ -170,14 +170,14 @@ def _spec(field: Field, batched: bool) -> tf.TensorSpec:
             found = tf.variant
     if found in (tf.variant, tf.resource) or (isinstance(dtype, np.dtype) and dtype.kind in "Om"):
         raise ConfigError(
-            f"field {field.name!r} has values of dtype {dtype}, which TensorFlow has no tensors for: leave it out with "
-            f"schema_fields=, or make numbers of it by a TransformSpec"
+            f"field {field.name!r} has values of dtype {dtype}, for which TensorFlow has no tensors: exclude it with "
+            f"schema_fields=, or convert it to numbers by a TransformSpec"
         )
     return tf.TensorSpec((None, *field.shape) if batched else field.shape, found)
 
 
 def _builder(reader: Any) -> Callable[..., Any]:
-    """Makes a row of its tensors."""
+    """Return a function that makes a row from its tensors."""
     name, names = as_schema(reader.schema).name, _steps_of(reader)
 
     def build(tensors: dict[str, Any]) -> Any:
@@ -194,7 +194,7 @@ def _builder(reader: Any) -> Callable[..., Any]:
 
 
 class _Columns:
-    """The columns of a batch of rows or n-grams, with values that TensorFlow has; it runs in the workers."""
+    """Converts the columns of a batch of rows or n-grams for TensorFlow; it runs in the workers."""
 
     def __init__(self, fields: dict[str, Field]) -> None:
         self._fields = fields
@@ -208,7 +208,7 @@ class _Columns:
 
 
 def _rows(reader: Any, fields: dict[str, Field]) -> Iterator[dict[str, Any]]:
-    """Row by row, or row group by row group; of a reader that has given all of them, the next ones."""
+    """Iterate over rows or row groups; reset a reader that is at its end."""
     if getattr(reader, "last_row_consumed", False):
         reader.reset()
     yield from _rows_left(reader, fields)
@@ -232,7 +232,7 @@ def _column(field: Field, column: npt.NDArray[Any]) -> Any:
     values = [_value(field, value) for value in column]
     if field.shape and len({np.shape(value) for value in values}) > 1:
         raise TypeError(
-            f"field {field.name!r} has arrays of different shapes in one row group: take make_reader, and pad them by "
+            f"field {field.name!r} has arrays of different shapes in one row group: use make_reader, and pad them with "
             f"padded_batch(…)"
         )
     return np.array(values, dtype=object if isinstance(values[0], (str, bytes)) else None) if values else []
@@ -241,8 +241,8 @@ def _column(field: Field, column: npt.NDArray[Any]) -> Any:
 def _value(field: Field, value: Any) -> Any:
     if value is None:
         raise TypeError(
-            f"field {field.name!r} has a row without a value (None), which TensorFlow has no tensors for: leave such rows out "
-            f"(predicate=col({field.name!r}).is_valid()), put something in their place by a TransformSpec, or read floats as NaN "
+            f"field {field.name!r} has a row without a value (None), for which TensorFlow has no tensors: exclude such rows "
+            f"(predicate=col({field.name!r}).is_valid()), replace None by a TransformSpec, or read floats as NaN "
             f"(nulls='nan')"
         )
     if isinstance(value, Decimal):

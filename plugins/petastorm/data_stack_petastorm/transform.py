@@ -1,4 +1,4 @@
-"""What is made of rows, in Petastorm's spelling."""
+"""Petastorm's transforms of rows."""
 
 from __future__ import annotations
 
@@ -24,17 +24,16 @@ from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 __all__ = ["FrameTransform", "TransformSpec", "edit_field", "resolve", "transform_schema"]
 
-#: Rows of the first row group on which a function of batches is tried.
+#: Number of rows on which a function of batches is tried.
 _ROWS_TRIED = 16
 
 
 class TransformSpec(parquet.TransformSpec):
-    """What is made of rows: a function, and the fields that it edits, removes and selects.
+    """A function of rows, and the fields that it edits, removes and selects.
 
-    As :class:`data_stack.formats.parquet.TransformSpec`, but ``edit_fields`` may be UnischemaFields, too, and need not name a
-    field of which the function makes another dtype or shape: a reader tries the function on the first row, and holds the others
-    to what it found. Names of removed or selected fields that are not there cause a warning. A function of DataFrames may leave
-    rows out.
+    As :class:`data_stack.formats.parquet.TransformSpec`, but ``edit_fields`` may also be UnischemaFields, and need not name
+    fields whose dtype or shape the function changes: a reader tries the function on the first row, and checks the others against
+    the result. Unknown names of removed or selected fields cause a warning. A function of DataFrames may drop rows.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -48,10 +47,10 @@ class TransformSpec(parquet.TransformSpec):
 
 
 def transform_schema(schema: Unischema, transform_spec: parquet.TransformSpec) -> Unischema:
-    """The fields that come out, of rows with the fields of ``schema``.
+    """Return the schema of transformed rows.
 
     Warns:
-        UserWarning: a removed or selected field is not there.
+        UserWarning: a removed or selected field does not exist.
     """
     spec = _known(transform_spec, schema.fields)
     edited = as_unischema(Schema("", spec.edit_fields)).fields
@@ -64,12 +63,12 @@ def transform_schema(schema: Unischema, transform_spec: parquet.TransformSpec) -
 
 
 def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> tuple[parquet.TransformSpec, bool]:
-    """The spec with all that its function changes, as tried on the first rows; and whether it left one of them out.
+    """Try the function on the first rows; return the spec with all fields that it changes, and whether it dropped a row.
 
     Args:
-        spec: as given.
-        rows: with the schema ``rows.schema``.
-        on: what its function is a function of, where it does not say.
+        spec: the spec of the user.
+        rows: the rows; their schema is ``rows.schema``.
+        on: the kind of argument of the function, if the spec does not say it.
     """
     spec = _known(spec, rows.schema.fields, on)
     schema = spec.schema_of(rows.schema)
@@ -78,7 +77,7 @@ def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> tuple[parquet.Tr
         return spec, False
     try:
         made, drops = _first_values(spec, rows)
-    except Exception:  # noqa: BLE001  # of the user's; reading the row says what is wrong
+    except Exception:  # noqa: BLE001  # an error of the user's function; reading the row raises it again
         return spec, False
     found = [_inferred(field, made[field.name]) for field in schema if field.name not in edited and field.name in made]
     changed = [field for field in found if field != schema[field.name]]
@@ -91,21 +90,21 @@ def resolve(spec: parquet.TransformSpec, rows: Any, on: Any) -> tuple[parquet.Tr
 
 
 class FrameTransform:
-    """Makes columns of columns by a function of DataFrames, which may leave rows out.
+    """Transforms columns by a function of DataFrames, which may drop rows.
 
     Args:
-        func: of DataFrames.
-        schema: of what comes out.
+        func: function of a DataFrame.
+        schema: schema of the result.
     """
 
     def __init__(self, func: Any, schema: Schema) -> None:
         self._func, self._schema = func, schema
 
     def __call__(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """The columns that come out, checked against their fields; without rows arrays of shape (0,).
+        """Return the transformed columns, checked against their fields; without rows, arrays of shape ``(0,)``.
 
         Raises:
-            ConfigError: they are not of the fields.
+            ConfigError: a column does not fit its field, or is missing.
         """
         from data_stack.formats.parquet.transform_pandas import as_frame, columns_of_frame
 
@@ -114,7 +113,7 @@ class FrameTransform:
         if len(made) < len(names):
             raise ConfigError(
                 f"Transformed result columns ({', '.join(made)}) do not match required schema columns ({', '.join(names)}): "
-                f"name those that the function drops in removed_fields"
+                f"list fields that the function drops in removed_fields"
             )
         rows = [dict(zip(names, row, strict=True)) for row in zip(*(made[name] for name in names), strict=True)]
         if not rows:
@@ -124,7 +123,7 @@ class FrameTransform:
 
 
 def _known(spec: parquet.TransformSpec, names: Iterable[str], on: Any = None) -> parquet.TransformSpec:
-    """The spec without the fields that it removes or selects but that are not there."""
+    """Return the spec without removed or selected fields that do not exist."""
     known = {*names, *(field.name for field in spec.edit_fields)}
     kept = {}
     for argument in ("removed_fields", "selected_fields"):
@@ -143,7 +142,7 @@ def _known(spec: parquet.TransformSpec, names: Iterable[str], on: Any = None) ->
 
 
 def _first_values(spec: parquet.TransformSpec, rows: Any) -> tuple[Mapping[str, Any], bool]:
-    """What the function makes of the first row, by name, and whether it leaves rows out."""
+    """Return the transformed first row by name, and whether the function drops rows."""
     func: Any = spec.func
     draws = {"rng": np.random.default_rng(0)} if has_parameter(func, "rng") else {}
     if spec.on in (None, "rows"):
@@ -162,12 +161,12 @@ def _first_values(spec: parquet.TransformSpec, rows: Any) -> tuple[Mapping[str, 
 
 
 def _inferred(field: Field, value: Any) -> Field:
-    """The field, or one for the value if that is of another dtype or shape."""
+    """Return the field, or a new one if the value has another dtype or shape."""
     if value is None:
         return field
     array = np.asarray(value)
     shape, dtype = field.shape, field.dtype
-    if not fits_shape(array.shape, shape):  # a size that varied may still do so
+    if not fits_shape(array.shape, shape):  # sizes that varied may still vary
         fixed = [size is not None for size in shape] if len(shape) == array.ndim else [None not in shape] * array.ndim
         shape = tuple(size if is_fixed else None for size, is_fixed in zip(array.shape, fixed, strict=True))
     if isinstance(value, Decimal):
@@ -180,10 +179,10 @@ def _inferred(field: Field, value: Any) -> Field:
         return field
     try:
         return Field(field.name, dtype, shape, None, field.nullable)
-    except ConfigError:  # of a dtype that no column has
+    except ConfigError:  # no column has this dtype
         return field
 
 
 def _holds(dtype: Any, kind: str) -> bool:
-    """Whether a number of Python goes into a field of this dtype: an int into any, a float into floats."""
+    """Whether a field of this dtype takes Python's numbers of this kind: any takes ints, floats take floats."""
     return isinstance(dtype, np.dtype) and dtype.kind in ("iuf" if kind == "i" else "f")

@@ -1,4 +1,4 @@
-"""Schemas in Petastorm's spelling: what its programs declare stays as it is, but for the import."""
+"""Petastorm's schemas, which its programs declare; only the import changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Unischema:
         make_reader(url, schema_fields=[Frames.id])
 
     Warns:
-        UserWarning: a field has the name of one of the methods, and so is ``schema.fields[name]`` only.
+        UserWarning: a field has the name of a method, so that it is only available as ``schema.fields[name]``.
     """
 
     def __init__(self, name: str, fields: Iterable[UnischemaField]) -> None:
@@ -58,7 +58,7 @@ class Unischema:
                 )
 
     def __getattr__(self, name: str) -> UnischemaField:
-        # an object that is being unpickled has no fields yet
+        # an object has no fields yet while it is unpickled
         fields = self.__dict__.get("_fields", {})
         if name not in fields:
             raise AttributeError(f"{type(self).__name__} has no attribute and no field {name!r}")
@@ -87,19 +87,19 @@ class Unischema:
     __repr__ = __str__
 
     def create_schema_view(self, fields: Iterable[str | UnischemaField]) -> Unischema:
-        """The schema ``<name>_view`` of some fields: fields of this schema, and those that regular expressions match.
+        """Return the schema ``<name>_view`` of some fields.
 
         Args:
-            fields: fields, and regular expressions of whole names. An expression without a match adds nothing.
+            fields: fields of this schema, and regular expressions of whole names. An expression may match nothing.
 
         Raises:
-            ConfigError: an element is neither, or is a field that this schema does not have.
+            ConfigError: an element has another type, or this schema lacks the field.
         """
         fields = list(fields)
         patterns = [each for each in fields if isinstance(each, str)]
         exact = [each for each in fields if isinstance(each, tuple)]
         if len(patterns) + len(exact) != len(fields):
-            raise ConfigError(f"fields must be either a string (a regular expression) or a UnischemaField, not {fields!r:.200}")
+            raise ConfigError(f"fields must be either a string (a regular expression) or a UnischemaField, got {fields!r:.200}")
         names = [each[0] for each in exact]
         unknown = [name for name in names if name not in self._fields]
         if unknown:
@@ -108,15 +108,15 @@ class Unischema:
         return Unischema(f"{self._name}_view", [self._fields[name] for name in dict.fromkeys(names)])
 
     def make_namedtuple(self, **values: Any) -> Any:
-        """A row as a named tuple ``<name>_view``; the same class for each schema of this name and these fields."""
+        """Return a row as a named tuple ``<name>_view``; schemas of the same name and fields share its class."""
         return self._row_type(**values)
 
     def make_namedtuple_tf(self, *values: Any, **named: Any) -> Any:
-        """A row of tensors as a named tuple, by position or by name."""
+        """Return a row of tensors as a named tuple, by position or by name."""
         return self._row_type(*values, **named)
 
     def _get_namedtuple(self) -> Any:
-        """The class of :meth:`make_namedtuple`, by the name that programs of Petastorm use."""
+        """Return the class of :meth:`make_namedtuple`; programs of Petastorm use this name."""
         return self._row_type
 
     @property
@@ -124,10 +124,10 @@ class Unischema:
         return named_rows.row_type(f"{self._name}_view", tuple(self._fields))
 
     def as_spark_schema(self) -> StructType:
-        """The columns of a DataFrame that holds the cells; it needs pyspark.
+        """Return the Spark schema of the encoded cells; requires pyspark.
 
         Raises:
-            ConfigError: a field without a codec has a shape, or a type that Spark has nothing like.
+            ConfigError: a field without a codec has a shape, or a type that Spark lacks.
         """
         from pyspark.sql.types import StructField, StructType
 
@@ -135,18 +135,18 @@ class Unischema:
 
     @classmethod
     def from_arrow_schema(cls, parquet_dataset: Any, omit_unsupported_fields: bool = True) -> Unischema:
-        """The schema of a Parquet dataset without codecs.
+        """Return the schema of a Parquet dataset without codecs.
 
         Args:
-            parquet_dataset: a :class:`pyarrow.Schema`, or anything with one as ``schema``, as ``pyarrow.parquet.ParquetDataset``
-                has; columns of partitions included.
-            omit_unsupported_fields: leave out structs, maps, nested lists and what else has no type in NumPy, with a warning.
+            parquet_dataset: a :class:`pyarrow.Schema`, or an object with one as ``schema``, such as
+                ``pyarrow.parquet.ParquetDataset``; columns of partitions included.
+            omit_unsupported_fields: whether to omit structs, maps, nested lists and other types that NumPy lacks, with a warning.
 
         Raises:
             ConfigError: a column has such a type, and ``omit_unsupported_fields`` is False.
         """
         schema = parquet_dataset if isinstance(parquet_dataset, pa.Schema) else getattr(parquet_dataset, "schema", None)
-        if not isinstance(schema, pa.Schema):  # as ParquetDataset of old versions of pyarrow has it
+        if not isinstance(schema, pa.Schema):  # ParquetDataset of old versions of pyarrow
             schema = parquet_dataset.pieces[0].get_metadata().schema.to_arrow_schema()
         fields = []
         for column in schema:
@@ -155,7 +155,7 @@ class Unischema:
                 shape = (None,) if is_list(column.type) else ()
                 fields.append(UnischemaField(column.name, getattr(dtype, "type", dtype), shape, None, column.nullable))
             elif omit_unsupported_fields:
-                warnings.warn(f"Column {column.name!r} has the unsupported type {column.type} and is left out", stacklevel=2)
+                warnings.warn(f"Column {column.name!r} has the unsupported type {column.type} and is omitted", stacklevel=2)
             else:
                 raise ConfigError(
                     f"Cannot auto-create unischema due to unsupported column type {column.type} of column {column.name!r}"
@@ -164,10 +164,10 @@ class Unischema:
 
 
 def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> list[UnischemaField]:
-    """The fields whose whole names match one of some regular expressions, in the order of the schema.
+    """Return the fields whose whole names match a regular expression, in the order of the schema.
 
     Warns:
-        UserWarning: Petastorm before 0.7 would have matched other fields, as an expression needed only to match a beginning.
+        UserWarning: Petastorm before 0.7 matched more fields, because an expression only had to match the beginning.
     """
     names = [name for name in schema.fields if any(re.fullmatch(pattern, name) for pattern in field_regex)]
     before = [name for name in schema.fields if any(re.match(pattern, name) for pattern in field_regex)]
@@ -181,7 +181,7 @@ def match_unischema_fields(schema: Unischema, field_regex: Sequence[str]) -> lis
 
 
 def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> None:
-    """Set nullable fields that a row lacks to None, in place.
+    """Set missing nullable fields of a row to None, in place.
 
     Raises:
         ConfigError: the row lacks a field that is not nullable.
@@ -194,15 +194,15 @@ def insert_explicit_nulls(unischema: Unischema, row_dict: dict[str, Any]) -> Non
 
 
 def dict_to_spark_row(unischema: Unischema, row_dict: dict[str, Any]) -> Row:
-    """A row as Spark writes it: each value encoded by its field's codec, fields in the order of the schema.
+    """Return a row for Spark: values are encoded by their codecs, fields in the order of the schema.
 
     Args:
-        unischema: of the row.
+        unischema: schema of the row.
         row_dict: a value for each field; nullable ones may be missing.
 
     Raises:
         ConfigError: a field is missing or unknown, or None but not nullable.
-        TypeError, ValueError: a value does not suit its field.
+        TypeError, ValueError: a value does not fit its field.
     """
     from pyspark.sql import Row
 
@@ -227,11 +227,11 @@ def _encode(field: UnischemaField, value: Any) -> Any:
 
 
 def _spark_type(field: UnischemaField) -> Any:
-    """The type of a field's column in Spark."""
+    """Return the Spark type of a field's column."""
     if (codec := _codec_of(field)) is not None:
         return codec.spark_dtype()
     if field.shape:
-        raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: give it one, such as NdarrayCodec()")
+        raise ConfigError(f"The non-scalar field {field.name!r} has codec set to None: set one, such as NdarrayCodec()")
     raise ConfigError(f"Was not able to map type {field.numpy_dtype} of field {field.name!r} to a spark type")
 
 
@@ -241,7 +241,7 @@ def _codec_of(field: UnischemaField) -> Any:
 
 
 def default_spark_type(numpy_dtype: Any) -> str | None:
-    """Spark's name of the type of a column of scalars without a codec; None if it must be said."""
+    """Return the name of the Spark type of scalars without a codec; None if there is no default."""
     if numpy_dtype is Decimal or numpy_dtype is None:
         return None
     dtype = np.dtype(numpy_dtype)

@@ -1,4 +1,4 @@
-"""Cells of rows as values, for programs that decode rows themselves."""
+"""Decoding of rows, for programs that do it themselves."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class DecodeFieldError(DataStackError, RuntimeError):
 
 
 def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
-    """The values of the cells of a row.
+    """Decode the cells of a row.
 
     Args:
-        row: cells by name; those that are no fields are left out, None stays.
-        schema: codecs decode; without one, the field's type is called with the cell if it is one of numpy, or Decimal.
+        row: cells by name; unknown names are omitted, None stays None.
+        schema: its codecs decode the cells; without a codec, the type of the field converts them if it is NumPy's or Decimal.
 
     Raises:
         DecodeFieldError: a cell cannot be decoded.
@@ -39,6 +39,6 @@ def decode_row(row: Mapping[str, Any], schema: Unischema) -> dict[str, Any]:
             else:
                 is_scalar = isinstance(type_, type) and issubclass(type_, (np.generic, Decimal))
                 values[name] = type_(cell) if is_scalar else cell
-        except Exception as error:  # codecs raise anything
+        except Exception as error:  # codecs may raise any exception
             raise DecodeFieldError(f'Decoding field "{name}" failed: {error!s:.300}') from error
     return values

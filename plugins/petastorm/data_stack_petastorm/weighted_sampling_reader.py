@@ -1,4 +1,4 @@
-"""Rows of several readers, drawn by weights."""
+"""Rows of several readers, sampled by weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from data_stack_petastorm.iteration import Reader
 
 
 class WeightedSamplingReader:
-    """The next row of one of several readers, drawn for each row anew; a reader itself.
+    """A reader that draws, for each row, one of several readers by weights.
 
     ::
 
@@ -22,13 +22,12 @@ class WeightedSamplingReader:
             for row in reader: ...
 
     Args:
-        readers: two or more, with the same fields and n-gram, and all with rows or all with row groups; they are stopped with
-            this one.
-        probabilities: of each, not negative; they need not have the sum 1.
-        seed: of the draws; with it and those of the readers, all rows are decided. None: others at each start.
+        readers: two or more readers with the same fields and n-gram, all of rows or all of row groups; they stop with this one.
+        probabilities: the weight of each reader, at least 0; the sum need not be 1.
+        seed: seed of the draws; with the seeds of the readers, it determines all rows. None: other draws at each start.
 
     Raises:
-        ConfigError: the readers differ, or these are no probabilities.
+        ConfigError: the readers differ, or the probabilities are invalid.
     """
 
     def __init__(
@@ -42,15 +41,15 @@ class WeightedSamplingReader:
         if len(self._readers) < 2:
             raise ConfigError(f"Two or more readers must be specified. Got {len(self._readers)}.")
         if weights.shape != (len(readers),) or not np.isfinite(weights).all() or (weights < 0).any():
-            raise ConfigError(f"there is one probability, not below 0, for each of {len(readers)} readers: {probabilities!r:.80}")
+            raise ConfigError(f"expected {len(readers)} probabilities, each at least 0, got {probabilities!r:.80}")
         if not weights.any():
-            raise ConfigError("at least one probability is above 0")
+            raise ConfigError("at least one probability must be above 0")
         first = readers[0]
         for other in readers[1:]:
             if (other.batched_output, other.ngram) != (first.batched_output, first.ngram):
-                raise ConfigError("all readers give rows, or all row groups, or all the same ngram")
+                raise ConfigError("all readers must read rows, or all row groups, or all the same ngram")
             if set(other.schema.fields) != set(first.schema.fields):
-                raise ConfigError("All readers should have the same schema: name the same fields with schema_fields=")
+                raise ConfigError("All readers should have the same schema: pass the same schema_fields=")
         self.seed = secrets.randbits(63) if seed is None else seed
         self.schema, self.ngram, self.batched_output = first.schema, first.ngram, first.batched_output
         self.fills_nulls = any(getattr(reader, "fills_nulls", False) for reader in readers)
@@ -67,7 +66,7 @@ class WeightedSamplingReader:
         return self
 
     def __next__(self) -> Any:
-        """The next row of the reader that is drawn; it ends when that reader has no more rows, as in Petastorm."""
+        """Return the next row of the drawn reader; the end of that reader is the end, as in Petastorm."""
         if self._is_over:
             raise StopIteration
         try:
@@ -77,14 +76,14 @@ class WeightedSamplingReader:
             raise
 
     def next(self) -> Any:
-        """The next row, as ``next(reader)``."""
+        """Return the next row, as ``next(reader)``."""
         return self.__next__()
 
     def __len__(self) -> int:
-        """How many rows there are in all readers; it may give fewer.
+        """The number of rows of all readers; an iteration may end earlier.
 
         Raises:
-            TypeError: one of them never ends.
+            TypeError: a reader is endless.
         """
         return sum(len(reader) for reader, weight in zip(self._readers, self._weights, strict=True) if weight)
 
@@ -95,11 +94,11 @@ class WeightedSamplingReader:
 
     @property
     def last_row_consumed(self) -> bool:
-        """Whether there are no more rows, as of a reader that has none left."""
+        """Whether a reader has no more rows."""
         return self._is_over or any(getattr(reader, "last_row_consumed", False) for reader in self._readers)
 
     def reset(self) -> None:
-        """Begin anew, with the next epoch of each reader, and other draws."""
+        """Restart, with the next epoch of each reader and other draws."""
         for reader in self._readers:
             getattr(reader, "restart", reader.reset)()
         self.seed = derive_seed("another pass", self.seed)

@@ -1,4 +1,4 @@
-"""The datasets inside of scikit-learn: ``data_stack.load("sklearn:wine")``."""
+"""The datasets of scikit-learn: ``data_stack.load("sklearn:wine")``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from data_stack.plugins import hookimpl
 
 __all__ = ["ScikitLearnCatalogue", "ScikitLearnDataset"]
 
-#: Titles and licences; the licences are those of the UCI repository, where the dataset comes from there.
+#: Titles and licences; datasets from the UCI repository have its licences.
 _FACTS: Final[Mapping[str, tuple[str, str]]] = {
     "breast_cancer": ("Breast cancer in Wisconsin: 30 features of cell nuclei", "CC-BY-4.0"),
     "diabetes": ("Ten features of patients, and how far diabetes went in a year", "LicenseRef-unknown"),
@@ -43,34 +43,32 @@ def data_stack_catalogues() -> Mapping[str, Catalogue]:
 
 
 class ScikitLearnCatalogue(Catalogue):
-    """The datasets that scikit-learn has in its package; the network is not used."""
+    """The datasets inside the package scikit-learn; no network is needed."""
 
     def find(self, name: CatalogueName, store: StorageConnector | None = None) -> ScikitLearnDataset:
-        """The dataset, at the one version that the installed scikit-learn has."""
+        """Return the dataset at the version of the installed scikit-learn."""
         if name.name not in _FACTS or name.part is not None:
-            raise DatasetNotFoundError(
-                f"scikit-learn has no dataset {name.plain!r:.80} in its package; it has {', '.join(_FACTS)}"
-            )
+            raise DatasetNotFoundError(f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}")
         found = ScikitLearnDataset(name)
         if name.version not in (None, found.card.version):
             raise RevisionNotFoundError(
                 f"the installed scikit-learn {sklearn.__version__} has {name.plain} at the version {found.card.version}, not "
-                f"{name.version!r:.60}: its values differ. Install the scikit-learn that the version is of"
+                f"{name.version!r:.60}: the values differ. Install the scikit-learn of that version"
             )
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
-        """Datasets in whose name or title all words are found."""
+        """Return the datasets whose name and title contain all words."""
         words = text.lower().split()
         found = [(name, *facts) for name, facts in _FACTS.items() if all(word in f"{name} {facts[0]}".lower() for word in words)]
         return [CatalogueEntry(f"sklearn:{name}", title, licence) for name, title, licence in found[:limit]]
 
 
 class ScikitLearnDataset(CatalogueDataset):
-    """A dataset of scikit-learn's package: samples ``(features, target, target)``.
+    """A dataset of scikit-learn, with samples ``(features, target, target)``.
 
     Args:
-        name: of the dataset.
+        name: name of the dataset.
     """
 
     columns = ("features", "target", "tag")
@@ -88,5 +86,5 @@ class ScikitLearnDataset(CatalogueDataset):
         vars(self)["feature_names"] = tuple(map(str, loaded.feature_names))
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        """All samples."""
+        """Return all samples."""
         return SequenceDatasetIterator([*self._columns, self._columns[1]])

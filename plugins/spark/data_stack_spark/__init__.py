@@ -1,4 +1,4 @@
-"""Spark: preparations in its executors, datasets that it writes and reads, and its DataFrames as batches."""
+"""Spark: preparations in its executors, datasets that it writes and reads, its DataFrames as datasets."""
 
 from data_stack.util.lazy import attach_stub
 

@@ -6,6 +6,9 @@ from data_stack_spark.materialize import materialize_dataset as materialize_data
 from data_stack_spark.reading import dataset_as_rdd as dataset_as_rdd
 from data_stack_spark.rows import dict_to_spark_row as dict_to_spark_row
 from data_stack_spark.rows import encode_rows as encode_rows
+from data_stack_spark.session import local_path as local_path
+from data_stack_spark.session import readable_source as readable_source
+from data_stack_spark.session import spark_session as spark_session
 from data_stack_spark.types import spark_schema as spark_schema
 
 __all__: list[str]

@@ -1,4 +1,4 @@
-"""One attempt at a task in an executor; in a module of its own, as importing Spark's Python API takes a second there."""
+"""One attempt at a task in an executor; a module of its own, because importing Spark's Python API takes a second."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
         numbered: number and argument of the task.
     """
     number, argument = numbered
-    with contextlib.redirect_stdout(sys.stderr):  # this Python may talk to Spark through standard output
+    with contextlib.redirect_stdout(sys.stderr):  # standard output may be the connection to Spark
         end = attempt(sent.value, argument)
     ends.add([(number, end)])

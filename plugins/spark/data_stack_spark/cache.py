@@ -1,4 +1,4 @@
-"""The folders that DataFrames are written to: each once in a process, and deleted when it ends."""
+"""Folders of DataFrames: written once per process, deleted when it ends."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _pid = os.getpid()
 
 def register_delete_dir_handler(handler: Callable[[str], Any] | None) -> None:
     """Let ``handler(url)`` delete the folders of converters; None restores the default."""
-    global _handler  # one for the process, as Petastorm has it
+    global _handler  # one for the process, as in Petastorm
     if handler is not None and not callable(handler):
-        raise ConfigError(f"a delete handler is a function of a URL, or None, not {handler!r:.80}")
+        raise ConfigError(f"a delete handler must be a function of a URL, or None, got {handler!r:.80}")
     _handler = handler
 
 
@@ -45,7 +45,7 @@ class WrittenFrame:
     Attributes:
         frame: the DataFrame.
         key: the options of the write, and the input files of the frame with size and modification time.
-        url: of the folder.
+        url: URL of the folder.
         files: names of the Parquet files in it.
         n_rows: number of rows.
     """
@@ -58,16 +58,16 @@ class WrittenFrame:
 
 
 def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: Callable[[str], None]) -> WrittenFrame:
-    """Return what this process wrote of the same rows with the same options, or write it with ``write``.
+    """Return the folder that this process wrote from the same rows with the same options, or write a new one.
 
     Args:
         frame: the rows.
         parent: path or URL of the folder in which the new folder is created.
-        options: all that decides what is written.
+        options: all options of the write.
         write: writes Parquet files to the URL of a new folder.
 
     Raises:
-        StorageError: it could not be written.
+        StorageError: the rows could not be written.
     """
     path = local_path(parent)
     parent = parent.rstrip("/") if path is None else "file://" + quote(path)
@@ -88,7 +88,7 @@ def write_once(frame: DataFrame, parent: str, options: tuple[Any, ...], write: C
 
 
 def files_and_rows(url: str) -> tuple[tuple[str, ...], int]:
-    """The Parquet files of a folder, relative to it, and the number of their rows."""
+    """Return the Parquet files of a folder, relative to it, and the number of rows."""
     source = readable_source(url)
     return tuple(find_files(source).paths), len(ParquetDataset(source))
 
@@ -98,16 +98,16 @@ def delete_folder(url: str) -> None:
 
     Raises:
         ConfigError: no converter wrote that folder.
-        StorageError: it could not be deleted.
+        StorageError: the folder could not be deleted.
     """
     if not _NAME.fullmatch(url.rpartition("/")[2]):
-        raise ConfigError(f"{url!r} was not written by a converter, so it is not deleted")
+        raise ConfigError(f"{url!r} was not written by a converter and is not deleted")
     _written[:] = [known for known in _written if known.url != url]
     (_handler or _remove_tree)(url)
 
 
 def _inputs(frame: DataFrame) -> tuple[tuple[Any, ...], ...]:
-    """The files that a DataFrame reads, with size and modification time: Spark's plan does not tell when one is replaced."""
+    """Return the files that a DataFrame reads, with size and modification time; Spark's plan does not show replaced files."""
     found: list[tuple[Any, ...]] = []
     for url in sorted(frame.inputFiles()):
         try:
@@ -127,7 +127,7 @@ def _is_same(one: DataFrame, other: DataFrame) -> bool:
 
 
 def _hadoop_path(url: str) -> tuple[Any, Any]:
-    """The file system and the path of a URL, as objects of Spark's JVM."""
+    """Return the file system and the path of a URL, as objects of Spark's JVM."""
     context: Any = spark_session().sparkContext
     path = context._jvm.org.apache.hadoop.fs.Path(context._jvm.java.net.URI(url))
     return path.getFileSystem(context._jsc.hadoopConfiguration()), path
@@ -147,10 +147,10 @@ def _remove_tree(url: str) -> None:
 
 def delete_at_exit() -> None:
     """Delete the folders that this process wrote; called when it ends."""
-    for known in list(_written) if os.getpid() == _pid else ():  # a fork deletes nothing of its parent
+    for known in list(_written) if os.getpid() == _pid else ():  # a fork does not delete files of its parent
         try:
             delete_folder(known.url)
-        except Exception as error:  # noqa: BLE001  # of a handler too; the other folders are still to be deleted
+        except Exception as error:  # noqa: BLE001  # a handler may raise anything; delete the other folders anyway
             logger.warning("could not delete %s: %s", known.url, error)
 
 

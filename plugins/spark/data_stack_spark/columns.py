@@ -1,4 +1,4 @@
-"""The columns of a DataFrame as they are converted: vectors as arrays, floating-point numbers of one precision."""
+"""Conversion of the columns of a DataFrame: vectors to arrays, floating-point numbers to one precision."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")
 
 
 def convert_columns(frame: DataFrame, dtype: str | None) -> DataFrame:
-    """A DataFrame with vectors as arrays and floating-point numbers of one precision; logs the columns that lose precision.
+    """Convert vectors to arrays and floating-point numbers to one precision; log the columns that lose precision.
 
     Args:
-        frame: any DataFrame.
+        frame: the DataFrame.
         dtype: "float32" or "float64" for all floating-point numbers, in arrays, structs and maps too; None: unchanged (vectors of
             ``pyspark.ml`` hold float64).
 
     Raises:
-        ConfigError: two columns have one name.
+        ConfigError: two columns have the same name.
     """
     names = [field.name for field in frame.schema]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
-        raise ConfigError(f"the DataFrame has several columns called {', '.join(map(repr, repeated))}; rename them")
+        raise ConfigError(f"the DataFrame has several columns named {', '.join(map(repr, repeated))}; rename them")
     columns, lossy = [], []
     for field in frame.schema:
         column: Column = F.col("`" + field.name.replace("`", "``") + "`")

@@ -29,28 +29,28 @@ _GRACE_SECONDS = 10.0
 
 
 class SparkEngine(PreparationEngine):
-    """Runs tasks in the executors of Spark, each as a task of its own, all of them in one job.
+    """Runs tasks in the executors of Spark, all in one job.
 
-    A task that raises is tried again in another job. Spark itself repeats tasks whose executor or Python process dies
-    (``spark.task.maxFailures``); if it gives the job up, as in local mode at once, the unfinished tasks are tried again too.
-    Executors need data_stack, this package and the modules of the dataset at the same versions; functions and classes of a script
-    or a notebook are sent by value.
+    A task that raises is retried in another job. Spark itself repeats tasks whose executor or Python process dies
+    (``spark.task.maxFailures``); if it aborts the job, in local mode at once, the unfinished tasks are retried too. Executors
+    need data_stack, this package and the modules of the dataset at the same versions; functions and classes of a script or a
+    notebook are sent by value.
 
     Args:
-        master: of the cluster, e.g. ``"spark://host:7077"`` or ``"local[4]"``: each :meth:`run` starts and stops a session.
+        master: the cluster, ``"spark://host:7077"`` or ``"local[4]"``: each :meth:`run` starts and stops a session.
             None: use ``session``.
         session: runs the tasks and is not stopped; None without a master: the active session.
-        attempts: how often a task is tried, besides Spark's own repetitions.
+        attempts: maximum number of attempts at a task, besides Spark's own repetitions.
 
     Raises:
-        ConfigError: both or neither of master and session, or a number that is less than 1.
+        ConfigError: master and session are both set, or ``attempts`` is less than 1.
     """
 
     def __init__(self, master: str | None = None, *, session: SparkSession | None = None, attempts: int = 3) -> None:
         if master is not None and session is not None:
-            raise ConfigError("SparkEngine takes a master, for a session of its own, or a session; got both")
+            raise ConfigError("SparkEngine takes a master or a session, got both")
         if type(attempts) is not int or attempts < 1:
-            raise ConfigError(f"attempts is a number from 1 on, got {attempts!r:.40}")
+            raise ConfigError(f"attempts must be an integer, at least 1, got {attempts!r:.40}")
         self._master, self._session, self.attempts = master, session, attempts
 
     def __repr__(self) -> str:
@@ -78,13 +78,13 @@ class SparkEngine(PreparationEngine):
                 if not problem:
                     continue
                 for name in left:  # any of them may be the cause
-                    self._note(name, Failure(f"was given up by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"), failures)
+                    self._note(name, Failure(f"was aborted by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"), failures)
 
     def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
         failures[task] += 1
         if failures[task] >= self.attempts:
             raise failure.error(task, failures[task])
-        logger.warning("%s: attempt %d %s; it is tried again", task, failures[task], failure.problem)
+        logger.warning("%s: attempt %d %s; retrying", task, failures[task], failure.problem)
 
     @contextlib.contextmanager
     def _context(self, title: str) -> Iterator[SparkContext]:
@@ -98,7 +98,7 @@ class SparkEngine(PreparationEngine):
             return
         if SparkContext._active_spark_context is not None:
             raise ConfigError(
-                f"there is a Spark session in this process already, so none with master {self._master!r} can be started; "
+                f"cannot start a Spark session with master {self._master!r}: this process already has one; "
                 f"use SparkEngine(session=...), or stop it"
             )
         session = _start(self._master, title)
@@ -127,7 +127,7 @@ def _start(master: str, title: str) -> SparkSession:
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     try:
         return builder.getOrCreate()
-    except Exception as error:  # Spark's own, Java's, or none of them
+    except Exception as error:  # errors of Spark, Java or others
         raise ConfigError(f"Spark could not be started with master {master!r}: {type(error).__name__}: {error}") from error
     finally:
         if is_here and python is None:
@@ -153,7 +153,7 @@ def _job(
         context.setJobGroup(group, title, interruptOnCancel=True)
         try:
             rdd.count()
-        except Exception as error:  # noqa: BLE001  # raised by the waiting thread
+        except Exception as error:  # noqa: BLE001  # the waiting thread raises it
             problems.append(f"{type(error).__name__}: {error}")
 
     thread = InheritableThread(target=run, name="data_stack-spark-job", daemon=True)
@@ -167,7 +167,7 @@ def _job(
                 continue
             position, end = ends.value[n_taken]
             n_taken += 1
-            if position not in given:  # of a task that ran several times, the first result counts
+            if position not in given:  # a task may run several times; its first result counts
                 given.add(position)
                 yield position, end
     finally:

@@ -16,13 +16,13 @@ def data_stack_engines() -> dict[str, Callable[..., Any]]:
 
 
 def engine_on(master: str | None, *, attempts: int) -> Any:
-    """A :class:`~data_stack_spark.engine.SparkEngine` on a cluster.
+    """Make a :class:`~data_stack_spark.engine.SparkEngine` for a cluster.
 
     Raises:
         ConfigError: ``master`` is None.
     """
     if master is None:
-        raise ConfigError('--engine spark needs --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')
+        raise ConfigError('--engine spark requires --master, e.g. "spark://host:7077", "yarn", or "local[4]" for this machine')
     from data_stack_spark.engine import SparkEngine
 
     return SparkEngine(master, attempts=attempts)

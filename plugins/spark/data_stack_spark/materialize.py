@@ -1,4 +1,4 @@
-"""Datasets that Spark writes: its settings while it writes, and the metadata afterwards."""
+"""Datasets that Spark writes, with their metadata."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from data_stack_spark.types import spark_schema
 
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
-# The settings are the whole session's: one block changes them at a time, and puts back what it found.
+# The settings belong to the session: one block at a time changes and restores them.
 _SETTINGS_LOCK = threading.RLock()
 
 
@@ -32,7 +32,7 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> Iterator[None]:
-    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark.
+    """Turn the files that the block writes with Spark to ``dataset_url`` into a dataset with this schema.
 
     ::
 
@@ -41,30 +41,30 @@ def materialize_dataset(
 
     While the block runs, the session writes row groups of the given size and timestamps as microseconds. After it, the driver
     reads the footers of all files (no Spark job), compares them with the schema, and writes the manifest and ``_common_metadata``
-    (so that Petastorm can read the dataset if it knows the fields). A block that appends to a dataset, or writes nothing, renews
-    the metadata for all of its files.
+    (so that Petastorm can read the dataset if it knows the fields). A block that appends to a dataset, or writes nothing,
+    rewrites the metadata for all of its files.
 
-    If the block raises, the metadata stays as it was. Row-group indexes are built afterwards.
+    If the block raises, the metadata stays as it was. Build row-group indexes afterwards.
 
     Args:
         spark: the session that writes.
         dataset_url: a path, or a URL that Spark writes to and ``ParquetDataset`` reads.
-        schema: of the rows. Columns of ``partitionBy`` may be fields of it.
-        row_group_size_mb: MiB of each row group, at most, as Spark counts them; None: the session's (128).
+        schema: schema of the rows; it may include columns of ``partitionBy``.
+        row_group_size_mb: maximum MiB of each row group, as Spark counts them; None: that of the session (128).
         use_summary_metadata: whether Spark also writes all footers into one file, ``_metadata``.
-        filesystem_factory: returns a file system of pyarrow or fsspec to read the footers from; None: the one of the URL.
+        filesystem_factory: returns a file system of pyarrow or fsspec to read the footers from; None: that of the URL.
 
     Raises:
-        ConfigError: a file lacks a field, or has another type; or an argument is wrong.
+        ConfigError: a file lacks a field, or has another type; or an argument is invalid.
         ResourceNotFoundError: there are no Parquet files after the block.
         StorageError: the metadata could not be written.
     """
     spark = spark_session(spark)
     if not isinstance(schema, Schema):
-        raise ConfigError(f"materialize_dataset takes a Schema, not {schema!r:.80}")
+        raise ConfigError(f"schema must be a Schema, got {schema!r:.80}")
     if row_group_size_mb is not None and not row_group_size_mb > 0:
-        raise ConfigError(f"row_group_size_mb is a positive number or None, not {row_group_size_mb!r:.40}")
-    spark_schema(schema)  # raises for what Spark cannot write, before it writes the rest
+        raise ConfigError(f"row_group_size_mb must be a positive number or None, got {row_group_size_mb!r:.40}")
+    spark_schema(schema)  # raises for types that Spark lacks, before it writes anything
     settings = {
         "parquet.summary.metadata.level": "ALL" if use_summary_metadata else "NONE",
         # row groups of large cells have few rows; by default Parquet checks the size every 100 rows
@@ -78,7 +78,7 @@ def materialize_dataset(
     folder, _ = folder_and_paths(readable_source(dataset_url) if filesystem is None else dataset_url, filesystem=filesystem)
     try:
         generate_metadata(folder, schema=schema, petastorm=True)
-    except ConfigError as error:  # Petastorm does not know a field; or files do not fit the schema, which raises again here
+    except ConfigError as error:  # Petastorm does not support a field; or files do not fit the schema, which raises again
         generate_metadata(folder, schema=schema)
         logger.info("Petastorm will not be able to read %s: %s", folder.name, error)
 

@@ -16,7 +16,7 @@ from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.values.named_rows import make_row_class
 from data_stack_spark.session import readable_source, spark_session
 
-#: Rows that are decoded together: few, because an image of a camera takes megabytes.
+#: Number of rows that are decoded together; few, because an image of a camera takes megabytes.
 _ROWS_AT_ONCE = 256
 
 
@@ -28,22 +28,22 @@ def dataset_as_rdd(
     filters: Any = None,
     schema: Any = None,
 ) -> RDD[Any]:
-    """The rows of a dataset as an RDD of named tuples, decoded in the executors.
+    """Return the rows of a dataset as an RDD of named tuples, decoded in the executors.
 
-    Each row group is a partition. Executors need data_stack, and must reach the dataset as this process does. Columns that are
-    not encoded are read faster by ``spark.read.parquet(url)``.
+    Each row group is a partition. Executors need data_stack, and must reach the dataset under the same URL.
+    ``spark.read.parquet(url)`` reads columns that are not encoded faster.
 
     Args:
         dataset_url: any source of :class:`~data_stack.formats.parquet.ParquetDataset`.
         spark: the session; None: the active one.
-        schema_fields: names, regular expressions or fields; None for all. Named tuples have the order of the schema.
-        filters: which rows, as for ParquetDataset.
-        schema: what the columns hold, instead of what the files say.
+        schema_fields: names, regular expressions or fields; None: all. Named tuples have the order of the schema.
+        filters: selects rows, as for ParquetDataset.
+        schema: schema to use instead of that of the files.
 
     Raises:
         ResourceNotFoundError: there are no Parquet files.
-        ConfigError: there is no such field.
-        DatasetFileCorruptError: a footer is damaged. Damaged rows are found by the executors.
+        ConfigError: a field does not exist.
+        DatasetFileCorruptError: a footer is damaged. The executors raise for damaged rows.
     """
     context = spark_session(spark).sparkContext
     source = readable_source(dataset_url) if isinstance(dataset_url, str) else dataset_url

@@ -1,4 +1,4 @@
-"""Rows as Spark writes them: the values of a schema's fields, checked and encoded."""
+"""Rows for Spark: values of a schema's fields, checked and encoded."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from data_stack.formats.parquet.types import arrow_for_spark
 from data_stack_spark.session import spark_session
 from data_stack_spark.types import spark_schema
 
-#: Rows whose values are encoded together.
+#: Number of rows that are encoded together.
 _ROWS_AT_ONCE = 256
 
 
 def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
-    """One row, checked and encoded: images as files, arrays as ``.npy``, numbers as Python's.
+    """Check and encode one row: images as files, arrays as ``.npy``, numbers as Python's.
 
     ::
 
@@ -34,11 +34,11 @@ def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
     For many rows :func:`encode_rows` is faster.
 
     Args:
-        schema: of the rows.
+        schema: schema of the rows.
         row: a value for each field; nullable ones may be missing.
 
     Raises:
-        ConfigError: a field is missing or unknown, null where it must not be, or its value does not fit the field.
+        ConfigError: a field is missing or unknown, null but not nullable, or does not fit its value.
     """
     return next(_encode_rows([row], schema, first_row=None))
 
@@ -46,7 +46,7 @@ def dict_to_spark_row(schema: Schema, row: Mapping[str, Any]) -> Row:
 def encode_rows(
     rows: RDD[Any] | DataFrame | Iterable[Mapping[str, Any]], schema: Schema, spark: SparkSession | None = None
 ) -> DataFrame:
-    """Rows as a DataFrame that can be written inside of :func:`materialize_dataset`; encoded in Spark's executors.
+    """Encode rows in Spark's executors, as a DataFrame to write inside of :func:`materialize_dataset`.
 
     ::
 
@@ -54,12 +54,12 @@ def encode_rows(
             encode_rows(spark.sparkContext.parallelize(range(1000)).map(make_row), schema).write.parquet(url)
 
     Args:
-        rows: an RDD of dicts; a DataFrame with a column for each field, arrays as (nested) lists; or dicts of this process.
-        schema: of the rows.
-        spark: the session; None: that of ``rows``, or the active one.
+        rows: an RDD of dicts; a DataFrame with a column for each field, arrays as (nested) lists; or an iterable of dicts.
+        schema: schema of the rows.
+        spark: the session; None: the active one.
 
     Raises:
-        ConfigError: Spark has no type for a field. Faults of a row are found by the executors when the DataFrame is written; the
+        ConfigError: Spark has no type for a field. For an invalid row, the executors raise when the DataFrame is written; the
             message names field and value.
     """
     session = spark_session(spark)
@@ -81,10 +81,10 @@ def _encode_partition(schema: Schema, rows: Iterable[Any]) -> Iterator[Row]:
 def _encode_rows(rows: list[Any], schema: Schema, first_row: int | None) -> Iterator[Row]:
     for number, row in enumerate(rows):
         where = "the row" if first_row is None else f"row {first_row + number} of the partition"
-        if isinstance(row, Row):  # of a DataFrame, where arrays are lists
+        if isinstance(row, Row):  # a row of a DataFrame, where arrays are lists
             rows[number] = row = {name: _as_field(schema, name, value) for name, value in row.asDict().items()}
         if not isinstance(row, Mapping):
-            raise ConfigError(f"{where} is {row!r:.80}, not a dict with a value for each field")
+            raise ConfigError(f"{where} must be a dict with a value for each field, got {row!r:.80}")
         _check_names(row, schema, where)
     columns = [_encode(field, [row.get(field.name) for row in rows], first_row).to_pylist() for field in schema]
     make = Row(*[field.name for field in schema])
@@ -92,7 +92,7 @@ def _encode_rows(rows: list[Any], schema: Schema, first_row: int | None) -> Iter
 
 
 def _encode(field: Field, values: list[Any], first_row: int | None) -> pa.Array:
-    """The cells of values, of a type that Spark has."""
+    """Encode values as cells of a type that Spark has."""
 
     def where(row: int) -> str:
         return "" if first_row is None else f", row {first_row + row} of the partition"
@@ -116,7 +116,7 @@ def _check_names(row: Mapping[str, Any], schema: Schema, where: str) -> None:
         try:
             schema[name]
         except ConfigError as error:
-            raise ConfigError(f"{where} has {name!r:.60}, which is no field: {error}") from error
+            raise ConfigError(f"{where} has the unknown field {name!r:.60}: {error}") from error
     for field in schema:
         if field.name not in row and not field.nullable:
             raise ConfigError(f"{where} has no value for field {field.name!r}, which is not nullable")

@@ -1,4 +1,4 @@
-"""The Spark session to work with, and where its URLs lie."""
+"""The Spark session, and the places of its URLs."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from data_stack.io.url import StorageURL
 
 
 def spark_session(spark: SparkSession | None = None) -> SparkSession:
-    """The given session, else the active one, else a new one with Spark's own configuration.
+    """Return the given session, or the active one, or a new one with Spark's configuration.
 
     Raises:
-        ConfigError: there is no Java, or Spark does not start.
+        ConfigError: Java is missing, or Spark does not start.
     """
     session = spark or SparkSession.getActiveSession()
     if session is None:
         try:
             session = SparkSession.builder.getOrCreate()
-        except Exception as error:  # Java's, py4j's or Spark's own, by version
-            java = os.environ.get("JAVA_HOME") or shutil.which("java") or "none, as no java is on PATH and JAVA_HOME is not set"
-            raise ConfigError(f"Spark did not start; it needs Java 17 or newer, and finds {java}: {error!s:.500}") from error
+        except Exception as error:  # an error of Java, py4j or Spark, depending on the version
+            java = os.environ.get("JAVA_HOME") or shutil.which("java") or "none: java is not on PATH, and JAVA_HOME is not set"
+            raise ConfigError(f"Spark did not start; it requires Java 17 or newer and found {java}: {error!s:.500}") from error
     return session
 
 
 def local_path(url: str) -> str | None:
-    """The local folder that a URL or path names; None if it is remote."""
+    """Return the local path of a URL or path; None if it is remote."""
     scheme, colon, rest = url.partition(":")
     if not colon or "/" in scheme:
         return os.path.abspath(os.path.expanduser(url))
@@ -40,7 +40,7 @@ def local_path(url: str) -> str | None:
 
 
 def readable_source(url: str) -> str:
-    """The source for ``ParquetDataset``, which needs no Spark, of the folder that Spark reaches by ``url``."""
+    """Return the source for ``ParquetDataset`` of a URL of Spark; Hadoop calls s3 ``s3a`` or ``s3n``."""
     path = local_path(url)
     if path is not None:
         return path

@@ -1,4 +1,4 @@
-"""The columns of a schema as Spark stores them."""
+"""Spark's types for the fields of a schema."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from data_stack.formats.parquet.types import arrow_for_spark
 
 
 def spark_schema(schema: Schema) -> spark.StructType:
-    """The columns of a DataFrame that holds the encoded cells of a schema.
+    """Return the Spark schema of the encoded cells of a schema.
 
-    Types that Spark does not have become the next wider type, as in Petastorm: uint8 smallint, uint16 int, uint32 bigint, uint64
+    Types that Spark lacks become the next wider type, as in Petastorm: uint8 smallint, uint16 int, uint32 bigint, uint64
     decimal(20,0), float16 float.
 
     Raises:
@@ -29,6 +29,6 @@ def spark_schema(schema: Schema) -> spark.StructType:
         try:
             column = from_arrow_type(arrow_for_spark(type_), prefer_timestamp_ntz=True)
         except PySparkException as error:
-            raise ConfigError(f"field {field.name!r}: Spark has no type like {type_}") from error
+            raise ConfigError(f"field {field.name!r}: Spark has no equivalent of {type_}") from error
         fields.append(spark.StructField(field.name, column, field.nullable))
     return spark.StructType(fields)

@@ -1,4 +1,4 @@
-"""What is made beside the files of a dataset: metadata and row-group indexes."""
+"""Metadata and row-group indexes of datasets."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["RowGroupIndexerBase"]
 
 
 class RowGroupIndexerBase:
-    """Which row groups hold what. There are two: see :mod:`data_stack_petastorm.etl.rowgroup_indexers`."""
+    """Base of the two row-group indexes of :mod:`data_stack_petastorm.etl.rowgroup_indexers`."""

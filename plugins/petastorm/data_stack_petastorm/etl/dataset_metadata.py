@@ -1,4 +1,4 @@
-"""Schemas in the metadata of datasets: written by Spark's jobs, and read."""
+"""Schemas in the metadata of datasets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.petastorm_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
-from data_stack_petastorm.fs_utils import get_filesystem_and_path_or_paths, readable_source
+from data_stack_petastorm.fs_utils import FilesystemResolver, readable_source
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema
 
@@ -36,7 +36,7 @@ ROW_GROUPS_PER_FILE_KEY = ROW_GROUPS_KEY
 
 
 class PetastormMetadataError(ConfigError):
-    """A dataset has no schema in its metadata."""
+    """The metadata of a dataset has no schema."""
 
 
 class PetastormMetadataGenerationError(ConfigError):
@@ -71,7 +71,7 @@ def materialize_dataset(
         filesystem_factory: returns a file system to read the footers from; None: the one of the URL.
 
     Raises:
-        ImportError: there is no ``data_stack_spark``: install ``plugins/spark``.
+        ImportError: ``data_stack_spark`` is missing: install ``plugins/spark``.
         ConfigError: Spark has no type for a field, or files do not fit the schema.
         ResourceNotFoundError: there are no Parquet files after the block.
     """
@@ -84,14 +84,14 @@ def materialize_dataset(
 
 
 def get_schema(dataset: Any) -> Unischema:
-    """The schema in the metadata of a dataset; nothing of it is unpickled.
+    """Return the schema in the metadata of a dataset; nothing is unpickled.
 
     Args:
-        dataset: its URL or path, or a ``ParquetDataset`` of pyarrow.
+        dataset: URL or path of the dataset, or a ``ParquetDataset`` of pyarrow.
 
     Raises:
-        PetastormMetadataError: the dataset has no schema in its metadata.
-        ResourceNotFoundError: there is no dataset.
+        PetastormMetadataError: the metadata has no schema.
+        ResourceNotFoundError: the dataset does not exist.
         DatasetFileCorruptError: the metadata is damaged.
     """
     return _schema(footers_of(dataset))
@@ -103,25 +103,26 @@ def get_schema_from_dataset_url(
     storage_options: Mapping[str, Any] | None = None,
     filesystem: Any = None,
 ) -> Unischema:
-    """The schema in the metadata of a dataset.
+    """Return the schema in the metadata of a dataset.
 
     Args:
-        dataset_url_or_urls: of the dataset, or of its files; paths will do.
-        hdfs_driver: has no effect.
+        dataset_url_or_urls: URL or path of the dataset, or a list of those of its files.
+        hdfs_driver: ignored.
         storage_options: arguments of fsspec's file system.
-        filesystem: of pyarrow or fsspec, in which the dataset lies.
+        filesystem: a file system of pyarrow or fsspec with the dataset.
 
     Raises:
-        PetastormMetadataError, ResourceNotFoundError, DatasetFileCorruptError: as :func:`get_schema`.
+        PetastormMetadataError, ResourceNotFoundError, DatasetFileCorruptError: as for :func:`get_schema`.
     """
     source = dataset_url_or_urls
     if storage_options and filesystem is None:
-        filesystem, source = get_filesystem_and_path_or_paths(source, storage_options=storage_options)
+        first = source[0] if isinstance(source, list) else source
+        filesystem = FilesystemResolver(first, storage_options=storage_options).filesystem()
     return _schema(Footers(find_files(readable_source(source), filesystem=filesystem), lazily=True))
 
 
 def infer_or_load_unischema(dataset: Any) -> Unischema:
-    """The schema in the metadata of a dataset, or else the one of its columns.
+    """Return the schema in the metadata of a dataset, or else one inferred from its columns.
 
     Args:
         dataset: as for :func:`get_schema`.
@@ -133,11 +134,11 @@ def infer_or_load_unischema(dataset: Any) -> Unischema:
 
 
 def footers_of(dataset: Any) -> Footers:
-    """The footers of a dataset: of its URL or path, or as pyarrow's ``ParquetDataset`` has opened it."""
+    """Return the footers of a dataset, given by its URL, its path or pyarrow's ``ParquetDataset``."""
     if not isinstance(dataset, pq.ParquetDataset):
         return Footers(find_files(readable_source(dataset)), lazily=True)
     folder = os.path.commonpath([os.path.dirname(file) for file in dataset.files])
-    while "=" in os.path.basename(folder):  # of a partition
+    while "=" in os.path.basename(folder):  # a folder of a partition
         folder = os.path.dirname(folder)
     filesystem: pa.fs.FileSystem = dataset.filesystem
     return Footers(find_files(folder, filesystem=filesystem), lazily=True)

@@ -1,4 +1,4 @@
-"""Writes the metadata of Parquet files that are there."""
+"""Writes the metadata of existing Parquet files."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def generate_petastorm_metadata(
     use_summary_metadata: bool = False,
     hdfs_driver: str = "libhdfs3",
 ) -> None:
-    """Write the manifest and ``_common_metadata`` of a dataset, out of the footers of its files; indexes that are current stay.
+    """Write the manifest and ``_common_metadata`` of a dataset from the footers of its files; current indexes stay.
 
     Args:
-        spark: not needed; None will do. A session is left as it is.
-        dataset_url: of the dataset, or its path.
-        unischema_class: the schema by module and name, ``"frames.schemas.Frames"``, whose module is imported; None for the one
-            that the dataset has, or that its columns tell.
-        use_summary_metadata: also write all footers into ``_metadata``.
-        hdfs_driver: has no effect.
+        spark: ignored; may be None.
+        dataset_url: URL or path of the dataset.
+        unischema_class: module and name of the schema, ``"frames.schemas.Frames"``; the module is imported. None: the schema of
+            the dataset, or one inferred from its columns.
+        use_summary_metadata: whether to also write all footers to ``_metadata``.
+        hdfs_driver: ignored.
 
     Raises:
-        ConfigError: there is no such schema, files do not fit it, or it has codecs of your own, which Petastorm does not read.
+        ConfigError: the schema does not exist, does not fit the files, or has codecs of users, which Petastorm does not read.
         ResourceNotFoundError: there are no Parquet files.
     """
     schema = None
@@ -51,7 +51,7 @@ def generate_petastorm_metadata(
 
 
 def _write_summary(source: Any) -> None:
-    """Write ``_metadata``: the footers of all files in one."""
+    """Write the footers of all files to ``_metadata``."""
     footers = footers_of(source)
     parts = [footers.of(number) for number in range(len(footers.files.paths))]
     for path, footer in zip(footers.files.paths, parts, strict=True):
@@ -67,7 +67,7 @@ def _write_summary(source: Any) -> None:
 def _main(args: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Write the metadata of a Parquet dataset.")
     parser.add_argument("--dataset_url", required=True)
-    parser.add_argument("--unischema_class", help="module and name of the schema; default: the one that the dataset has")
+    parser.add_argument("--unischema_class", help="module and name of the schema; default: that of the dataset")
     parser.add_argument("--use-summary-metadata", action="store_true", help="also write _metadata")
     given = parser.parse_args(args)
     generate_petastorm_metadata(None, given.dataset_url, given.unischema_class, given.use_summary_metadata)

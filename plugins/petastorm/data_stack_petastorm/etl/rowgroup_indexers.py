@@ -1,4 +1,4 @@
-"""Row-group indexes in Petastorm's spelling."""
+"""Petastorm's row-group indexes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from data_stack_petastorm.etl import RowGroupIndexerBase
 
 
 class _Indexer(RowGroupIndexerBase):
-    """An index of data_stack; ``index`` is that."""
+    """Wraps an index of data_stack, the attribute ``index``."""
 
     kind_of_index: type[RowGroupIndex]
 
@@ -19,7 +19,7 @@ class _Indexer(RowGroupIndexerBase):
 
     @property
     def index_name(self) -> str:
-        """Of the index."""
+        """Name of the index."""
         return self.index.name
 
     @property
@@ -29,19 +29,19 @@ class _Indexer(RowGroupIndexerBase):
 
     @property
     def indexed_values(self) -> list[Any]:
-        """The values, as Python's own; one text of an index of what is not null."""
+        """The values, of Python's types; a constant text for an index of rows that are not null."""
         return ["Field is Not Null"] if isinstance(self.index, NotNullIndex) else list(self.index.row_groups)
 
     def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """The numbers of the row groups with a value, which may be one of numpy, or with any."""
+        """Return the numbers of the row groups with a value, or with any value."""
         return set(self.index.row_groups_with(value_key))
 
 
 class SingleFieldIndexer(_Indexer):
-    """Value of a field → the row groups that hold it; of an array each element is a value.
+    """Maps each value of a field to the row groups that hold it; each element of an array is a value.
 
     Args:
-        index_name: for selectors.
+        index_name: name for selectors.
         index_field: name of the field.
     """
 
@@ -49,10 +49,10 @@ class SingleFieldIndexer(_Indexer):
 
 
 class FieldNotNullIndexer(_Indexer):
-    """The row groups in which a field is not null everywhere.
+    """Lists the row groups in which a field has a value that is not null.
 
     Args:
-        index_name: for selectors.
+        index_name: name for selectors.
         index_field: name of the field.
     """
 
@@ -60,7 +60,7 @@ class FieldNotNullIndexer(_Indexer):
 
 
 def as_indexer(index: RowGroupIndex) -> _Indexer:
-    """An index of data_stack in Petastorm's spelling."""
+    """Wrap an index of data_stack."""
     kind = FieldNotNullIndexer if isinstance(index, NotNullIndex) else SingleFieldIndexer
     indexer: _Indexer = kind(index.name, index.field)
     indexer.index = index

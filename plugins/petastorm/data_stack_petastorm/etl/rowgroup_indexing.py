@@ -1,4 +1,4 @@
-"""Row-group indexes of a dataset: built and stored, and read."""
+"""Builds and reads the row-group indexes of datasets."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from data_stack_petastorm.fs_utils import readable_source
 def build_rowgroup_index(
     dataset_url: str, spark_context: Any, indexers: Iterable[RowGroupIndexerBase], hdfs_driver: str = "libhdfs3"
 ) -> None:
-    """Build indexes of a dataset, and store them beside it: for us, and for Petastorm where it can read the dataset.
+    """Build indexes of a dataset and store them in its folder; Petastorm also finds them if it can read the dataset.
 
-    Indexes of other names stay. Only the columns that are indexed are read, by this process.
+    Other indexes stay. This process reads only the indexed columns.
 
     Args:
-        dataset_url: of the dataset, or its path.
-        spark_context: not needed; None will do.
-        indexers: what to index.
-        hdfs_driver: has no effect.
+        dataset_url: URL or path of the dataset.
+        spark_context: ignored; may be None.
+        indexers: the indexes to build.
+        hdfs_driver: ignored.
 
     Raises:
-        ConfigError: there is no such field, its values cannot be looked up, or an indexer is of a class of your own.
-        ResourceNotFoundError: there is no dataset.
+        ConfigError: a field does not exist, its values cannot be indexed, or an indexer has a class of your own.
+        ResourceNotFoundError: the dataset does not exist.
     """
     indexes = []
     for indexer in indexers:
         if not isinstance(indexer, (SingleFieldIndexer, FieldNotNullIndexer)):
-            raise ConfigError(f"indexers are SingleFieldIndexer and FieldNotNullIndexer, not {indexer!r:.80}; use a predicate")
+            raise ConfigError(f"indexers must be SingleFieldIndexer or FieldNotNullIndexer, got {indexer!r:.80}; use a predicate")
         indexes.append(type(indexer.index)(indexer.index_name, indexer.column_names[0]))
     build_indexes(readable_source(dataset_url), indexes)
 
 
 def get_row_group_indexes(dataset: Any) -> dict[str, Any]:
-    """The indexes of a dataset by name, as indexers.
+    """Return the indexes of a dataset by name, as indexers.
 
     Args:
-        dataset: its URL or path, or a ``ParquetDataset`` of pyarrow.
+        dataset: URL or path of the dataset, or a ``ParquetDataset`` of pyarrow.
 
     Raises:
-        ConfigError: it has none, or they are of other row groups than it has now.
-        ResourceNotFoundError: there is no dataset.
+        ConfigError: the dataset has no indexes, or its row groups have changed since.
+        ResourceNotFoundError: the dataset does not exist.
     """
     footers = footers_of(dataset)
     footers.read_all()
     indexes = read_indexes(footers)
     if not indexes:
-        raise ConfigError("the dataset has no row-group indexes: build them with build_rowgroup_index(url, None, indexers)")
+        raise ConfigError("the dataset has no row-group indexes; build them with build_rowgroup_index(url, None, indexers)")
     return {name: as_indexer(index) for name, index in indexes.items()}

@@ -1,4 +1,4 @@
-"""A reader of made-up rows."""
+"""A reader of generated rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from data_stack_petastorm.unischema import Unischema
 
 
 class ReaderMock:
-    """An endless reader whose rows a function makes.
+    """An endless reader of rows that a function generates.
 
     Args:
-        schema: of the rows.
-        schema_data_generator: takes the schema, returns the values of a row by name.
-        ngram: None.
+        schema: schema of the rows.
+        schema_data_generator: a function of the schema that returns the values of a row by name.
+        ngram: must be None.
 
     Raises:
-        ConfigError: ``ngram`` is given.
+        ConfigError: ``ngram`` is not None.
     """
 
     batched_output = False
@@ -35,7 +35,7 @@ class ReaderMock:
         self.schema, self.schema_data_generator = schema, schema_data_generator
 
     def fetch(self) -> Any:
-        """A row as a named tuple."""
+        """Return a row as a named tuple."""
         return self.schema.make_namedtuple(**self.schema_data_generator(self.schema))
 
     def __iter__(self) -> ReaderMock:
@@ -50,17 +50,17 @@ class ReaderMock:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """There is nothing to stop."""
+        """Do nothing."""
 
     def join(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing."""
 
 
 def schema_data_generator_example(schema: Unischema) -> dict[str, Any]:
-    """Zeros for each field, as arrays of its dtype and shape, dimensions of None 10 long."""
+    """Return zeros of each field's dtype and shape; a size of None becomes 10."""
     row: dict[str, Any] = {}
     for field in schema.fields.values():
         shape = tuple(10 if size is None else size for size in field.shape)

@@ -1,1 +1,1 @@
-"""Tools of Petastorm's."""
+"""Tools of Petastorm."""

@@ -1,4 +1,4 @@
-"""Copies a dataset: some fields, rows without nulls."""
+"""Copies datasets, with a selection of fields and rows."""
 
 from __future__ import annotations
 
@@ -26,23 +26,22 @@ def copy_dataset(
     row_group_size_mb: float | None,
     hdfs_driver: str = "libhdfs3",
 ) -> None:
-    """Copy a dataset, with its cells as they are; row-group indexes of fields that are copied are built anew.
+    """Copy a dataset without decoding its cells; rebuild the row-group indexes of the copied fields.
 
     Args:
-        spark: not needed; None will do.
-        source_url: of the dataset, or its path.
-        target_url: of the copy.
-        field_regex: regular expressions of whole names of fields; None for all.
-        not_null_fields: rows with a null in one of them are left out.
-        overwrite_output: remove what is at the target first.
-        partitions_count: files of the copy, about; None: files of at most 512 MB.
+        spark: ignored; may be None.
+        source_url: URL or path of the dataset.
+        target_url: URL or path of the copy.
+        field_regex: regular expressions of whole names of fields; None: all fields.
+        not_null_fields: fields that must not be null; other rows are omitted.
+        overwrite_output: whether to replace an existing target.
+        partitions_count: approximate number of files; None: files of at most 512 MB.
         row_group_size_mb: MB of each row group; None: 32.
-        hdfs_driver: has no effect.
+        hdfs_driver: ignored.
 
     Raises:
-        ConfigError: no field matches, or there is something at the target already (in programs with Spark, this is an
-            ``AnalysisException``, too).
-        ResourceNotFoundError: there is no dataset at the source.
+        ConfigError: no field matches, or the target exists (in programs with Spark, this is also an ``AnalysisException``).
+        ResourceNotFoundError: the source does not exist.
     """
     schema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
     fields = [field.name for field in match_unischema_fields(schema, field_regex or [])]
@@ -50,7 +49,7 @@ def copy_dataset(
         raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(schema.fields)})")
     target = readable_source(target_url)
     if not overwrite_output and folder_of(target).list_files():
-        raise _target_error(f"{target_url!r} already exists: take overwrite_output, or another folder")
+        raise _target_error(f"{target_url!r} already exists: pass overwrite_output=True, or another target")
     footers = footers_of(source)
     n_bytes = sum(footers.size(number) for number in range(len(footers.files.paths)))
     copy(
@@ -65,7 +64,7 @@ def copy_dataset(
 
 
 def _target_error(message: str) -> ConfigError:
-    """An error that programs which catch Spark's catch: these have imported it."""
+    """Return an error that is also Spark's in programs that have imported Spark."""
     errors: Any = sys.modules.get("pyspark.errors")
     bases = (ConfigError,) if errors is None else (ConfigError, errors.AnalysisException)
     return cast(ConfigError, type("TargetExistsError", bases, {})(message))

@@ -1,4 +1,4 @@
-"""Arguments of a command line for the Spark session that it starts."""
+"""Command line arguments for a Spark session."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def add_configure_spark_arguments(argparser: ArgumentParser) -> None:
-    """Add ``--master`` and ``--spark-session-config``, for :func:`configure_spark`."""
+    """Add the arguments ``--master`` and ``--spark-session-config`` to a parser."""
     argparser.add_argument(
         "--master", help='master of Spark, such as "local[4]" for this machine; Spark\'s own default otherwise'
     )
@@ -22,25 +22,25 @@ def add_configure_spark_arguments(argparser: ArgumentParser) -> None:
 
 
 def configure_spark(spark_session_builder: SparkSession.Builder, args: Namespace) -> SparkSession.Builder:
-    """Give a builder the settings of a command line.
+    """Configure a builder by the arguments of a command line.
 
     Args:
-        spark_session_builder: is changed.
-        args: of a parser to which :func:`add_configure_spark_arguments` has added its arguments.
+        spark_session_builder: the builder, which is changed.
+        args: parsed arguments of a parser with :func:`add_configure_spark_arguments`.
 
     Returns:
         The builder.
 
     Raises:
-        RuntimeError: the parser lacks them.
-        ConfigError (a ValueError): a setting is not written as ``key=value``.
+        RuntimeError: the parser lacks the arguments.
+        ConfigError (a ValueError): a setting is not of the form ``key=value``.
     """
     if "spark_session_config" not in args or "master" not in args:
         raise RuntimeError("the parser lacks --master and --spark-session-config: call add_configure_spark_arguments(parser)")
     settings = [pair.partition("=") for pair in args.spark_session_config or ()]
     for key, equals, value in settings:
         if not key or not equals:
-            raise ConfigError(f"a setting of Spark is written as key=value, not {key + equals + value!r}")
+            raise ConfigError(f"expected a Spark setting key=value, got {key + equals + value!r}")
     for key, _, value in settings:
         spark_session_builder.config(key, value)
     if args.master:
