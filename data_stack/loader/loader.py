@@ -28,7 +28,6 @@ from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
-from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
 
@@ -66,8 +65,7 @@ class Loader:
     iteration; inside of ``with`` they stay for the next one.
 
     Args:
-        iterator: any stack of iterators, also a :class:`~data_stack.loader.sources.StepSource`, or an object with ``len`` and
-            ``[i]``. The caller closes it.
+        iterator: any stack of iterators, or an object with ``len`` and ``[i]``. The caller closes it.
         batch_size: samples of each batch, of each rank.
         shuffle: False for the iterator's order; True for another order of all samples in each epoch; or an
             :class:`~data_stack.loader.orders.Order` such as :class:`~data_stack.loader.orders.BlockShuffled` or
@@ -117,14 +115,9 @@ class Loader:
         redraw: bool = True,
         timeout_seconds: float | None = None,
     ) -> None:
-        self._is_endless = isinstance(iterator, StepSource) and iterator.n_steps is None
-        if self._is_endless and (shuffle is not False or epochs not in (1, None)):
-            raise ConfigError(
-                "a step source has its own order and no end: use Epochs(source, shuffle=…) instead of shuffle= and epochs="
-            )
         self._iterator = as_iterator(iterator)
         self._redraws = _check_bool("redraw", redraw)
-        self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
+        self._stacks = EpochStacks(self._iterator, self._redraws)
         checked_seed = check_integer("the seed of a loader", seed)
         self._epochs = None if epochs is None else check_integer("epochs", epochs, at_least=1)
         if not isinstance(shuffle, Order):
@@ -190,7 +183,7 @@ class Loader:
         Raises:
             TypeError: it never ends.
         """
-        if self._epochs is None or self._is_endless:
+        if self._epochs is None:
             raise TypeError("this loader has no length: it never ends")
         epoch = self.tell()[2]
         return sum(self._plan_of(number).n_steps() for number in range(epoch, epoch + self._epochs))
