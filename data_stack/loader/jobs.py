@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
 from data_stack.dataset.iterator.access import access_to
@@ -134,15 +132,7 @@ class BatchMaker:
         self.stacks = stacks
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
-        self._joins: bool | None = None
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
-
-    @property
-    def can_join(self) -> bool:
-        """Whether the samples of several jobs may be read in one request, without a cost and with the same batches."""
-        if self._joins is None:
-            self._joins = self._reads_columns and (self._samples.fixed_columns or self._samples.releases_gil)
-        return self._joins
 
     @property
     def only_gathers(self) -> bool:
@@ -164,33 +154,11 @@ class BatchMaker:
         Raises:
             LoadingError: a sample could not be read, or the batch not be collated or transformed.
         """
-        return next(self.make_several([job]))
-
-    def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
-        """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
-
-        Each is collated and transformed when it is asked for, so that the batches before a failing one arrive.
-
-        Raises (while iterating):
-            LoadingError: as :meth:`make`; no batch comes after it.
-        """
         started = time.perf_counter()
-        joined = self._read_together(jobs) if len(jobs) > 1 and self.can_join else None
-        if joined is None:
-            for job in jobs:
-                started = time.perf_counter()
-                batch = self._read(job)
-                seconds = time.perf_counter() - started
-                self._prefetch(job)
-                yield self._finish(job, batch, seconds)
-            return
-        seconds = (time.perf_counter() - started) / len(jobs)
-        if asking := [job for job in jobs if job.ahead is not None]:
-            self._prefetch(asking[-1])  # the blocks of earlier jobs have been read already
-        stop = 0
-        for job in jobs:
-            start, stop = stop, stop + len(job.indices)
-            yield self._finish(job, _part_of(joined, start, stop), seconds)
+        batch = self._read(job)
+        seconds = time.perf_counter() - started
+        self._prefetch(job)
+        return self._finish(job, batch, seconds)
 
     def _read(self, job: Job) -> Any:
         try:
@@ -200,19 +168,6 @@ class BatchMaker:
             return list(map(copy_value, samples.samples(job.indices)))
         except Exception as error:
             raise self._blame(job, error) from error
-
-    def _read_together(self, jobs: Sequence[Job]) -> Any:
-        """The samples of several jobs as columns; None if they cannot be read in one request."""
-        try:
-            samples = access_to(self.stacks.at(jobs[0].epoch))
-            joined = detach(samples.batch(np.concatenate([job.indices for job in jobs])))
-        except Exception:  # noqa: BLE001  # reading each job by itself shows which one fails
-            return None
-        if not self._samples.fixed_columns and _has_objects(joined):
-            # values differ in shape, those of a single batch perhaps not
-            self._joins = False
-            return None
-        return joined
 
     def _prefetch(self, job: Job) -> None:
         """Let the source prefetch for a job; errors are raised when the samples are read."""
@@ -256,20 +211,6 @@ class BatchMaker:
                 sample = f"sample {index}" if place is None else f"sample {index} ({place})"
                 return LoadingError(f"{sample} could not be read", its_error, epoch=job.epoch, step=job.step, index=index)
         return _failure("a batch could not be read", job, error)
-
-
-def _has_objects(batch: Any) -> bool:
-    if isinstance(batch, (dict, tuple)):  # of n-grams dicts of dicts
-        return any(map(_has_objects, batch.values() if isinstance(batch, dict) else batch))
-    return bool(batch.dtype == object)
-
-
-def _part_of(batch: Any, start: int, stop: int) -> Any:
-    if isinstance(batch, dict):  # of n-grams dicts of dicts
-        return {key: _part_of(column, start, stop) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple([column[start:stop] for column in batch])
-    return batch[start:stop]
 
 
 def _n_bytes_of(batch: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import pickle
@@ -41,16 +42,19 @@ class Parcel:
         self.content, self.descriptor = content, descriptor
 
     @classmethod
-    def of(cls, value: Any) -> Parcel:
+    def of(cls, value: Any, max_bytes: float = math.inf) -> Parcel:
         """Pack a value.
 
         Raises:
-            OSError: there is no memory left.
+            OSError: there is no memory left, or the value is larger than ``max_bytes``.
             Exception: an object cannot be pickled.
         """
         pickled, buffers = dump(value)
         views = [pickled, *buffers]
-        if sum(view.nbytes for view in views) <= _SMALL_BYTES:
+        n_bytes = sum(view.nbytes for view in views)
+        if n_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too much to send")
+        if n_bytes <= _SMALL_BYTES:
             return cls([bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views])
         spans, end = [], 0
         for view in views:

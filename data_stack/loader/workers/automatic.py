@@ -9,13 +9,11 @@ import warnings
 from collections import deque
 from typing import Any, Literal, get_args
 
-from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
-from data_stack.show.held_memory import HeldMemory
 from data_stack.util.processors import n_processors
 
 WorkerKind = Literal["auto", "in_process", "inline", "threads", "processes"]
@@ -84,14 +82,12 @@ class AutomaticWorkers(Workers):
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, with_processes: bool = True, **options: Any) -> None:
         self._maker, self._most_workers, self._options = maker, n_workers, options
-        self._workers: Workers = InlineWorkers(maker)
-        self._next: Workers | None = None  # take over once they are ready and all given jobs are handed out
-        self._jobs: deque[Job] = deque()  # not given to workers yet
-        self._given: deque[Job] = deque()  # given to workers, not handed out yet
+        self._workers: Workers = InlineWorkers(maker)  # they get new jobs
+        self._next: Workers | None = None  # get new jobs once they are ready
+        self._given: deque[tuple[Workers, Job]] = deque()  # not handed out yet
         self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and to make one
         self._measured = _Figure(1)
         self._epoch: int | None = None
-        self._left_at: float | None = None  # when the consumer got its last batch
         self._n_left, self._is_kept = math.inf, False
         # why there can be no processes; None: not checked yet
         self._refusal: str | None = None if with_processes else "worker_kind='in_process'"
@@ -120,22 +116,26 @@ class AutomaticWorkers(Workers):
             self._take_figure()
             self._epoch = job.epoch
             self._choose()
-        self._jobs.append(job)
-        self._deal()
+        if self._next is not None and self._next.is_ready:
+            before, self._workers, self._next = self._workers, self._next, None
+            self._close_unless_used(before)
+            n_workers = self.n_workers
+            self._measured = _Figure(n_workers if self._n_left > 4 * n_workers > 0 else 1)
+        self._give(job)
 
     def next(self) -> MadeBatch:
         asked = time.perf_counter()
         try:
-            self._deal()
             made = self._next_made()
         except BaseException:
             self.cancel()
             raise
-        self._given.popleft()
+        workers, _ = self._given.popleft()
         self._n_left -= 1
-        now = time.perf_counter()
-        self._measured.add(made, now - asked, asked - (self._left_at or asked))
-        self._left_at = now
+        if workers is self._workers:
+            self._measured.add(made, asked, time.perf_counter())
+        else:
+            self._close_unless_used(workers)
         if self.kind not in self._figures and self._has_measured_enough():
             self._figures[self.kind] = self._measured.seconds
             self._choose()
@@ -143,9 +143,11 @@ class AutomaticWorkers(Workers):
 
     def cancel(self) -> None:
         self._take_figure()
-        self._epoch = self._left_at = None
-        self._jobs.clear()
+        self._epoch = None
+        used = [workers for workers, _ in self._given if workers is not self._workers]
         self._given.clear()
+        for workers in used:
+            workers.close()
         self._workers.cancel()
 
     def close(self) -> None:
@@ -158,43 +160,38 @@ class AutomaticWorkers(Workers):
 
     # --------------------------------------------------------------------------------------------------------- making batches
 
-    def _deal(self) -> None:
-        """Give all jobs to the workers; first switch to the next workers, if they are ready and no job is under way."""
-        if self._next is not None and self._next.is_ready:
-            if self._given:
-                return
-            self._workers.close()
-            self._workers, self._next = self._next, None
-            n_workers = self.n_workers
-            self._measured = _Figure(n_workers if self._n_left > 4 * n_workers > 0 else 1)
-        while self._jobs:
-            self._given.append(self._jobs.popleft())
-            self._workers.submit(self._given[-1])
+    def _give(self, job: Job) -> None:
+        self._given.append((self._workers, job))
+        self._workers.submit(job)
+
+    def _close_unless_used(self, workers: Workers) -> None:
+        if not any(used is workers for used, _ in self._given):
+            workers.close()
 
     def _next_made(self) -> MadeBatch:
+        workers = self._given[0][0]
         try:
-            return self._workers.next()
+            return workers.next()
         except WorkerError as error:
-            if self._measured.n_batches or self.kind != "processes":
+            if self._measured.n_batches or workers is not self._workers or self.kind != "processes":
                 raise
             # Processes do not work here at all, for example for lack of a module: fall back to this thread.
-            warnings.warn(f"no worker process works, so none is used: {error}", RuntimeWarning, stacklevel=4)
+            warnings.warn(f"worker processes do not work here, so none are used: {error}", RuntimeWarning, stacklevel=4)
             self._refusal = f"they failed ({str(error).splitlines()[0][:160]})"
-            self._jobs.extendleft(reversed(self._given))
+            jobs = [job for _, job in self._given]
             self._given.clear()
             self._workers = InlineWorkers(self._maker)
             self._choose()
-            self._deal()
+            for job in jobs:
+                self._give(job)
             return self._workers.next()
 
     # --------------------------------------------------------------------------------------------------------------- choosing
 
     def _has_measured_enough(self) -> bool:
         n_batches, n_workers = self._measured.n_batches, max(1, self.n_workers)
-        seconds = n_batches * self._measured.seconds[0]
-        if isinstance(self._workers, InlineWorkers):  # several may be made in one request
-            return n_batches > 0 and self._workers.n_ready == 0 and (n_batches >= _N_ROUNDS or seconds > _MOST_SECONDS)
-        return n_batches >= n_workers and seconds > (_LEAST_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
+        seconds, least_seconds = n_batches * self._measured.seconds[0], _LEAST_SECONDS if self.n_workers else 0.0
+        return n_batches >= n_workers and seconds > (least_seconds if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
 
     def _take_figure(self) -> None:
         """Keep the figure of the whole epoch; if it differs much from the one before, forget those of all other kinds."""
@@ -233,21 +230,14 @@ class AutomaticWorkers(Workers):
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors())
             if self._refusal is None:
-                self._refusal = self._reason_against_processes()
+                one_processor = "there is one processor" if n_processors() == 1 else ""
+                self._refusal = "the source decodes without the GIL" if self._maker.releases_gil else one_processor
         if self._n_left < 1 or (kind == "processes" and self._refusal):
             return False
         seconds, making_seconds = self._figures["inline"]  # besides making a batch, the consumer's own step
         possible = max(seconds - making_seconds, making_seconds / n_at_once) + _HAND_OVER_SECONDS[kind]
         best = self._figures[self._best()][0]
         return possible < _CLEARLY * best and self._n_left * (best - possible) > start_seconds
-
-    def _reason_against_processes(self) -> str:
-        if n_processors() == 1:
-            return "there is one processor"
-        if self._maker.releases_gil:
-            return "the source decodes without the GIL, as it says"
-        n_bytes = _n_bytes_held(self._maker.stacks.at(0))
-        return f"{n_bytes / 1e9:.1f} GB in memory are too much to send" if n_bytes > _MOST_BYTES_SENT else ""
 
     def _turn_to(self, kind: Any) -> None:
         """Switch to a kind of workers, once they are ready."""
@@ -256,7 +246,8 @@ class AutomaticWorkers(Workers):
             self._next = None
         if self._next is not None or kind == self.kind:
             return
-        workers = workers_of_kind(kind, self._maker, 0 if kind == "inline" else self._most_workers, **self._options)
+        options = {**self._options, "max_bytes": _MOST_BYTES_SENT} if kind == "processes" else self._options
+        workers = workers_of_kind(kind, self._maker, 0 if kind == "inline" else self._most_workers, **options)
         try:
             workers.start()
         except (ConfigError, OSError) as error:
@@ -277,33 +268,21 @@ class _Figure:
         self._n_skipped = n_skipped
         self.n_batches = 0
         self._making = self._waiting = 0.0
-        self._steps: deque[float] = deque([0.0], maxlen=64)  # its median ignores pauses of the consumer
+        self._left_at: float | None = None  # when the consumer got its last batch
+        self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
 
-    def add(self, made: MadeBatch, waiting_seconds: float, step_seconds: float) -> None:
-        """Add a batch: how long the consumer waited for it, and how long its step before took."""
+    def add(self, made: MadeBatch, asked: float, arrived: float) -> None:
+        """Add a batch; the two times are those of ``time.perf_counter`` around the consumer's wait for it."""
         self._n_skipped -= 1
-        if self._n_skipped < 0 or waiting_seconds > _MOST_SECONDS:
+        if self._n_skipped < 0 or arrived - asked > _MOST_SECONDS:
             self.n_batches += 1
             self._making += made.read_seconds + made.collate_seconds + made.transform_seconds
-            self._waiting += waiting_seconds
-            self._steps.append(step_seconds)
+            self._waiting += arrived - asked
+            self._steps.append(asked - (self._left_at or asked))
+        self._left_at = arrived
 
     @property
     def seconds(self) -> tuple[float, float]:
         """From batch to batch as the consumer sees it, and to make one, on average."""
         n_batches = max(1, self.n_batches)
         return self._waiting / n_batches + statistics.median(self._steps), self._making / n_batches
-
-
-def _n_bytes_held(iterator: DatasetIteratorIF) -> int:
-    """About how much memory a stack of iterators holds."""
-    held, n_bytes = HeldMemory(), 0
-    todo, seen = [iterator], {id(iterator)}
-    while todo:
-        layer = todo.pop()
-        n_bytes += held.of(layer)[1]
-        for below in layer._stack_on():
-            if id(below) not in seen:
-                seen.add(id(below))
-                todo.append(below)
-    return n_bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import select
 import sys
 import time
@@ -49,8 +50,11 @@ class ProcessWorkers(PrefetchingWorkers):
 
     kind = "processes"
 
-    def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
+    def __init__(
+        self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None, max_bytes: float = math.inf
+    ) -> None:
         super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
+        self._max_bytes = max_bytes
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, over all iterations
         self._order: deque[int] = deque()  # of jobs that have not been handed out
@@ -70,7 +74,7 @@ class ProcessWorkers(PrefetchingWorkers):
             return
         try:
             hold([_WORKER])  # the imports take their time, as does pickling
-            package = _pack(self._maker)
+            package = _pack(self._maker, self._max_bytes)
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
                 self._workers[-1].process.channel.send(("package",), package)
@@ -278,15 +282,15 @@ def _end_all(workers: list[_Worker]) -> None:
         workers.pop()
 
 
-def _pack(maker: BatchMaker) -> Parcel:
+def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
     """What workers need to make batches.
 
     Raises:
         ConfigError: a part cannot be pickled; the message names it.
-        OSError: there is no memory left.
+        OSError: there is no memory left, or it is larger than ``max_bytes``.
     """
     try:
-        return Parcel.of((maker, list(sys.argv)))
+        return Parcel.of((maker, list(sys.argv)), max_bytes)
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled

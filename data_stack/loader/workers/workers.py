@@ -9,11 +9,6 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
 # Batches that are made ahead take at most so much memory together, unless a worker would be idle.
 _MOST_BYTES = 32 << 20
-# Small batches are read several at once, up to these limits of a request: the fixed cost of a request then weighs little, and the
-# consumer waits little for batches that it has not asked for yet.
-_MOST_BYTES_TOGETHER = 1 << 20
-_MOST_SECONDS_TOGETHER = 0.002
-_MOST_BATCHES_TOGETHER = 32
 
 
 class Workers(ABC):
@@ -76,15 +71,6 @@ class Workers(ABC):
     def start(self) -> None:
         """Start the workers, so that the first job finds them ready; optional."""
         return
-
-
-def count_together(maker: BatchMaker, made: MadeBatch, n_together: int) -> int:
-    """How many of the next batches are made in one request, judged by a batch of the last one, which made ``n_together``."""
-    seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-    if seconds >= _MOST_SECONDS_TOGETHER or made.n_bytes == 0 or not maker.can_join:
-        return 1
-    fitting = min(_MOST_BYTES_TOGETHER // made.n_bytes, int(_MOST_SECONDS_TOGETHER / max(seconds, 1e-9)), _MOST_BATCHES_TOGETHER)
-    return max(1, min(fitting, 4 * n_together))
 
 
 class PrefetchingWorkers(Workers):
