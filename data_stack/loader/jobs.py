@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
-from data_stack.dataset.recipes.recipe import at_epoch, list_draws
+from data_stack.dataset.recipes.recipe import at_epoch, has_random_layers, list_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.forks import ForkLock
@@ -72,17 +72,16 @@ class EpochStacks:
 
     Args:
         iterator: the stack in epoch 0.
-        redraw: whether it differs from epoch to epoch.
+        redraw: whether its random layers, if any, are drawn again for each epoch.
+
+    Attributes:
+        iterator: the stack in epoch 0.
+        differ: whether the stacks of two epochs differ.
     """
 
     def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
-        self._iterator, self._redraw, self._lock = iterator, redraw, ForkLock()
+        self.iterator, self.differ, self._lock = iterator, redraw and has_random_layers(iterator), ForkLock()
         self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
-
-    @property
-    def iterator(self) -> DatasetIteratorIF:
-        """The stack in epoch 0."""
-        return self._iterator
 
     def at(self, epoch: int) -> DatasetIteratorIF:
         """The stack of an epoch.
@@ -90,25 +89,24 @@ class EpochStacks:
         Raises:
             ConfigError: it cannot be drawn anew, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
         """
-        if not self._redraw:
-            return self._iterator
+        if not self.differ:
+            return self.iterator
         with self._lock:
             if epoch not in self._drawn:
-                drawn = at_epoch(self._iterator, epoch)
+                drawn = at_epoch(self.iterator, epoch)
                 self._drawn = {number: each for number, each in self._drawn.items() if abs(number - epoch) <= 1}
                 self._drawn[epoch] = drawn
             return self._drawn[epoch]
 
     def __getstate__(self) -> dict[str, Any]:
         # layers that hold epoch 0 in memory pickle without the sources of other epochs
-        held = list_draws(self._iterator) if self._redraw else []
-        sources = [(layer, layer.underlying_iterators) for layer in held]
-        return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
+        held = list_draws(self.iterator) if self.differ else []
+        return {"iterator": self.iterator, "differ": self.differ, "sources": [(each, each.underlying_iterators) for each in held]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for layer, source in state["_sources"]:
+        for layer, source in state["sources"]:
             layer.stand_on(source)
-        self.__init__(state["_iterator"], state["_redraw"])  # type: ignore[misc]
+        self.__init__(state["iterator"], state["differ"])  # type: ignore[misc]
 
 
 class BatchMaker:

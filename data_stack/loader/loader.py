@@ -178,15 +178,15 @@ class Loader:
     def __len__(self) -> int:
         """The number of this rank's batches in the current iteration, or else in the next one.
 
-        An iteration that continues from a state counts from its original start.
+        An iteration that continues from a state counts from its original start. No sample is read: every epoch counts like epoch
+        0. So the number is off if a layer such as ``filter`` above a random one selects another number of samples in each epoch.
 
         Raises:
             TypeError: it never ends.
         """
         if self._epochs is None:
             raise TypeError("this loader has no length: it never ends")
-        epoch = self.tell()[2]
-        return sum(self._plan_of(number).n_steps() for number in range(epoch, epoch + self._epochs))
+        return self._epochs * self._plan_for(self._iterator).n_steps()
 
     @property
     def epoch(self) -> int:
@@ -216,6 +216,11 @@ class Loader:
     def is_inside(self) -> bool:
         """Whether the next iteration continues another one, as after :meth:`load_state_dict`."""
         return self._session.is_inside
+
+    @property
+    def epochs_differ(self) -> bool:
+        """Whether the stack has random layers that are drawn again for each epoch."""
+        return self._stacks.differ
 
     def end_iteration(self) -> None:
         """End the current iteration, if any; workers stay inside of ``with``."""
@@ -371,23 +376,17 @@ class Loader:
 
         return self._twin(Loader, JaxConversion(device))
 
-    def example_batches(self) -> list[tuple[Any, int]]:
-        """The first two and the last batch of the next epoch, unconverted, each with its number of samples.
+    def example_batch(self) -> tuple[Any, int]:
+        """The first batch of the next epoch, unconverted, and its number of samples.
 
-        They are made in this thread; the state does not change.
+        This thread makes it; the state does not change.
         """
         epoch, seed = self._session.tell()[0], self._session.seed
         plan = self._plan_of(epoch)
-        n_steps = plan.n_steps()
-        steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
-        parts = [plan.part(step) for step in steps] or [range(min(1, plan.n_samples))]
-        examples = []
-        for step, part in enumerate(parts):
-            positions = plan.positions([part])
-            indices = self._order.indices(positions, plan.n_samples, seed, epoch) if len(part) else positions
-            made = self._maker.make(Job(epoch, step, part.start, indices, seed))
-            examples.append((made.batch, len(part)))
-        return examples
+        part = plan.part(0) if plan.n_steps() else range(min(1, plan.n_samples))
+        positions = plan.positions([part])
+        indices = self._order.indices(positions, plan.n_samples, seed, epoch) if len(part) else positions
+        return self._maker.make(Job(epoch, 0, part.start, indices, seed)).batch, len(part)
 
     # ------------------------------------------------------------------------------------------------------- workers, figures
 
@@ -435,7 +434,10 @@ class Loader:
         return twin
 
     def _plan_of(self, epoch: int) -> Plan:
-        plan, n_samples = self.plan, len(self._stacks.at(epoch))
+        return self._plan_for(self._stacks.at(epoch))
+
+    def _plan_for(self, iterator: DatasetIteratorIF) -> Plan:
+        plan, n_samples = self.plan, len(iterator)
         return plan if n_samples == plan.n_samples else replace(plan, n_samples=n_samples)
 
 
@@ -452,23 +454,24 @@ class TensorFlowLoader(Loader):
         Each iteration over it is one of the loader, so the next epoch. A loop over the loader itself is faster: tf.data takes
         about half a millisecond for each batch of a Python generator.
 
-        Its form (``element_spec``) comes from the first two batches of the epoch and the last one, which are made for this
-        purpose; the loader's state stays as it is. The dimension of the samples, and dimensions in which these batches differ,
-        are None. A later batch of another form is an error. Lists count as tuples.
+        Its form (``element_spec``) comes from the first batch of the epoch, which is made for this purpose; the loader's state
+        stays as it is. The dimension of the samples is None, and so are those of ragged values. A later batch of another form is
+        an error: pass ``output_signature`` where other dimensions differ, as with ``Padded()``. Lists count as tuples.
 
-        Its cardinality is ``len(loader)``, infinite for an endless loader, and unknown while the loader is inside of an epoch:
-        after ``load_state_dict`` the first iteration gives fewer batches, so make the dataset after it.
+        Its cardinality is ``len(loader)``, and infinite for an endless loader. It is unknown for a stack with random layers, and
+        while the loader is inside of an epoch: after ``load_state_dict`` the first iteration returns fewer batches, so make the
+        dataset after it.
 
         The state counts batches that tf.data has taken. With ``prefetch`` these are more than the training has seen; to save
         states, iterate without it, or over this loader itself.
 
         Args:
-            output_signature: nested tuples and dicts of ``tf.TypeSpec``, as for ``tf.data.Dataset.from_generator``; None: found
-                as above.
+            output_signature: nested tuples and dicts of ``tf.TypeSpec``, as for ``tf.data.Dataset.from_generator``; None for
+                that of the first batch.
 
         Raises:
             ConfigError: TensorFlow has no tensors for a column, or there is no sample to find the form.
-            LoadingError: one of these batches could not be made. While iterating, errors are TensorFlow's, with our text in them.
+            LoadingError: the first batch could not be made. While iterating, errors are TensorFlow's, with our text in them.
         """
         from data_stack.loader.tensorflow import dataset_of
 

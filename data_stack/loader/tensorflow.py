@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -47,9 +47,9 @@ def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
         cardinality = len(loader)
     except TypeError:
         cardinality = tf.data.INFINITE_CARDINALITY
-    if loader.is_inside:
+    if loader.is_inside or loader.epochs_differ:
         cardinality = tf.data.UNKNOWN_CARDINALITY
-    signature = _signature(loader.example_batches()) if output_signature is None else output_signature
+    signature = _signature(*loader.example_batch()) if output_signature is None else output_signature
 
     def batches() -> Iterator[Any]:
         if cardinality >= 0 and loader.is_inside:
@@ -158,31 +158,21 @@ def _tensors(value: Any, where: str) -> Any:
         ) from error
 
 
-def _signature(examples: Sequence[tuple[Any, int]]) -> Any:
-    """The common form of several batches, each with its number of samples: nested tuples and dicts of specs."""
-    batches, numbers = [_tensors(batch, "the batch") for batch, _ in examples], [n for _, n in examples]
-    if not tf.nest.flatten(batches):
-        raise ConfigError("the form of batches cannot be found without samples: give output_signature=")
-    return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
+def _signature(batch: Any, n_samples: int) -> Any:
+    """The form of a batch: nested tuples and dicts of specs, in which the dimension of the samples is None."""
+    tensors = _tensors(batch, "the batch")
+    if not n_samples or not tf.nest.flatten(tensors):
+        raise ConfigError("the form of batches cannot be found without samples: pass output_signature=")
+    return tf.nest.map_structure(lambda tensor: _spec(tensor, n_samples), tensors)
 
 
-def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
-    if len({tensor.dtype for tensor, _ in tensors}) > 1:
-        found = " and ".join(sorted({tensor.dtype.name for tensor, _ in tensors}))
-        raise ConfigError(
-            f"a part of the batch is {found} in different batches; tf.data needs one dtype: convert it by map() or transform="
-        )
-    dtype = tensors[0][0].dtype
-    if len({tensor.shape.rank for tensor, _ in tensors}) > 1:
-        return tf.TensorSpec(None, dtype)
-    shapes = [tensor.shape.as_list() for tensor, _ in tensors]
-    shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True)]
-    if shape and all(extents[0] == n for extents, (_, n) in zip(shapes, tensors, strict=True)):
+def _spec(tensor: Any, n_samples: int) -> tf.TypeSpec:
+    shape = tensor.shape.as_list()
+    if shape and shape[0] == n_samples:
         shape[0] = None
-    if ragged := [tensor.ragged_rank for tensor, _ in tensors if isinstance(tensor, tf.RaggedTensor)]:
-        n_ragged = max(ragged)
-        return tf.RaggedTensorSpec([None] * (n_ragged + 1) + shape[n_ragged + 1 :], dtype, n_ragged, tf.int64)
-    return tf.TensorSpec(shape, dtype)
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tf.int64)
+    return tf.TensorSpec(shape, tensor.dtype)
 
 
 class _FormConversion(Conversion):

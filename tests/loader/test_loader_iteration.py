@@ -101,6 +101,15 @@ def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
     assert lengths == [6] * 8 + [4]
 
 
+def test_the_length_reads_nothing_whatever_lies_below() -> None:
+    calls: list[int] = []
+    stack = numbers_to(10).shuffle(1).filter(lambda number: calls.append(number) is None and number % 2 == 0, column=0)
+    loader = loader_of(stack, epochs=10**6)
+    n_calls = len(calls)
+
+    assert (len(loader), len(calls)) == (2 * 10**6, n_calls)
+
+
 def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
     loader = loader_of(numbers_to(10), epochs=None)
 
