@@ -41,13 +41,13 @@ class TensorFlowConversion(Conversion):
         return map_nested(batch, _as_tensor, (Ragged,))
 
 
-def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
+def dataset_of(loader: Any, output_signature: Any, *, has_fixed_length: bool) -> tf.data.Dataset:
     """The batches of a loader as a dataset, see :meth:`data_stack.loader.loader.TensorFlowLoader.dataset`."""
     try:
         cardinality = len(loader)
     except TypeError:
         cardinality = tf.data.INFINITE_CARDINALITY
-    if loader.is_inside or loader.epochs_differ:
+    if loader.is_inside or not has_fixed_length:
         cardinality = tf.data.UNKNOWN_CARDINALITY
     signature = _signature(*loader.example_batch()) if output_signature is None else output_signature
 
@@ -160,8 +160,8 @@ def _tensors(value: Any, where: str) -> Any:
 
 def _signature(batch: Any, n_samples: int) -> Any:
     """The form of a batch: nested tuples and dicts of specs, in which the dimension of the samples is None."""
-    tensors = _tensors(batch, "the batch")
-    if not n_samples or not tf.nest.flatten(tensors):
+    tensors = _tensors(batch, "the batch") if n_samples else ()
+    if not tf.nest.flatten(tensors):
         raise ConfigError("the form of batches cannot be found without samples: pass output_signature=")
     return tf.nest.map_structure(lambda tensor: _spec(tensor, n_samples), tensors)
 
