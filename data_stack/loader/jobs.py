@@ -1,4 +1,4 @@
-"""Makes batches: reads the samples of a job, collates and transforms them, and names the sample at which that fails."""
+"""Makes batches from jobs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         epoch: whose stack the samples are of.
         step: number of the batch in the epoch, counted from where the iteration entered the epoch.
         position: of its first sample in the epoch's order.
-        indices: of its samples, shape ``(n,)``, at least one.
+        indices: of its samples, shape ``(n,)``, not empty.
         seed: of the draws of the transform.
         ahead: one sample of each block that is needed soon, shape ``(n,)``, for the source to prefetch; None for no change.
     """
@@ -44,7 +44,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
 
     @property
     def samples(self) -> str:
-        """The indices of its samples for a message, or the first of them."""
+        """The indices of its samples, or the first of them, for a message."""
         return ", ".join(map(str, self.indices[:8].tolist())) + (", …" if len(self.indices) > 8 else "")
 
     def __str__(self) -> str:
@@ -71,11 +71,11 @@ class MadeBatch:
 
 
 class EpochStacks:
-    """A stack of iterators in each epoch, with its random layers drawn anew. Threads may share it.
+    """A stack of iterators, whose random layers are redrawn for each epoch. Threads may share it.
 
     Args:
         iterator: the stack in epoch 0.
-        redraw: whether its random layers, if any, are drawn again for each epoch.
+        redraw: whether to redraw its random layers, if any, for each epoch.
 
     Attributes:
         iterator: the stack in epoch 0.
@@ -90,7 +90,7 @@ class EpochStacks:
         """The stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be drawn anew, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
         """
         if not self.differ:
             return self.iterator
@@ -113,11 +113,11 @@ class EpochStacks:
 
 
 class BatchMaker:
-    """Makes the batches of jobs, the same in every thread and process. It pickles if its arguments do.
+    """Makes the batches of jobs, which are the same in every thread and process. It pickles if its arguments do.
 
     Args:
         stacks: the samples.
-        collate: None for the columns as ``read_batch`` gives them; a :class:`~data_stack.loader.collation.Collation`; or a
+        collate: None for the columns that ``read_batch`` returns; a :class:`~data_stack.loader.collation.Collation`; or a
             function of a list of samples.
         transform: None, or a function of the collated batch. If it has a parameter ``rng``, it gets a ``numpy.random.Generator``
             that depends on seed, epoch and the batch's first position.
@@ -142,12 +142,12 @@ class BatchMaker:
 
     @property
     def only_gathers(self) -> bool:
-        """Whether it only copies rows out of arrays."""
+        """Whether batches are only copied rows of arrays."""
         return self._collate is None and self._transform is None and self._samples.fixed_columns
 
     @property
     def releases_gil(self) -> bool:
-        """Whether it only reads from a source that releases the GIL."""
+        """Whether batches are only read, from a source that releases the GIL."""
         return self._collate is None and self._transform is None and self._samples.releases_gil
 
     @property
@@ -158,7 +158,7 @@ class BatchMaker:
         """The batch of a job.
 
         Raises:
-            LoadingError: a sample could not be read, or the batch not be collated or transformed.
+            LoadingError: a sample could not be read, or the batch could not be collated or transformed.
         """
         started = time.perf_counter()
         batch = self._read(job)
@@ -196,7 +196,7 @@ class BatchMaker:
             raise self._blame(job, error) from error
 
     def _prefetch(self, job: Job) -> None:
-        """Let the source prefetch for a job; errors are raised when the samples are read."""
+        """Let the source prefetch for a job; reading the samples raises the errors."""
         if job.ahead is not None and len(job.ahead):
             with contextlib.suppress(Exception):
                 access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
@@ -222,7 +222,7 @@ class BatchMaker:
         return MadeBatch(batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated)
 
     def _blame(self, job: Job, error: Exception) -> LoadingError:
-        """The error of the first sample of a job that cannot be read by itself."""
+        """The error for the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))
         except Exception:  # noqa: BLE001  # the same error as before
@@ -248,7 +248,7 @@ def _rows_of(batch: Any, start: int, stop: int) -> Any:
 
 
 def _n_bytes_of(batch: Any) -> int:
-    """Bytes of the arrays and tensors in a batch; of columns of objects, those of the references."""
+    """Bytes of the arrays and tensors in a batch; a column of objects counts its references."""
     if isinstance(batch, dict):
         return sum(map(_n_bytes_of, batch.values()))
     if isinstance(batch, (tuple, list)):

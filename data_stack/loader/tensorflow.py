@@ -1,4 +1,4 @@
-"""Batches of a loader as TensorFlow's tensors, one by one or as a ``tf.data.Dataset``."""
+"""Batches of a loader as TensorFlow's tensors."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class TensorFlowConversion(Conversion):
-    """The batches of a loader as TensorFlow's tensors: ``loader.tensorflow()``.
+    """Converts the batches of a loader to TensorFlow's tensors: ``loader.tensorflow()``.
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
     C-contiguous and writeable; otherwise they are copied. Columns of strings and bytes become tensors of ``tf.string``, arrays
-    that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns of
-    different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
+    that differ in their first extent, and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns
+    of different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
 
     Raises (while iterating):
         ConfigError: a column of numbers or arrays has samples without a value (None).
@@ -153,7 +153,7 @@ def _tensors(value: Any, where: str) -> Any:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ConfigError(
-            f"{where} is {value!r:.80}, which TensorFlow has no tensor for; leave it out by select(…), or convert it to numbers "
+            f"{where} is {value!r:.80}, which has no TensorFlow tensor; leave it out by select(…), or convert it to numbers "
             f"by map(…) or transform="
         ) from error
 
@@ -176,7 +176,7 @@ def _spec(tensor: Any, n_samples: int) -> tf.TypeSpec:
 
 
 class _FormConversion(Conversion):
-    """Batches as tensors of the form that tf.data was told."""
+    """Converts batches to tensors of the declared form of a dataset."""
 
     name = "TensorFlow tensors of one form"
 
@@ -189,13 +189,13 @@ class _FormConversion(Conversion):
             return tf.nest.map_structure(_fit, tensors, self._signature, check_types=False)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"a batch does not have the form {self._signature} of its tf.data.Dataset ({error}); give "
-                f"dataset(output_signature=…) that suits all batches, or make them alike, as collate=Padded(to=…) does"
+                f"a batch does not have the form {self._signature} of its tf.data.Dataset ({error}); pass "
+                f"dataset(output_signature=…) that suits all batches, or make the batches alike, as collate=Padded(to=…) does"
             ) from error
 
 
 def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that have one shape by chance
+    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that happen to have one shape
         tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
     if not spec.is_compatible_with(tensor):
         raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")

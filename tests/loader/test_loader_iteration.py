@@ -115,7 +115,7 @@ def test_an_endless_loader_has_no_length_and_does_not_end() -> None:
 
     assert [len(batch) for batch in numbers_given(loader, 7)] == [4, 4, 2, 4, 4, 2, 4]
     assert loader.state_dict()["epoch"] == 2
-    with pytest.raises(TypeError, match="never ends"):
+    with pytest.raises(TypeError, match="endless"):
         len(loader)
 
 
@@ -150,7 +150,7 @@ def keeps(sample: Any, rng: np.random.Generator) -> Any:
 def test_an_endless_loader_without_a_batch_is_an_error_and_not_a_hang(n: int, drop_last: bool) -> None:
     loader = loader_of(numbers_to(n), epochs=None, drop_last=drop_last)
 
-    with pytest.raises(ConfigError, match=f"no batch: epoch 0 has {n} samples"):
+    with pytest.raises(ConfigError, match=f"epoch 0 has {n} samples"):
         next(iter(loader))
 
 
@@ -165,7 +165,7 @@ def test_a_second_iteration_ends_the_first_which_says_so() -> None:
     second = iter(loader)
 
     assert next(second)[0].tolist() == [0, 1, 2, 3]
-    with pytest.raises(RuntimeError, match="another one began since"):
+    with pytest.raises(RuntimeError, match="another one began"):
         next(first)
     assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
 

@@ -165,8 +165,8 @@ def refused(loader: Loader, state: Any, said: str) -> None:
 
 
 DAMAGED: list[tuple[Any, str]] = [
-    ({}, "not the state of a loader"),
-    ({"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, "of version 1, known is 2"),
+    ({}, "expected the state of a loader"),
+    ({"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, "version 1, expected 2"),
     ({"data_stack_loader": 2}, "lacks seed, epoch, position"),
 ]
 
@@ -218,13 +218,13 @@ def test_a_state_of_a_dataset_that_has_grown_is_refused() -> None:
     loader = loader_of(numbers_to(30))
 
     refused(loader, moved(loader.state_dict(), n_samples=40), "had 40 samples .* 30 now")
-    refused(loader, loader_of(numbers_to(31)).state_dict(), "of another dataset")
+    refused(loader, loader_of(numbers_to(31)).state_dict(), "another dataset")
 
 
 @pytest.mark.parametrize("shuffle", [False, BlockShuffled(block_lengths=10, window=3)])
 def test_a_state_of_another_order_is_refused(shuffle: Any) -> None:
     refused(
-        loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "give the loader the same shuffle="
+        loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "same shuffle="
     )
 
 

@@ -1,4 +1,4 @@
-"""The kinds of workers, and the automatic choice of the fastest kind by measuring a few batches of each."""
+"""The automatic choice of the fastest kind of workers."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from data_stack.util.processors import n_processors
 
 WorkerKind = Literal["auto", "in_process", "inline", "threads", "processes"]
 
-_CLEARLY = 0.9  # another kind of workers must take at most this part of the time: figures of a few batches are rough
+_CLEARLY = 0.9  # the most of inline's time that another kind may take: figures of a few batches are rough
 _CHANGED = 2.0  # if the cost of a batch changes by this factor between epochs, every kind is measured again
 
-# How many batches of each worker are measured, and for how long: the GIL changes hands every 5 ms only.
+# Number of batches of each worker that are measured, and for how long: the GIL changes hands only every 5 ms.
 _N_ROUNDS = 4
 _LEAST_SECONDS = 0.05
 _MOST_SECONDS = 1.0
@@ -38,18 +38,20 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     Args:
         kind: of the workers.
         maker: makes the batches.
-        n_workers: threads or processes; None for one for each processor, 0 for inline.
+        n_workers: number of threads or processes; None for one per processor, 0 for inline.
         options: ``prefetch`` and ``timeout_seconds`` of threads and processes.
 
     Raises:
-        ConfigError: there is no such kind, or it does not go with this number of workers.
+        ConfigError: the kind is unknown, or does not fit this number of workers.
     """
     if kind not in get_args(WorkerKind):
         raise ConfigError(f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}")
     if kind == "inline" and n_workers:
-        raise ConfigError(f"inline means no workers, got workers={n_workers}; ask for threads or processes")
+        raise ConfigError(f"worker_kind='inline' has no workers, got workers={n_workers}; use 'threads' or 'processes'")
     if kind in ("threads", "processes") and n_workers == 0:
-        raise ConfigError(f"workers=0 means that there are no {kind}; ask for worker_kind='inline', or for workers")
+        raise ConfigError(
+            f"worker_kind={kind!r} needs at least one worker, got workers=0; use worker_kind='inline', or more workers"
+        )
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
@@ -65,18 +67,18 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
 class AutomaticWorkers(Workers):
     """Measures a few batches of each kind of workers that may pay off, and continues with the fastest kind.
 
-    Loaders that only copy rows of arrays stay in the consumer's thread. All others make the first batches there, some by threads
-    if that could be faster, and some by processes if the rest of the iteration is worth starting them. Batches that are measured
-    are handed out like all others, and each is made once; while processes start, batches are made as before.
+    Loaders that only copy rows of arrays stay in the consumer's thread. All others make the first batches there, the next ones by
+    threads if that could be faster, and further ones by processes if the rest of the iteration is worth their start. Measured
+    batches are delivered like all others, and each is made once; while processes start, batches are made as before.
 
     The rule: the kind with the shortest time from batch to batch; inline unless another is clearly faster. The choice stays until
-    the epoch ends. Then the figure of the whole epoch replaces that of its first batches, and the choice is made again; if the
+    the epoch ends. Then the figure of the whole epoch replaces that of its first batches, and the rule is applied again; if the
     cost of a batch has halved or doubled, every kind is measured again.
 
     Args:
         maker: makes the batches.
-        n_workers: threads or processes, at least 1.
-        with_processes: whether there may be processes.
+        n_workers: number of threads or processes, at least 1.
+        with_processes: whether processes may be used.
         options: of threads and processes, see :func:`workers_of_kind`.
     """
 
@@ -84,12 +86,12 @@ class AutomaticWorkers(Workers):
         self._maker, self._most_workers, self._options = maker, n_workers, options
         self._workers: Workers = InlineWorkers(maker)  # they get new jobs
         self._next: Workers | None = None  # get new jobs once they are ready
-        self._given: deque[tuple[Workers, Job]] = deque()  # not handed out yet
+        self._given: deque[tuple[Workers, Job]] = deque()  # not delivered yet
         self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and to make one
         self._measured = _Figure(1)
         self._epoch: int | None = None
         self._n_left, self._is_kept = math.inf, False
-        # why there can be no processes; None: not checked yet
+        # why processes cannot be used; None: not checked yet
         self._refusal: str | None = None if with_processes else "worker_kind='in_process'"
         self.choice = ""
 
@@ -190,11 +192,13 @@ class AutomaticWorkers(Workers):
 
     def _has_measured_enough(self) -> bool:
         n_batches, n_workers = self._measured.n_batches, max(1, self.n_workers)
-        seconds, least_seconds = n_batches * self._measured.seconds[0], _LEAST_SECONDS if self.n_workers else 0.0
-        return n_batches >= n_workers and seconds > (least_seconds if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
+        seconds = n_batches * self._measured.seconds[0]
+        if isinstance(self._workers, InlineWorkers):  # of whose requests the first batch takes all the time
+            return n_batches >= max(_N_ROUNDS, self.capacity) or seconds > _MOST_SECONDS
+        return n_batches >= n_workers and seconds > (_LEAST_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
 
     def _take_figure(self) -> None:
-        """Keep the figure of the whole epoch; if it differs much from the one before, forget those of all other kinds."""
+        """Keep the figure of the whole epoch; if it differs much from the previous one, forget the figures of all other kinds."""
         if self._measured.n_batches <= self.n_workers:
             return
         now, before = self._measured.seconds, self._figures.get(self.kind)
@@ -203,9 +207,9 @@ class AutomaticWorkers(Workers):
         self._figures[self.kind], self._measured = now, _Figure(0)
 
     def _choose(self) -> None:
-        """Switch to a kind that is worth a try, or else to the best one."""
+        """Switch to a kind that is worth a try, otherwise to the best one."""
         if self._maker.only_gathers or "inline" not in self._figures:
-            # Copying rows takes less time than handing a batch over, and two threads are no faster than one.
+            # Copying rows takes less time than handing a batch over, and two threads are not faster than one.
             self.choice = "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
             self._turn_to("inline")
             return
@@ -225,12 +229,12 @@ class AutomaticWorkers(Workers):
         return best if seconds[best] < _CLEARLY * seconds["inline"] else "inline"
 
     def _is_worth_a_try(self, kind: str) -> bool:
-        """Whether a kind could be clearly faster if all its workers wait, or compute, at once."""
+        """Whether a kind could be clearly faster if all its workers wait or compute at once."""
         n_at_once, start_seconds = min(self._most_workers, self._n_left), 0.0 if self._is_kept else _START_SECONDS[kind]
         if kind == "processes":
             n_at_once = min(n_at_once, n_processors())
             if self._refusal is None:
-                one_processor = "there is one processor" if n_processors() == 1 else ""
+                one_processor = "this machine has one processor" if n_processors() == 1 else ""
                 self._refusal = "the source decodes without the GIL" if self._maker.releases_gil else one_processor
         if self._n_left < 1 or (kind == "processes" and self._refusal):
             return False
@@ -261,7 +265,7 @@ class _Figure:
     """The time that batches of one kind of workers take.
 
     Args:
-        n_skipped: how many of the first batches do not count, as they open files and fill queues, unless they take long.
+        n_skipped: the number of first batches that do not count, as they open files and fill queues, unless they take long.
     """
 
     def __init__(self, n_skipped: int) -> None:

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.workers import Workers
 
-# Small batches out of blocks are read four at a time: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
-_N_TOGETHER = 4
+# Small batches out of blocks are read in one request: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
+_N_TOGETHER = 8
 _MOST_BYTES_TOGETHER = 1 << 20
-_MOST_SECONDS_TOGETHER = 0.004
+_MOST_SECONDS_TOGETHER = 0.008
 
 
 class InlineWorkers(Workers):

@@ -13,7 +13,7 @@ from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers.workers import PrefetchingWorkers
 from data_stack.util.executor import Executor
 from data_stack.util.forks import call_in_forks
-from data_stack.util.processors import thread_is_one_of
+from data_stack.util.processors import set_thread_share
 
 # The consumer waits in slices: Ctrl-C reaches it between two of them even where a lock cannot be interrupted (Windows).
 _SLICE_SECONDS = 0.1
@@ -89,7 +89,7 @@ class ThreadWorkers(PrefetchingWorkers):
 
 def _make(maker: BatchMaker, job: Job, n_workers: int) -> MadeBatch:
     """What a thread does."""
-    thread_is_one_of(n_workers)  # a source that decodes in threads of its own leaves processors to the other workers
+    set_thread_share(n_workers)  # a source that decodes in threads of its own leaves processors to the other workers
     try:
         return maker.make(job)
     except LoadingError as error:
