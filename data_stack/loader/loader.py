@@ -311,10 +311,7 @@ class Loader:
         """This loader with converted batches.
 
         Both loaders share their state and workers: an iteration of one ends that of the other. The state counts batches that were
-        returned after conversion.
-
-        Args:
-            conversion: replaces that of this loader.
+        returned after conversion. ``conversion`` replaces that of this loader.
         """
         return self._twin(type(self), conversion)
 
@@ -377,8 +374,6 @@ class Loader:
     def __getstate__(self) -> dict[str, Any]:
         self._session.find_shard()  # the process that unpickles it may not have a group
         return {**self.__dict__, "_session": copy.copy(self._session)}  # copies iterate independently
-
-    # --------------------------------------------------------------------------------------------------------------- private
 
     def _meet_ranks(self) -> None:
         session = self._session

@@ -223,9 +223,7 @@ def test_a_state_of_a_dataset_that_has_grown_is_refused() -> None:
 
 @pytest.mark.parametrize("shuffle", [False, BlockShuffled(block_lengths=10, window=3)])
 def test_a_state_of_another_order_is_refused(shuffle: Any) -> None:
-    refused(
-        loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "same shuffle="
-    )
+    refused(loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "same shuffle=")
 
 
 def test_a_state_with_random_layers_drawn_anew_is_refused_where_they_stay() -> None:
