@@ -1,4 +1,4 @@
-"""Work that leaves this process: preparing datasets by several processes of this machine."""
+"""Preparing datasets with several processes."""
 
 from __future__ import annotations
 

@@ -30,14 +30,14 @@ class Failure:
     pickled: bytes | None = None
 
     def error(self, task: str, n_attempts: int) -> TaskError:
-        """The error for a task that failed so often, caused by the exception of the attempt."""
+        """The error for a task after ``n_attempts`` failures, caused by the exception of the attempt."""
         error = TaskError(task, n_attempts, self.problem, self.traceback_text)
         error.__cause__ = None if self.pickled is None else load(self.pickled)
         return error
 
 
 def pack(work: Callable[[Any], Any]) -> bytes:
-    """Pickle the function of tasks; functions and classes of a script or a notebook go by value.
+    """Pickle the function of tasks; functions and classes of a script or a notebook are pickled by value.
 
     Raises:
         ConfigError: it cannot be pickled.
@@ -52,10 +52,10 @@ def pack(work: Callable[[Any], Any]) -> bytes:
 
 
 def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
-    """Run a task; its result, or its failure.
+    """Run a task, and return its result or its failure.
 
     Args:
-        packed: of :func:`pack`.
+        packed: what :func:`pack` returned.
         argument: of the task.
     """
     try:

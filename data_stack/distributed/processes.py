@@ -31,8 +31,8 @@ class ProcessEngine(PreparationEngine):
     a cell are pickled by value. Output of tasks goes to standard error. The processes end with this one.
 
     Args:
-        n_processes: how many at once; None: one for each processor of this process.
-        attempts: how often a task may raise, or its process die.
+        n_processes: number of simultaneous processes; None for one per processor of this process.
+        attempts: maximum number of attempts at a task that raises or whose process dies.
 
     Raises:
         ConfigError: a number is less than 1.
@@ -41,7 +41,7 @@ class ProcessEngine(PreparationEngine):
     def __init__(self, n_processes: int | None = None, *, attempts: int = 3) -> None:
         for name, value in (("n_processes", n_processes), ("attempts", attempts)):
             if value is not None and (type(value) is not int or value < 1):
-                raise ConfigError(f"{name} is a number from 1 on, got {value!r:.40}")
+                raise ConfigError(f"{name} must be an integer of at least 1, got {value!r:.40}")
         self.n_processes = n_processors() if n_processes is None else n_processes
         self.attempts = attempts
 
@@ -84,7 +84,7 @@ class ProcessEngine(PreparationEngine):
 
 
 class _TaskProcess(ChildProcess):
-    """A process that attempts one task after the other; ``task`` is the current one, or None."""
+    """A process that attempts one task after another; ``task`` is the current task, or None."""
 
     def __init__(self) -> None:
         # standard output may be JSON for another program
@@ -104,7 +104,7 @@ class _TaskProcess(ChildProcess):
             return None, None, None
         task, self.task = self.task, None
         if message is None or message[1] is None:
-            return task, None, Failure(f"ended because its process {self.pid} {self.tell_death()}")
+            return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
         try:
             return task, *message[1].open()
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled

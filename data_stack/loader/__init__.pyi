@@ -12,13 +12,6 @@ from data_stack.loader.plan import Plan as Plan
 from data_stack.loader.ragged import Ragged as Ragged
 from data_stack.loader.ranks import shard_of_process as shard_of_process
 from data_stack.loader.session import LoaderStatistics as LoaderStatistics
-from data_stack.loader.sources import Epochs as Epochs
-from data_stack.loader.sources import Interleave as Interleave
-from data_stack.loader.sources import Mix as Mix
-from data_stack.loader.sources import Sample as Sample
-from data_stack.loader.sources import StepSource as StepSource
-from data_stack.loader.sources import Transform as Transform
-from data_stack.loader.sources import Truncate as Truncate
 from data_stack.loader.state import LoaderState as LoaderState
 
 __all__: list[str]

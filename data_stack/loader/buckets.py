@@ -1,4 +1,4 @@
-"""An order in which the samples of a batch are of similar length, so that little of a padded batch is padding."""
+"""An order that puts samples of similar length into one batch, so that little of a padded batch is padding."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from data_stack.loader.orders import Order, Shuffled
 
 
 class Bucketed(Order):
-    """Shuffles all samples, and brings those of similar length together in chunks, window by window::
+    """Shuffles all samples, and collects samples of similar length in chunks, window by window::
 
         lengths = [len(tokens) for tokens in texts.read_column("tokens")]
         Loader(texts, 32, shuffle=Bucketed(lengths, chunk=32), collate=Padded())
 
     The order of :class:`~data_stack.loader.orders.Shuffled` is cut into windows of ``window * chunk`` samples. Within each,
     samples are sorted by length (equal ones stay in their shuffled order) and cut into chunks of ``chunk`` samples, and these are
-    shuffled. So each epoch mixes the samples of a window anew; short and long batches come in random order; and a padded batch
+    shuffled. So each epoch mixes other samples in a window; short and long batches come in random order; and a padded batch
     has about the padding that the 1/``window`` quantiles of the lengths leave.
 
-    Where ``chunk`` does not divide the samples, one chunk is short and stands at the end of the epoch, so that batches and chunks
-    stay in step. Its samples are drawn: if they were always the longest, ``drop_last`` would hide these in most epochs.
+    If ``chunk`` does not divide the number of samples, one chunk is short and comes at the end of the epoch, so that batches and
+    chunks stay in step. Its samples are drawn: if they were always the longest, ``drop_last`` would hide these in most epochs.
 
-    With ``chunk = batch_size`` each batch of each rank is one chunk, with any number of ranks, but for the last step of an epoch,
-    whose samples are divided evenly. With ``chunk = world * batch_size`` the batches of *all* ranks in a step are of similar
-    length, so that no rank waits for another.
+    With ``chunk = batch_size`` each batch of each rank is one chunk, with any number of ranks, except in the last step of an
+    epoch, whose samples are divided evenly. With ``chunk = world * batch_size`` the batches of *all* ranks in a step have similar
+    lengths, so that no rank waits for another.
 
     It keeps the lengths, in as few bytes as the longest needs, and one sorted window of 8 bytes a sample.
 
     Args:
         lengths: of each sample, integers in any unit, shape ``(n_samples,)``; only their order counts.
-        chunk: samples that stay together, at least 1; as a rule the batch size.
-        window: chunks that are sorted together, at least 1. More of them leave less padding, and mix as well.
+        chunk: number of samples that stay together, at least 1; usually the batch size.
+        window: number of chunks that are sorted together, at least 1. A larger window leaves less padding, and mixes as well.
 
     Raises:
-        ConfigError: lengths are no integers, or negative; ``chunk`` or ``window`` is not positive. When it is used: the number of
-            samples is not that of the lengths.
+        ConfigError: lengths are not integers, or are negative; ``chunk`` or ``window`` is not positive. When the order is used:
+            the number of samples differs from that of the lengths.
     """
 
     def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
         given = np.asarray(lengths)
         if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise ConfigError(
-                f"lengths are an integer for each sample, got {given.dtype} of shape {given.shape}; "
-                f"of a column of lists they are [len(value) for value in iterator.read_column(key)]"
+                f"lengths must be one integer per sample, got {given.dtype} of shape {given.shape}; "
+                f"for a column of lists, pass [len(value) for value in iterator.read_column(key)]"
             )
         if given.size and int(given.min()) < 0:
-            raise ConfigError(f"a length is not negative; that of sample {int(given.argmin())} is {int(given.min())}")
+            raise ConfigError(f"lengths must not be negative; that of sample {int(given.argmin())} is {int(given.min())}")
         longest = int(given.max()) if given.size else 0
         self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
         self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
@@ -66,8 +66,8 @@ class Bucketed(Order):
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         if n_samples != len(self._lengths):
             raise ConfigError(
-                f"a bucketed order was given the lengths of {len(self._lengths):,} samples, the iterator has {n_samples:,}: "
-                f"give the lengths of this iterator"
+                f"this bucketed order has the lengths of {len(self._lengths):,} samples, but the iterator has {n_samples:,}: "
+                f"pass the lengths of this iterator"
             )
         windows, places = np.divmod(positions.astype(np.int64, copy=False), self._chunk * self._window)
         found = np.empty(len(positions), dtype=np.int64)

@@ -22,33 +22,32 @@ class Collation(ABC):
 
     @abstractmethod
     def collate(self, batch: Batch) -> Any:
-        """Collate a batch of columns, as ``read_batch`` gives them; it may keep and change the columns.
+        """Collate a batch of columns, as ``read_batch`` returns them; the collation may keep and modify them.
 
         Raises:
-            ConfigError: there is no such column, or its values do not fit into one array.
+            ConfigError: a column does not exist, or its values do not fit into one array.
         """
         raise NotImplementedError
 
 
 class Padded(Collation):
-    """Values of different lengths filled up to one shape::
+    """Pads values of different lengths to one shape::
 
         Loader(texts, 32, collate=Padded())  # {"tokens": (32, 87), "label": (32,), "tokens_lengths": (32,)}
         Loader(texts, 32, collate=Padded({"tokens": 0, "labels": -100}, to=512, truncate=True))
         Loader(images, 32, collate=Padded({"image": 0}, multiple_of=(32, 32), lengths=2))
 
-    A padded column has the shape ``(n, extent, ...)``, each extent that of the largest value in the batch, or what ``to`` and
-    ``multiple_of`` say. All extents are padded in which values differ: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
+    A padded column has the shape ``(n, extent, ...)``. Each extent is that of the largest value in the batch, or what ``to`` and
+    ``multiple_of`` say. All extents in which values differ are padded: pictures of shapes ``(h, w, 3)`` become ``(n, H, W, 3)``.
     ``np.arange(padded.shape[1]) < lengths[:, None]`` is the mask of the values.
 
-    The form of a batch never depends on its samples: a column whose values happen to have one length is treated like any other.
-    So, if no columns are named, all columns with arrays or lists of numbers are padded and get lengths, also pictures of one
-    size; numbers, strings, bytes and other objects stay as they are. The dtype is the one that holds all values of the batch
-    exactly; where a source mixes dtypes or has lists that may all be empty, convert them to arrays of one dtype by
-    ``iterator.map(…)``.
+    The form of a batch does not depend on its samples: a column whose values happen to have one length is treated like any other.
+    Without named columns, all columns with arrays or lists of numbers are padded and have lengths, also pictures of one size;
+    numbers, strings, bytes and other objects stay as they are. The dtype is the one that holds all values of the batch exactly;
+    if a source mixes dtypes or has lists that may all be empty, convert them to arrays of one dtype by ``iterator.map(…)``.
 
     Lengths are int64, of shape ``(n,)``, or ``(n, k)`` for k extents. In a dict batch those of ``"key"`` are under
-    ``"key_lengths"``; a tuple batch gets them at its end, one array for each padded column, in the order of these; a bare
+    ``"key_lengths"``; a tuple batch has them at its end, one array per padded column, in the order of the columns; a bare
     column becomes ``(padded, lengths)``.
 
     Args:
@@ -56,8 +55,8 @@ class Padded(Collation):
             tuple samples) to their padding values.
         to: the extent of every batch; or several, for the first extents of a value, None for the largest in the batch.
         truncate: whether values longer than ``to`` are truncated; otherwise they are an error.
-        multiple_of: extents are rounded up to a multiple of this; or several, for the first extents. It does not change ``to``.
-        lengths: whether batches have lengths: True, False, or of how many extents.
+        multiple_of: extents are rounded up to a multiple of this number; or several, for the first extents. ``to`` is not.
+        lengths: whether batches have lengths: True, False, or the number of extents with lengths.
 
     Raises:
         ConfigError: an argument is out of range. When a batch is made: a column does not exist or has no arrays of numbers; a
@@ -97,9 +96,7 @@ class Padded(Collation):
             lengths.append(its_lengths)
             if isinstance(batch, dict):
                 if (lengths_key := f"{key}_lengths") in columns:
-                    raise ConfigError(
-                        f"the batch has a column {lengths_key!r} already; rename it, or leave the lengths out with lengths=False"
-                    )
+                    raise ConfigError(f"the batch already has a column {lengths_key!r}; rename it, or pass lengths=False")
                 padded[lengths_key] = its_lengths
         if isinstance(batch, dict):
             return padded
@@ -108,7 +105,7 @@ class Padded(Collation):
         return (padded[0], *lengths) if lengths else padded[0]
 
     def _pad(self, arrays: Column | list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
-        """Values (shape ``(n, extent, ...)``, or n arrays of equally many dimensions) as one array, and their lengths."""
+        """Values (shape ``(n, extent, ...)``, or n arrays with the same number of dimensions) as one array, and their lengths."""
         value = self._value[key] if isinstance(self._value, dict) else self._value
         shapes = _shapes(arrays)
         n_extents = shapes.shape[1]
@@ -120,7 +117,7 @@ class Padded(Collation):
                 at = int((shapes[:, place] > most).argmax())
                 raise ConfigError(
                     f"{name} has a value of shape {tuple(shapes[at].tolist())} at place {at} of the batch, "
-                    f"which is longer than to={most}; give a larger to=, or truncate=True"
+                    f"which is longer than to={most}; pass a larger to=, or truncate=True"
                 )
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
         dtype = arrays.dtype if isinstance(arrays, np.ndarray) else common_dtype(arrays, name)
@@ -149,13 +146,13 @@ class Concatenated(Collation):
     """Concatenates values of different lengths, without padding: each column becomes a
     :class:`~data_stack.loader.ragged.Ragged`.
 
-    As with :class:`Padded`, the form of a batch does not depend on its samples. Values may differ in their first extent only.
+    As with :class:`Padded`, the form of a batch does not depend on its samples. Values may only differ in their first extent.
 
     Args:
         columns: a key or several (of tuple samples: positions); None for all that have arrays or lists of numbers.
 
     Raises:
-        ConfigError: when a batch is made: a column does not exist, has no arrays of numbers, or arrays that differ in more than
+        ConfigError: when a batch is made: a column does not exist, has no arrays of numbers, or its arrays differ in more than
             their first extent. The message names the column and the place in the batch.
     """
 
@@ -204,13 +201,13 @@ def _values(column: Column, name: str, *, is_named: bool) -> Column | list[Colum
         arrays = value_arrays(column, name)
     if arrays is None and is_named:
         raise ConfigError(
-            f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another one"
+            f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another column"
         )
     return arrays
 
 
 def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
-    """Of each value, shape ``(n, number of extents)``."""
+    """The shape of each value, as rows of shape ``(n, number of extents)``."""
     if isinstance(arrays, np.ndarray):
         return np.broadcast_to(np.array(arrays.shape[1:], dtype=np.int64), (len(arrays), arrays.ndim - 1))
     if not arrays or arrays[0].ndim == 1:
@@ -219,7 +216,7 @@ def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
 
 
 def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
-    """One number, or one for each of the first extents."""
+    """One number, or one per extent."""
     if given is None:
         return ()
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):

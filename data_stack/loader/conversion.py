@@ -1,4 +1,4 @@
-"""Conversions of batches for a framework: the contract, and what those for torch, TensorFlow and JAX share."""
+"""The contract of conversions of batches for a framework."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from data_stack.exception import ConfigError
 from data_stack.values.stacking import Column, as_array, stack_samples
 
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
-"""Dtypes that torch and TensorFlow have, too, as ``dtype.str[1:]``."""
+"""Dtypes that numpy, torch and TensorFlow share, as ``dtype.str[1:]``."""
 
 Pairs = Iterator[tuple[Any, Any]]
 """Batches, each with the loader's mark."""
@@ -30,21 +30,21 @@ class Conversion(ABC):
     """The name of the result for messages: "torch tensors"."""
 
     device: Any = None
-    """The target device; None: none."""
+    """The target device, or None."""
 
     @abstractmethod
     def convert(self, batch: Any) -> Any:
-        """A batch with tensors for arrays, in the same containers.
+        """Convert a batch: tensors instead of arrays, in the same containers.
 
         Args:
-            batch: nested containers of arrays, which it may keep and change, and of other values.
+            batch: nested containers of arrays, which the conversion may keep and modify, and of other values.
         """
         raise NotImplementedError
 
     def convert_all(self, pairs: Pairs) -> Pairs:
         """Convert the batches of an iteration, in their order.
 
-        It may take further batches before it gives one: the state of the loader counts those that it gave.
+        It may read further batches before it yields one: the state of the loader counts the batches that it has yielded.
         """
         return map_pairs(pairs, self.convert)
 
@@ -53,7 +53,7 @@ class MissingValuesError(ConfigError, TypeError):
     """A column of numbers or arrays has samples without a value, for which no framework has tensors.
 
     Attributes:
-        column: where it is in the batch, the innermost key last: keys, or positions in tuples; empty inside of values.
+        column: the keys and positions that lead to the column in the batch, the innermost last; empty inside values.
     """
 
     def __init__(self, column: tuple[Any, ...], name: str) -> None:
@@ -63,21 +63,21 @@ class MissingValuesError(ConfigError, TypeError):
     def __str__(self) -> str:
         where = f"column {' of column '.join(map(repr, reversed(self.column)))}" if self.column else "a column"
         return (
-            f"{where} has samples without a value (None), for which there are no {self.name}. Leave these samples out "
+            f"{where} has samples without a value (None), which cannot become {self.name}. Leave these samples out "
             f"(iterator.filter(…), or filters=col(…).is_valid() of Parquet), replace None by iterator.map(…), or read floats of "
             f"Parquet as NaN: ParquetDataset(…, nulls='nan')"
         )
 
 
 def refuse_missing(batch: Any, name: str, _where: tuple[Any, ...] = ()) -> None:
-    """Check that no column of a batch mixes None with numbers or arrays; :func:`parts_of_objects` checks those inside of values.
+    """Check that no column of a batch mixes None with numbers or arrays; :func:`parts_of_objects` checks columns inside values.
 
     Args:
         batch: columns in dicts and tuples, nested or not.
         name: of the tensors, for the message.
 
     Raises:
-        MissingValuesError: one does.
+        MissingValuesError: a column does.
     """
     if isinstance(batch, Mapping):
         for key, value in batch.items():
@@ -90,7 +90,7 @@ def refuse_missing(batch: Any, name: str, _where: tuple[Any, ...] = ()) -> None:
 
 
 def _lacks_values(values: list[Any]) -> bool:
-    """Whether some are None, and all others are numbers or arrays."""
+    """Whether some values are None, and all others are numbers or arrays."""
     there = [value for value in values if value is not None]
     return 0 < len(there) < len(values) and all(map(_is_numeric, there))
 
@@ -102,15 +102,15 @@ def _is_numeric(value: Any) -> bool:
 
 
 def map_nested(value: Any, function: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
-    """``value`` with ``function`` applied to everything in it that is neither a container nor plain Python data.
+    """Apply ``function`` to everything in ``value`` that is neither a container nor plain Python data.
 
     Containers are dicts and other mappings, tuples (with and without names), lists and dataclasses; the result has new ones of
     the same types, or a dict for a mapping that cannot be built from its items.
 
     Args:
         value: anything.
-        function: gets arrays, tensors, and objects of unknown types.
-        leaves: types that are no containers although they derive from one.
+        function: called with arrays, tensors, and objects of unknown types.
+        leaves: subclasses of containers that ``function`` converts as a whole.
     """
     kind = type(value)
     if kind is np.ndarray:  # the most frequent case
@@ -174,7 +174,7 @@ def _copy_value(value: Any) -> Any:
 
 
 def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
-    """``(value, mark)`` as ``(function(value), mark)``, one by one; it keeps no reference to a value that it gave."""
+    """``(value, mark)`` as ``(function(value), mark)``, one by one, without keeping a reference to a yielded value."""
     for value, mark in pairs:
         made = function(value)
         del value
@@ -183,9 +183,9 @@ def map_pairs(pairs: Pairs, function: Callable[[Any], Any]) -> Pairs:
 
 
 def one_ahead(pairs: Pairs) -> Pairs:
-    """The same pairs, each given after the next one has been taken; the first one at once.
+    """The same pairs; each is yielded after the next one has been read, and the first one at once.
 
-    So the copy of a batch to a device runs while the consumer uses the one before. An error comes behind the pairs before it.
+    So the copy of a batch to a device runs while the consumer uses the previous one. An error follows the pairs before it.
     """
     pair = next(pairs, None)
     if pair is None:

@@ -20,10 +20,10 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class JaxConversion(Conversion):
-    """The batches of a loader as JAX arrays: ``loader.jax()``.
+    """Converts the batches of a loader to JAX arrays: ``loader.jax()``.
 
     Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin at a multiple of 64 bytes and
-    are C-contiguous; otherwise they are copied. As everywhere in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
+    are C-contiguous; otherwise they are copied. As always in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
     is on. Strings, dates and other types that JAX lacks become lists of values; values that differ in shape become a list of
     arrays. Containers stay as they are; a :class:`~data_stack.loader.ragged.Ragged` has JAX arrays for values and offsets, and is
     a pytree.
@@ -31,7 +31,7 @@ class JaxConversion(Conversion):
     With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step.
 
     Args:
-        device: a device or sharding of JAX's; None for JAX's default device, to which the arrays are then not committed.
+        device: a device or sharding of JAX's; None for JAX's default device, without committing the arrays to it.
 
     Raises (while iterating):
         ConfigError: a column of numbers or arrays has samples without a value (None).

@@ -1,8 +1,9 @@
-"""Makes batches: reads the samples of a job, collates and transforms them, and names the sample at which that fails."""
+"""Makes batches from jobs."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
-from data_stack.dataset.recipes.recipe import at_epoch, list_draws
+from data_stack.dataset.recipes.recipe import at_epoch, has_random_layers, list_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.forks import ForkLock
@@ -29,7 +30,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         epoch: whose stack the samples are of.
         step: number of the batch in the epoch, counted from where the iteration entered the epoch.
         position: of its first sample in the epoch's order.
-        indices: of its samples, shape ``(n,)``, at least one.
+        indices: of its samples, shape ``(n,)``, not empty.
         seed: of the draws of the transform.
         ahead: one sample of each block that is needed soon, shape ``(n,)``, for the source to prefetch; None for no change.
     """
@@ -43,7 +44,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
 
     @property
     def samples(self) -> str:
-        """The indices of its samples for a message, or the first of them."""
+        """The indices of its samples, or the first of them, for a message."""
         return ", ".join(map(str, self.indices[:8].tolist())) + (", …" if len(self.indices) > 8 else "")
 
     def __str__(self) -> str:
@@ -70,55 +71,53 @@ class MadeBatch:
 
 
 class EpochStacks:
-    """A stack of iterators in each epoch, with its random layers drawn anew. Threads may share it.
+    """A stack of iterators, whose random layers are redrawn for each epoch. Threads may share it.
 
     Args:
         iterator: the stack in epoch 0.
-        redraw: whether it differs from epoch to epoch.
+        redraw: whether to redraw its random layers, if any, for each epoch.
+
+    Attributes:
+        iterator: the stack in epoch 0.
+        differ: whether the stacks of two epochs differ.
     """
 
     def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
-        self._iterator, self._redraw, self._lock = iterator, redraw, ForkLock()
+        self.iterator, self.differ, self._lock = iterator, redraw and has_random_layers(iterator), ForkLock()
         self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
-
-    @property
-    def iterator(self) -> DatasetIteratorIF:
-        """The stack in epoch 0."""
-        return self._iterator
 
     def at(self, epoch: int) -> DatasetIteratorIF:
         """The stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be drawn anew, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
         """
-        if not self._redraw:
-            return self._iterator
+        if not self.differ:
+            return self.iterator
         with self._lock:
             if epoch not in self._drawn:
-                drawn = at_epoch(self._iterator, epoch)
+                drawn = at_epoch(self.iterator, epoch)
                 self._drawn = {number: each for number, each in self._drawn.items() if abs(number - epoch) <= 1}
                 self._drawn[epoch] = drawn
             return self._drawn[epoch]
 
     def __getstate__(self) -> dict[str, Any]:
         # layers that hold epoch 0 in memory pickle without the sources of other epochs
-        held = list_draws(self._iterator) if self._redraw else []
-        sources = [(layer, layer.underlying_iterators) for layer in held]
-        return {"_iterator": self._iterator, "_redraw": self._redraw, "_sources": sources}
+        held = list_draws(self.iterator) if self.differ else []
+        return {"iterator": self.iterator, "differ": self.differ, "sources": [(each, each.underlying_iterators) for each in held]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for layer, source in state["_sources"]:
+        for layer, source in state["sources"]:
             layer.stand_on(source)
-        self.__init__(state["_iterator"], state["_redraw"])  # type: ignore[misc]
+        self.__init__(state["iterator"], state["differ"])  # type: ignore[misc]
 
 
 class BatchMaker:
-    """Makes the batches of jobs, the same in every thread and process. It pickles if its arguments do.
+    """Makes the batches of jobs, which are the same in every thread and process. It pickles if its arguments do.
 
     Args:
         stacks: the samples.
-        collate: None for the columns as ``read_batch`` gives them; a :class:`~data_stack.loader.collation.Collation`; or a
+        collate: None for the columns that ``read_batch`` returns; a :class:`~data_stack.loader.collation.Collation`; or a
             function of a list of samples.
         transform: None, or a function of the collated batch. If it has a parameter ``rng``, it gets a ``numpy.random.Generator``
             that depends on seed, epoch and the batch's first position.
@@ -134,24 +133,21 @@ class BatchMaker:
         self.stacks = stacks
         self._collate, self._transform = collate, transform
         self._reads_columns = collate is None or isinstance(collate, Collation)
-        self._joins: bool | None = None
         self._transform_draws = transform is not None and has_parameter(transform, "rng")
 
-    @property
+    @functools.cached_property
     def can_join(self) -> bool:
-        """Whether the samples of several jobs may be read in one request, without a cost and with the same batches."""
-        if self._joins is None:
-            self._joins = self._reads_columns and (self._samples.fixed_columns or self._samples.releases_gil)
-        return self._joins
+        """Whether :meth:`make_several` pays off: rows of numbers out of blocks, each of which a request has to find."""
+        return self._reads_columns and self._samples.fixed_columns and self._samples.blocks() is not None
 
     @property
     def only_gathers(self) -> bool:
-        """Whether it only copies rows out of arrays."""
+        """Whether batches are only copied rows of arrays."""
         return self._collate is None and self._transform is None and self._samples.fixed_columns
 
     @property
     def releases_gil(self) -> bool:
-        """Whether it only reads from a source that releases the GIL."""
+        """Whether batches are only read, from a source that releases the GIL."""
         return self._collate is None and self._transform is None and self._samples.releases_gil
 
     @property
@@ -162,35 +158,33 @@ class BatchMaker:
         """The batch of a job.
 
         Raises:
-            LoadingError: a sample could not be read, or the batch not be collated or transformed.
-        """
-        return next(self.make_several([job]))
-
-    def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
-        """The batches of jobs of one epoch, one by one; their samples are read in one request if they :attr:`can_join`.
-
-        Each is collated and transformed when it is asked for, so that the batches before a failing one arrive.
-
-        Raises (while iterating):
-            LoadingError: as :meth:`make`; no batch comes after it.
+            LoadingError: a sample could not be read, or the batch could not be collated or transformed.
         """
         started = time.perf_counter()
-        joined = self._read_together(jobs) if len(jobs) > 1 and self.can_join else None
-        if joined is None:
-            for job in jobs:
-                started = time.perf_counter()
-                batch = self._read(job)
-                seconds = time.perf_counter() - started
-                self._prefetch(job)
-                yield self._finish(job, batch, seconds)
+        batch = self._read(job)
+        seconds = time.perf_counter() - started
+        self._prefetch(job)
+        return self._finish(job, batch, seconds)
+
+    def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
+        """The batches of jobs of one epoch, one by one, read in one request; only if :attr:`can_join`.
+
+        Raises (while iterating):
+            LoadingError: as :meth:`make`, after the batches of the jobs before.
+        """
+        started = time.perf_counter()
+        try:
+            samples = access_to(self.stacks.at(jobs[0].epoch))
+            joined = detach(samples.batch(np.concatenate([job.indices for job in jobs])))
+        except Exception:  # noqa: BLE001  # reading each job by itself shows which one fails
+            yield from map(self.make, jobs)
             return
-        seconds = (time.perf_counter() - started) / len(jobs)
-        if asking := [job for job in jobs if job.ahead is not None]:
-            self._prefetch(asking[-1])  # the blocks of earlier jobs have been read already
-        stop = 0
+        seconds, stop = (time.perf_counter() - started) / len(jobs), 0
+        for job in [job for job in jobs if job.ahead is not None][-1:]:
+            self._prefetch(job)  # the blocks of earlier jobs have been read
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
-            yield self._finish(job, _part_of(joined, start, stop), seconds)
+            yield self._finish(job, _rows_of(joined, start, stop), seconds)
 
     def _read(self, job: Job) -> Any:
         try:
@@ -201,21 +195,8 @@ class BatchMaker:
         except Exception as error:
             raise self._blame(job, error) from error
 
-    def _read_together(self, jobs: Sequence[Job]) -> Any:
-        """The samples of several jobs as columns; None if they cannot be read in one request."""
-        try:
-            samples = access_to(self.stacks.at(jobs[0].epoch))
-            joined = detach(samples.batch(np.concatenate([job.indices for job in jobs])))
-        except Exception:  # noqa: BLE001  # reading each job by itself shows which one fails
-            return None
-        if not self._samples.fixed_columns and _has_objects(joined):
-            # values differ in shape, those of a single batch perhaps not
-            self._joins = False
-            return None
-        return joined
-
     def _prefetch(self, job: Job) -> None:
-        """Let the source prefetch for a job; errors are raised when the samples are read."""
+        """Let the source prefetch for a job; reading the samples raises the errors."""
         if job.ahead is not None and len(job.ahead):
             with contextlib.suppress(Exception):
                 access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
@@ -241,7 +222,7 @@ class BatchMaker:
         return MadeBatch(batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated)
 
     def _blame(self, job: Job, error: Exception) -> LoadingError:
-        """The error of the first sample of a job that cannot be read by itself."""
+        """The error for the first sample of a job that cannot be read by itself."""
         try:
             samples = access_to(self.stacks.at(job.epoch))
         except Exception:  # noqa: BLE001  # the same error as before
@@ -258,22 +239,16 @@ class BatchMaker:
         return _failure("a batch could not be read", job, error)
 
 
-def _has_objects(batch: Any) -> bool:
-    if isinstance(batch, (dict, tuple)):  # of n-grams dicts of dicts
-        return any(map(_has_objects, batch.values() if isinstance(batch, dict) else batch))
-    return bool(batch.dtype == object)
-
-
-def _part_of(batch: Any, start: int, stop: int) -> Any:
-    if isinstance(batch, dict):  # of n-grams dicts of dicts
-        return {key: _part_of(column, start, stop) for key, column in batch.items()}
+def _rows_of(batch: Any, start: int, stop: int) -> Any:
+    if isinstance(batch, dict):  # n-grams are dicts of dicts
+        return {key: _rows_of(column, start, stop) for key, column in batch.items()}
     if isinstance(batch, tuple):
         return tuple([column[start:stop] for column in batch])
     return batch[start:stop]
 
 
 def _n_bytes_of(batch: Any) -> int:
-    """Bytes of the arrays and tensors in a batch; of columns of objects, those of the references."""
+    """Bytes of the arrays and tensors in a batch; a column of objects counts its references."""
     if isinstance(batch, dict):
         return sum(map(_n_bytes_of, batch.values()))
     if isinstance(batch, (tuple, list)):

@@ -1,4 +1,4 @@
-"""An order in which each rank, or each worker process, reads its own blocks."""
+"""An order that lets each rank, or each worker process, read its own blocks."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Lanes(Order):
         Loader(dataset, 256, shuffle=order, shard=(rank, world))
 
     The positions of the other order are cut into ``lanes`` equal stretches. Batch 0 comes from the first stretch, batch 1 from
-    the second and so on in turn, so that rank r of ``lanes`` ranks reads stretch r: its share of the row groups, another one in
-    each epoch. Neighbouring stretches share at most the blocks at their border. All ranks have equally many steps. A state loads
-    with another number of ranks, with each sample once; the ranks then share blocks.
+    the second, and so on in turn, so that rank r of ``lanes`` ranks reads stretch r: its share of the row groups, another share
+    in each epoch. Neighbouring stretches only share the blocks at their border. All ranks have the same number of steps. Another
+    number of ranks can load a state, with each sample once; these ranks then share blocks.
 
-    Worker processes cache row groups separately, too: ``lanes`` is then the number of all of them.
+    Worker processes cache row groups separately, too: pass the number of all worker processes as ``lanes``.
 
     Args:
         order: a block-wise order such as :class:`BlockShuffled`.
@@ -37,7 +37,7 @@ class Lanes(Order):
 
     def __init__(self, order: Order, *, lanes: SupportsIndex, batch_size: SupportsIndex) -> None:
         if not isinstance(order, Order):
-            raise ConfigError(f"lanes need an order such as BlockShuffled(), got {order!r:.80}")
+            raise ConfigError(f"Lanes needs an order such as BlockShuffled(), got {order!r:.80}")
         self._order = order
         self._n_lanes = check_integer("lanes", lanes, at_least=1)
         self._batch_size = check_integer("the batch size of lanes", batch_size, at_least=1)

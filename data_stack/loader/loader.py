@@ -1,4 +1,4 @@
-"""Batches of any stack of iterators for a training loop: in an exact order, from workers of any kind, resumable anywhere."""
+"""Batches of any stack of iterators for a training loop."""
 
 from __future__ import annotations
 
@@ -21,14 +21,13 @@ from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.jobs import BatchMaker, EpochStacks, Job
+from data_stack.loader.jobs import BatchMaker, EpochStacks
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
 from data_stack.loader.page import LoaderPage
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
-from data_stack.loader.sources import StepSource
 from data_stack.loader.state import LoaderState
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
 
@@ -36,7 +35,7 @@ _Self = TypeVar("_Self", bound="Loader")
 
 
 class Loader:
-    """Batches of ``iterator``'s samples, in an order that the seed and the epoch alone decide.
+    """Batches of an iterator's samples, in an order that only the seed and the epoch determine.
 
     ::
 
@@ -46,52 +45,51 @@ class Loader:
                     ...
 
     A batch is what ``iterator.read_batch`` returns: a tuple of arrays of shape ``(batch_size, ...)`` for tuple samples, a dict of
-    arrays for dict samples, one array for bare samples. Its arrays may be kept and changed: nothing else uses their memory.
-    :meth:`torch`, :meth:`tensorflow` and :meth:`jax` give tensors instead.
+    arrays for dict samples, one array for bare samples. You may keep and modify its arrays: nothing else uses their memory.
+    :meth:`torch`, :meth:`tensorflow` and :meth:`jax` return tensors instead.
 
-    **Iterations.** ``iter(loader)`` begins the next epoch at its start (first epoch 0; later the epoch after the last one that
-    gave a batch), and gives ``epochs`` whole epochs. Only after :meth:`load_state_dict` it continues inside of an epoch.
-    There is one iteration at a time: a new one ends the one before.
+    **Iterations.** ``iter(loader)`` begins the next epoch at its start (epoch 0 first, then the epoch after the last one that
+    returned a batch), and runs ``epochs`` whole epochs. After :meth:`load_state_dict` it continues inside an epoch.
+    A loader has one iteration at a time: a new one ends the previous one.
 
     **Order.** The order is a pure function of the iterator, the seed and the epoch (:mod:`data_stack.loader.orders`). The ranks
-    of ``shard`` divide each step (:mod:`data_stack.loader.plan`), so together they have each sample exactly once per epoch
-    (except for the last few, see ``uneven``), and equally many steps, if they all have the same iterator, seed and arguments; the
-    ranks of a process group compare these. Batches do not depend on the kind and number of workers.
-    Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are drawn anew for each epoch.
+    of ``shard`` divide each step (:mod:`data_stack.loader.plan`). Together they read each sample exactly once per epoch (except
+    for the last few, see ``uneven``), and they run the same number of steps, provided that all have the same iterator, seed and
+    arguments; the ranks of a process group compare these. Batches do not depend on the kind or number of workers.
+    Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are redrawn for each epoch.
 
-    **Workers.** Gathers are fastest in the consumer's own thread, decoders that release the GIL in threads, Python code in
-    processes; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker
-    processes are forks of a fresh interpreter, which the first loader starts; they get the pickled iterator and functions, also
-    functions of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
-    iteration; inside of ``with`` they stay for the next one.
+    **Workers.** The consumer's own thread gathers arrays fastest, threads suit decoders that release the GIL, and processes suit
+    Python code; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker
+    processes are forks of a fresh interpreter, which the first loader starts; they receive the pickled iterator and functions,
+    also those of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
+    iteration; inside ``with`` they stay for the next one.
 
     Args:
-        iterator: any stack of iterators, also a :class:`~data_stack.loader.sources.StepSource`, or an object with ``len`` and
-            ``[i]``. The caller closes it.
+        iterator: any stack of iterators, or an object with ``len`` and ``[i]``. The caller closes it.
         batch_size: samples of each batch, of each rank.
         shuffle: False for the iterator's order; True for another order of all samples in each epoch; or an
             :class:`~data_stack.loader.orders.Order` such as :class:`~data_stack.loader.orders.BlockShuffled` or
             :class:`~data_stack.loader.buckets.Bucketed`.
-        seed: any integer; decides the order and the draws of the transform.
-        epochs: the number of epochs of an iteration; None: it never ends.
-        drop_last: whether a shorter last batch of an epoch is left out.
+        seed: any integer; determines the order and the draws of the transform.
+        epochs: the number of epochs of an iteration; None for an endless one.
+        drop_last: whether to skip a shorter last batch of an epoch.
         shard: ``(rank, world)`` of this process among those that train together. None: those of the default group of
             ``torch.distributed`` as soon as it is initialised (checked when an iteration begins, and by ``len()`` and
-            :attr:`shard`), and ``(0, 1)`` without a group. An explicit ``(0, 1)`` gives all samples to every rank.
-        uneven: how to treat samples that ``world`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad" (some are
-            repeated), "drop" (some are left out) or "keep" (ranks may differ by one sample, and by one step).
-        workers: threads or processes; None for one for each processor, 0 for none.
-        worker_kind: "auto", "inline", "threads", "processes"; or "in_process", which chooses as "auto" does, but no processes.
-        prefetch: batches that each worker makes ahead of the consumer, at least 1; fewer where they take more than 32 MiB
-            together, but at least one for each worker and one more.
+            :attr:`shard`), and ``(0, 1)`` without a group. With an explicit ``(0, 1)`` every rank reads all samples.
+        uneven: how to treat samples that ``world`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad" repeats
+            some, "drop" skips some, and with "keep" ranks may differ by one sample, and by one step.
+        workers: number of threads or processes; None for one per processor, 0 for none.
+        worker_kind: "auto", "inline", "threads", "processes"; or "in_process", which chooses as "auto" does, without processes.
+        prefetch: batches that each worker makes ahead of the consumer, at least 1; fewer if they exceed 32 MiB together, but at
+            least one per worker plus one.
         collate: None for columns; a :class:`~data_stack.loader.collation.Collation` such as
-            :class:`~data_stack.loader.collation.Padded`; or a function of the list of samples of a batch, as torch's
+            :class:`~data_stack.loader.collation.Padded`; or a function of the list of a batch's samples, like torch's
             ``collate_fn``.
-        transform: a function of each collated batch, which runs in the worker. A parameter ``rng`` gets a generator that depends
-            on seed, epoch and position alone.
+        transform: a function of each collated batch, which runs in the worker. A parameter ``rng`` receives a generator that
+            depends only on seed, epoch and position.
         redraw: False keeps the random layers of the stack the same in all epochs.
         timeout_seconds: how long the consumer waits for a batch before a :class:`~data_stack.exception.WorkerError`; None: as
-            long as the worker lives. After 5 s without a batch it warns.
+            long as the worker lives. It warns after 5 s without a batch.
 
     Raises:
         ConfigError: an argument is out of range, or two arguments conflict.
@@ -117,14 +115,9 @@ class Loader:
         redraw: bool = True,
         timeout_seconds: float | None = None,
     ) -> None:
-        self._is_endless = isinstance(iterator, StepSource) and iterator.n_steps is None
-        if self._is_endless and (shuffle is not False or epochs not in (1, None)):
-            raise ConfigError(
-                "a step source has its own order and no end: use Epochs(source, shuffle=…) instead of shuffle= and epochs="
-            )
         self._iterator = as_iterator(iterator)
         self._redraws = _check_bool("redraw", redraw)
-        self._stacks = EpochStacks(self._iterator, self._redraws and not self._is_endless)
+        self._stacks = EpochStacks(self._iterator, self._redraws)
         checked_seed = check_integer("the seed of a loader", seed)
         self._epochs = None if epochs is None else check_integer("epochs", epochs, at_least=1)
         if not isinstance(shuffle, Order):
@@ -133,7 +126,7 @@ class Loader:
         try:
             rank, world = (0, 1) if shard is None else shard
         except (TypeError, ValueError):
-            raise ConfigError(f"shard is (rank, world), for example (0, 4), got {shard!r:.80}") from None
+            raise ConfigError(f"shard must be (rank, world), such as (0, 4), got {shard!r:.80}") from None
         plan = Plan(
             len(self._iterator),
             check_integer("batch_size", batch_size, at_least=1),
@@ -166,34 +159,34 @@ class Loader:
             LoadingError: a batch could not be made; the message names the sample.
             WorkerError: a worker died or is stuck.
             RuntimeError: another iteration has begun since, or a state was loaded.
-            ConfigError: the order returned no integers, random layers cannot be drawn anew for an epoch, or ranks of the process
+            ConfigError: the order did not return integers, random layers cannot be redrawn for an epoch, or ranks of the process
                 group have different datasets, seeds, states or arguments.
 
         Warns:
-            UserWarning: this is one of several processes that train together, and there is neither ``shard`` nor a process group;
-                or the order reads a remote store sample by sample.
+            UserWarning: this is one of several training processes, but there is neither ``shard`` nor a process group; or the
+                order reads a remote store sample by sample.
         """
         session = self._session
         session.end_iteration()
         session.find_shard()
         self._meet_ranks()
-        session.go_to(*session.tell())  # another iteration begins at the same place, until this one gives a batch
+        session.go_to(*session.tell())  # another iteration begins at the same place, until this one returns a batch
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
         schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
         return session.iterate(schedule, None if self._conversion is None else self._conversion.convert_all)
 
     def __len__(self) -> int:
-        """The number of this rank's batches in the current iteration, or else in the next one.
+        """The number of this rank's batches in an iteration, also in one that continues from a state.
 
-        An iteration that continues from a state counts from its original start.
+        No sample is read: all epochs count as many samples as epoch 0. If a layer such as ``filter`` above a random layer selects
+        another number of samples in each epoch, this is an estimate.
 
         Raises:
-            TypeError: it never ends.
+            TypeError: the loader is endless.
         """
-        if self._epochs is None or self._is_endless:
-            raise TypeError("this loader has no length: it never ends")
-        epoch = self.tell()[2]
-        return sum(self._plan_of(number).n_steps() for number in range(epoch, epoch + self._epochs))
+        if self._epochs is None:
+            raise TypeError("an endless loader (epochs=None) has no length")
+        return self._epochs * self._plan_for(self._iterator).n_steps()
 
     @property
     def epoch(self) -> int:
@@ -201,10 +194,10 @@ class Loader:
         return self.tell()[0]
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
-        """Let the next iteration begin at the start of this epoch; this ends the current iteration.
+        """Let the next iteration begin at the start of an epoch; this ends the current iteration.
 
-        After :meth:`load_state_dict` inside of this very epoch nothing changes: training loops that set the epoch before each
-        iteration, as for torch's DistributedSampler, continue where they were.
+        After :meth:`load_state_dict` inside the same epoch nothing changes: training loops that set the epoch before each
+        iteration, as for torch's DistributedSampler, continue where they stopped.
         """
         number = check_integer("the epoch of a loader", epoch, at_least=0)
         session = self._session
@@ -212,11 +205,11 @@ class Loader:
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
-        """The next batch: its epoch, how many samples of it all ranks have received, and the first epoch of its iteration."""
+        """The place of the next batch: epoch, samples of it that all ranks have received, first epoch of the iteration."""
         return self._session.tell()
 
     def seek(self, epoch: int, position: int, first_epoch: int) -> None:
-        """Let the next iteration continue where :meth:`tell` returned this; this ends the current iteration."""
+        """Let the next iteration continue at a place that :meth:`tell` returned; this ends the current iteration."""
         self._session.go_to(epoch, position, first_epoch)
 
     @property
@@ -224,13 +217,9 @@ class Loader:
         """Whether the next iteration continues another one, as after :meth:`load_state_dict`."""
         return self._session.is_inside
 
-    def end_iteration(self) -> None:
-        """End the current iteration, if any; workers stay inside of ``with``."""
-        self._session.end_iteration()
-
     @property
     def batch_size(self) -> int:
-        """Samples of each batch, of each rank."""
+        """The number of samples in a batch of each rank."""
         return self._session.plan.batch_size
 
     @property
@@ -247,9 +236,9 @@ class Loader:
 
     def __repr__(self) -> str:
         plan, seed = self._session.plan, self._session.seed
-        where = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""
+        rank = f", rank {plan.rank} of {plan.world}" if plan.world > 1 else ""
         made = "" if self._conversion is None else f", as {self._conversion.name}"
-        return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{where}{made}>"
+        return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{rank}{made}>"
 
     def __str__(self) -> str:
         return str(self._page())
@@ -265,10 +254,10 @@ class Loader:
     # ----------------------------------------------------------------------------------------------------------------- state
 
     def state_dict(self) -> dict[str, Any]:
-        """The position of the consumer: plain JSON data that any loader of the same samples can load, see :class:`LoaderState`.
+        """The position of the consumer as JSON data, which any loader of the same samples can load, see :class:`LoaderState`.
 
-        It counts what the consumer has *received*, not what workers have made ahead. All ranks have the same state after the
-        same step, so saving that of one is enough.
+        It counts the samples that the consumer has *received*, not those that workers have prefetched. All ranks have the same
+        state after the same step, so it is enough to save that of one rank.
 
         The first call computes the fingerprint of the stack, which hashes arrays in memory and files without a known digest.
         """
@@ -277,33 +266,25 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration continue from a state, on any number of ranks and workers; this ends the current iteration.
 
-        It gives the batches that the interrupted iteration would have given. With another world or batch size it gives the
-        remaining samples once each, in the same order over all ranks.
+        It returns the batches that the interrupted iteration would have returned. With another world or batch size it returns
+        each remaining sample once, in the same order over all ranks.
 
         Raises:
-            LoaderStateError: the state is of other samples or another order, or is no state; the loader stays as it was.
+            LoaderStateError: the state is invalid, or belongs to other samples or another order; the loader stays as it was.
         """
         loaded = LoaderState.from_dict(state)
         own = self._state()
         loaded.check_is_of(own, self._iterator)
         if loaded.n_samples != (n_samples := self._plan_of(loaded.epoch).n_samples):
             raise LoaderStateError(
-                f"this state was taken when epoch {loaded.epoch} had {loaded.n_samples:,} samples, now it has {n_samples:,}; "
-                f"it is another dataset now: begin anew"
+                f"epoch {loaded.epoch} had {loaded.n_samples:,} samples when this state was saved, and has {n_samples:,} now: "
+                f"the dataset has changed. Start a new training"
             )
         first_epoch = loaded.first_epoch
-        if self._epochs is not None:  # saved in an iteration of more epochs: give the rest of the current one
+        if self._epochs is not None:  # saved in an iteration of more epochs: only the rest of the current one
             first_epoch = max(first_epoch, loaded.epoch - self._epochs + 1)
         self.seek(loaded.epoch, loaded.position, first_epoch)
         self._session.seed, self._session.met_with_shard = loaded.seed, None
-
-    def save(self) -> dict[str, Any]:
-        """:meth:`state_dict`, by the name of Granular's loader."""
-        return self.state_dict()
-
-    def load(self, state: Mapping[str, Any]) -> None:
-        """:meth:`load_state_dict`, by the name of Granular's loader."""
-        self.load_state_dict(state)
 
     def _state(self) -> LoaderState:
         session = self._session
@@ -321,22 +302,16 @@ class Loader:
 
     def _order_content(self) -> dict[str, Any]:
         """What identifies the order, as JSON returns it."""
-        content = self._order.content()
-        if not self._redraws:
-            content = {**content, "redraw": False}
-        plain: dict[str, Any] = json.loads(json.dumps(content))
-        return plain
+        content: dict[str, Any] = json.loads(json.dumps(self._order.content()))
+        return content if self._redraws else {**content, "redraw": False}
 
     # ------------------------------------------------------------------------------------------------------------- frameworks
 
     def convert(self: _Self, conversion: Conversion) -> _Self:
         """This loader with converted batches.
 
-        Both share everything else, also the state: an iteration of the one ends that of the other. The state counts batches that
-        were handed out after conversion.
-
-        Args:
-            conversion: replaces that of this loader.
+        Both loaders share their state and workers: an iteration of one ends that of the other. The state counts batches that were
+        returned after conversion. ``conversion`` replaces that of this loader.
         """
         return self._twin(type(self), conversion)
 
@@ -348,66 +323,48 @@ class Loader:
             pin_memory: whether to use page-locked memory.
 
         Raises:
-            ConfigError: there is no such device.
-            MissingDependencyError: torch is not installed.
+            ConfigError: the device does not exist.
         """
         from data_stack.loader.torch import TorchConversion
 
         return self._twin(Loader, TorchConversion(device=device, pin_memory=pin_memory))
 
     def tensorflow(self) -> TensorFlowLoader:
-        """This loader with TensorFlow's tensors for arrays, see :class:`data_stack.loader.tensorflow.TensorFlowConversion`.
-
-        Raises:
-            MissingDependencyError: TensorFlow is not installed.
-        """
+        """This loader with TensorFlow's tensors for arrays, see :class:`data_stack.loader.tensorflow.TensorFlowConversion`."""
         from data_stack.loader.tensorflow import TensorFlowConversion
 
         return self._twin(TensorFlowLoader, TensorFlowConversion())
 
     def jax(self, *, device: Any = None) -> Loader:
-        """This loader with JAX arrays for numpy's, see :class:`data_stack.loader.jax.JaxConversion` and :meth:`convert`.
+        """This loader with JAX arrays instead of numpy's, see :class:`data_stack.loader.jax.JaxConversion` and :meth:`convert`.
 
         Args:
             device: a device or sharding of JAX's; None for its default device.
-
-        Raises:
-            MissingDependencyError: JAX is not installed.
         """
         from data_stack.loader.jax import JaxConversion
 
         return self._twin(Loader, JaxConversion(device))
 
-    def example_batches(self) -> list[tuple[Any, int]]:
-        """The first two and the last batch of the next epoch, unconverted, each with its number of samples.
+    def example_batch(self) -> tuple[Any, int]:
+        """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch.
 
-        They are made in this thread; the state does not change.
+        The calling thread makes it; the state does not change.
         """
-        epoch, seed = self._session.tell()[0], self._session.seed
-        plan = self._plan_of(epoch)
-        n_steps = plan.n_steps()
-        steps = sorted({0, min(1, n_steps - 1), n_steps - 1}) if n_steps else []
-        parts = [plan.part(step) for step in steps] or [range(min(1, plan.n_samples))]
-        examples = []
-        for step, part in enumerate(parts):
-            positions = plan.positions([part])
-            indices = self._order.indices(positions, plan.n_samples, seed, epoch) if len(part) else positions
-            made = self._maker.make(Job(epoch, step, part.start, indices, seed))
-            examples.append((made.batch, len(part)))
-        return examples
-
-    # ------------------------------------------------------------------------------------------------------- workers, figures
+        epoch = self._session.tell()[0]
+        for job, mark in Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1).jobs():
+            return self._maker.make(job).batch, mark.n_samples
+        return None, 0
 
     def stats(self) -> LoaderStatistics:
         """The figures of the current or last iteration, see :class:`LoaderStatistics`."""
         return self._session.statistics()
 
     def close(self) -> None:
-        """End the current iteration and all workers. The loader can be iterated over again."""
+        """End the current iteration and all workers. A new iteration starts them again."""
         self._session.close()
 
     def __enter__(self: _Self) -> _Self:
-        """Keep workers between iterations until the end of the block; threads and processes start now, unless by "auto"."""
+        """Keep workers between iterations until the end of the block. Threads and processes start now, except with "auto"."""
         self._session.keep_workers()
         return self
 
@@ -415,10 +372,8 @@ class Loader:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        self._session.find_shard()  # the process that unpickles it may have no group
+        self._session.find_shard()  # the process that unpickles it may not have a group
         return {**self.__dict__, "_session": copy.copy(self._session)}  # copies iterate independently
-
-    # --------------------------------------------------------------------------------------------------------------- private
 
     def _meet_ranks(self) -> None:
         session = self._session
@@ -442,7 +397,10 @@ class Loader:
         return twin
 
     def _plan_of(self, epoch: int) -> Plan:
-        plan, n_samples = self.plan, len(self._stacks.at(epoch))
+        return self._plan_for(self._stacks.at(epoch))
+
+    def _plan_for(self, iterator: DatasetIteratorIF) -> Plan:
+        plan, n_samples = self.plan, len(iterator)
         return plan if n_samples == plan.n_samples else replace(plan, n_samples=n_samples)
 
 
@@ -456,30 +414,27 @@ class TensorFlowLoader(Loader):
 
             model.fit(loader.tensorflow().dataset(), epochs=10)
 
-        Each iteration over it is one of the loader, so the next epoch. A loop over the loader itself is faster: tf.data takes
-        about half a millisecond for each batch of a Python generator.
+        Each iteration over it is an iteration of the loader, so the next epoch. A loop over the loader itself is faster: tf.data
+        takes about half a millisecond for each batch of a Python generator.
 
-        Its form (``element_spec``) comes from the first two batches of the epoch and the last one, which are made for this
-        purpose; the loader's state stays as it is. The dimension of the samples, and dimensions in which these batches differ,
-        are None. A later batch of another form is an error. Lists count as tuples.
+        Its cardinality is ``len(loader)``, and infinite for an endless loader. It is unknown for a stack with random layers, and
+        while the loader is inside an epoch: make the dataset after ``load_state_dict``, as its first iteration is shorter.
 
-        Its cardinality is ``len(loader)``, infinite for an endless loader, and unknown while the loader is inside of an epoch:
-        after ``load_state_dict`` the first iteration gives fewer batches, so make the dataset after it.
-
-        The state counts batches that tf.data has taken. With ``prefetch`` these are more than the training has seen; to save
+        The state counts batches that tf.data has taken. With ``prefetch`` these are more than the training has used; to save
         states, iterate without it, or over this loader itself.
 
         Args:
-            output_signature: nested tuples and dicts of ``tf.TypeSpec``, as for ``tf.data.Dataset.from_generator``; None: found
-                as above.
+            output_signature: nested tuples and dicts of ``tf.TypeSpec``, as for ``tf.data.Dataset.from_generator``. None for that
+                of the epoch's first batch, which is made for this purpose: the dimension of the samples, and those of ragged
+                values, are None. Pass it where others differ, as with ``Padded()``: a batch of another form is an error.
 
         Raises:
             ConfigError: TensorFlow has no tensors for a column, or there is no sample to find the form.
-            LoadingError: one of these batches could not be made. While iterating, errors are TensorFlow's, with our text in them.
+            LoadingError: the first batch could not be made. While iterating, errors are TensorFlow's, with our text in them.
         """
         from data_stack.loader.tensorflow import dataset_of
 
-        return dataset_of(self, output_signature)
+        return dataset_of(self, output_signature, has_fixed_length=not self._stacks.differ)
 
 
 def _check_bool(name: str, value: Any) -> bool:

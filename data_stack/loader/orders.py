@@ -34,14 +34,14 @@ def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
 
 
 class Order(ABC):
-    """Which sample stands at a position of an epoch: a pure function of the seed, the epoch and the position.
+    """Maps positions of an epoch to samples: a pure function of the seed, the epoch and the position.
 
-    Every sample stands at exactly one position. The sample at a position does not depend on the other positions of a call. An
-    order is an immutable value that pickles.
+    Every sample has exactly one position. The sample at a position does not depend on the other positions of a call. An order is
+    an immutable value that pickles.
     """
 
     shares_seed: ClassVar[bool] = True
-    """Whether the ranks of a loader need the same seed to have each sample once together."""
+    """Whether the ranks of a loader need the same seed so that together they read each sample once."""
 
     @abstractmethod
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
@@ -57,12 +57,12 @@ class Order(ABC):
             Indices of samples, shape ``(n,)``, each in ``[0, n_samples)``.
 
         Raises:
-            ConfigError: the order is for another number of samples.
+            ConfigError: the order was made for another number of samples.
         """
         raise NotImplementedError
 
     def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
-        """What a source may prefetch at a position of an epoch: one sample of each block that begins soon.
+        """The samples that a source may prefetch at a position of an epoch: one of each block that begins soon.
 
         Args:
             position: of the next sample.
@@ -81,7 +81,7 @@ class Order(ABC):
         raise NotImplementedError
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        """The order for a stack: itself, or one with the blocks of the stack.
+        """The order for a stack: itself, or a copy with the blocks of the stack.
 
         Raises:
             ConfigError: the order needs blocks, and the stack reports none.
@@ -136,7 +136,7 @@ class Shuffled(Order):
 
 
 def warn_of_scattered_reads(order: Order, iterator: DatasetIteratorIF, stacklevel: int) -> None:
-    """Warn if an order reads a remote store sample by sample, although it has blocks.
+    """Warn if an order reads a remote store sample by sample.
 
     Args:
         order: of a loader.
@@ -152,16 +152,16 @@ def warn_of_scattered_reads(order: Order, iterator: DatasetIteratorIF, stackleve
     remedy = (
         "Loader(…, shuffle=BlockShuffled()) reads each block once"
         if has_blocks
-        else ("shuffle in the loader instead of the stack, by Loader(…, shuffle=BlockShuffled()), which reads each block once")
+        else "shuffle in the loader instead of the stack, by Loader(…, shuffle=BlockShuffled()), which reads each block once"
     )
     warnings.warn(
-        f"samples of {iterator!r:.120} lie in a remote store and are read in a random order, which may take a request for each: "
-        f"{remedy}; or keep a copy on this machine, by iterator.cache(storage=…)",
+        f"samples of {iterator!r:.120} lie in a remote store and are read in random order, which may take a request for each: "
+        f"{remedy}; or keep a copy on this machine by iterator.cache(storage=…)",
         stacklevel=stacklevel + 1,
     )
 
 
-# Small permutations are stored, 4 bytes a position, and take time to make. Each source of a mix is in an epoch of its own.
+# Small permutations are stored, 4 bytes a position, and take time to make.
 @functools.lru_cache(maxsize=16)
 def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation:
     """The order of :class:`Shuffled`."""
@@ -169,21 +169,21 @@ def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation
 
 
 class BlockShuffled(Order):
-    """Blocks in a random order, and the samples of each ``window`` consecutive blocks of it in a random order.
+    """Shuffles the blocks, then the samples within each ``window`` consecutive blocks of that order.
 
     For sources that read neighbours faster than scattered samples: row groups, blocks of a remote store, shards. At most
-    ``window`` blocks are in use at any time, so a reader that caches one more reads each block once. In return, samples are mixed
-    within ``window`` random blocks only: two samples in a row are of the same block about once in ``window`` times (for a full
-    shuffle: once in the number of blocks). One window of all blocks is a full shuffle.
+    ``window`` blocks are in use at any time, so a reader that caches one more reads each block once. In return, samples are only
+    mixed within ``window`` random blocks: two successive samples belong to the same block with a probability of 1/``window``
+    (in a full shuffle: 1/number of blocks). A window of all blocks is a full shuffle.
 
-    It takes 16 bytes a block during an epoch, and 8 more if each block has its own length.
+    It keeps 16 bytes per block during an epoch, and 8 more if each block has its own length.
 
     Args:
-        block_lengths: samples of every block but the last, or of each block, in the iterator's order, shape ``(n_blocks,)``; None
-            for the blocks that the stack reports (:func:`block_lengths`), as Parquet does for row groups.
-        window: blocks that are mixed, at least 1.
-        blocks: False leaves the blocks in their order: each window is of neighbours.
-        samples: False leaves the samples of each block in their order, without windows.
+        block_lengths: number of samples of every block but the last, or of each block, in the iterator's order, shape
+            ``(n_blocks,)``; None for the blocks that the stack reports (:func:`block_lengths`), such as row groups of Parquet.
+        window: number of blocks that are mixed, at least 1.
+        blocks: False keeps the order of the blocks: each window consists of neighbours.
+        samples: False keeps the order of the samples in each block, without windows.
 
     Raises:
         ConfigError: a length is negative, ``window`` not positive, or both ``blocks`` and ``samples`` are False.
@@ -212,7 +212,7 @@ class BlockShuffled(Order):
             return
         if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
             raise ConfigError(
-                f"block lengths are a positive integer, or a non-negative one for each block, not {block_lengths!r:.80}"
+                f"block_lengths must be a positive integer, or a non-negative integer per block, got {block_lengths!r:.80}"
             )
         self._lengths = lengths.astype(np.int64)
 
@@ -222,8 +222,8 @@ class BlockShuffled(Order):
         lengths = block_lengths(iterator)
         if lengths is None:
             raise ConfigError(
-                f"{iterator!r:.120} reports no blocks: give their lengths, BlockShuffled(block_lengths=1000) for blocks of "
-                f"1000 samples; or shuffle below this layer"
+                f"{iterator!r:.120} reports no blocks: pass their lengths, BlockShuffled(block_lengths=1000) for blocks of "
+                f"1000 samples, or shuffle below this layer"
             )
         return BlockShuffled(
             block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
@@ -254,22 +254,22 @@ class BlockShuffled(Order):
         return content
 
     def lengths(self, n_samples: int) -> npt.NDArray[np.int64]:
-        """Samples of each block, shape ``(n_blocks,)``.
+        """The number of samples of each block, shape ``(n_blocks,)``.
 
         Raises:
-            ConfigError: the blocks do not have ``n_samples`` samples together.
+            ConfigError: the lengths do not add up to ``n_samples``.
         """
         if self._lengths is None:
             if self._block_length is None:
-                raise ConfigError("this block-wise shuffle has no blocks: use it in a Loader, or give it block_lengths")
+                raise ConfigError("this block-wise shuffle has no blocks: use it in a Loader, or pass block_lengths=")
             length = self._block_length
             lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
             lengths[-1:] -= len(lengths) * length - n_samples
             return lengths
         if int(self._lengths.sum()) != n_samples:
             raise ConfigError(
-                f"the blocks of a block-wise shuffle have {int(self._lengths.sum())} samples together, the iterator has "
-                f"{n_samples}: give the block lengths of this iterator"
+                f"the blocks of a block-wise shuffle have {int(self._lengths.sum())} samples together, but the iterator has "
+                f"{n_samples}: pass the block lengths of this iterator"
             )
         return self._lengths
 

@@ -1,8 +1,8 @@
-"""Which positions of an epoch's order are in which batch of which rank: pure functions of a few integers.
+"""Divides an epoch into the batches of each rank: pure functions of a few integers.
 
 All ranks share one order of the samples of an epoch (:mod:`data_stack.loader.orders`). A *step* takes the next
-``world * batch_size`` of them; rank r has the ``batch_size`` positions from ``r * batch_size`` on in it. So the number of samples
-that all ranks together have taken describes a run, and another number of ranks can continue with the rest of the order.
+``world * batch_size`` of them; rank r has the ``batch_size`` positions from ``r * batch_size`` on. So the number of samples that
+all ranks together have received describes a run, and another number of ranks can continue with the rest of the order.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ Uneven = Literal["pad", "drop", "keep"]
 class Plan:
     """How an epoch of ``n_samples`` is divided into batches.
 
-    If ``world * batch_size`` does not divide the samples that are left, the last step is shorter. With ``drop_last`` all ranks
-    skip it. Otherwise the ranks share its samples evenly, and ``uneven`` decides about the few that ``world`` does not divide:
+    If ``world * batch_size`` does not divide the number of samples, the last step is shorter. With ``drop_last`` all ranks skip
+    it. Otherwise the ranks share its samples evenly, and ``uneven`` says what happens to the rest if ``world`` does not divide
+    their number:
 
-    - ``"pad"``: all ranks get equally many; the missing samples are repeated from the start of the epoch's order.
-    - ``"drop"``: all ranks get equally many; the remaining samples, fewer than ``world``, are in no batch.
+    - ``"pad"``: all ranks have the same number; the missing samples are repeated from the start of the epoch's order.
+    - ``"drop"``: all ranks have the same number; the remaining samples, fewer than ``world``, are skipped.
     - ``"keep"``: some ranks get one sample more; with fewer samples than ranks, some have one *step* more.
 
-    All other samples are in exactly one batch. With one rank there is no difference.
+    Every other sample is in exactly one batch. With one rank, ``uneven`` has no effect.
 
     Attributes:
         n_samples: of the epoch, at least 0.
-        batch_size: samples of a rank's batch, at least 1.
+        batch_size: number of samples in a rank's batch, at least 1.
         rank: from 0 to ``world - 1``.
         world: number of ranks, at least 1.
         drop_last: whether the last step is left out if it is shorter than the others.
@@ -53,18 +54,18 @@ class Plan:
 
     @property
     def samples_per_step(self) -> int:
-        """Of all ranks together, in every step but the last."""
+        """The number of samples of all ranks together, in every step but the last."""
         return self.batch_size * self.world
 
     def n_steps(self, position: int = 0, rank: int | None = None) -> int:
-        """How many batches a rank (None: this one) has from a position of the epoch on."""
+        """The number of batches of a rank (None: this one) from a position of the epoch on."""
         n_full, n_rest = divmod(max(0, self.n_samples - position), self.samples_per_step)
         if n_rest == 0 or self.drop_last:
             return n_full
         return n_full + (len(self._dealt(n_rest, self.rank if rank is None else rank)) > 0)
 
     def n_batch_samples(self, position: int = 0) -> int:
-        """How many samples this rank's batches have together from a position of the epoch on, repeated ones too."""
+        """The number of samples in this rank's batches from a position of the epoch on, repeated ones included."""
         n_full, n_rest = divmod(max(0, self.n_samples - position), self.samples_per_step)
         return n_full * self.batch_size + (0 if self.drop_last else len(self._dealt(n_rest, self.rank)))
 
@@ -75,7 +76,7 @@ class Plan:
 
         Args:
             step: in ``[0, n_steps(position))``.
-            position: how many samples of the epoch all ranks together had taken when the steps were counted from 0.
+            position: the number of the epoch's samples that all ranks together had received before step 0.
         """
         start = position + step * self.samples_per_step
         n_left = self.n_samples - start
@@ -96,7 +97,7 @@ class Plan:
         return positions
 
     def position_after(self, step: int, position: int = 0) -> int:
-        """How many samples of the epoch all ranks together have taken after ``step``; ``n_samples`` after the last one."""
+        """The number of samples that all ranks together have received after ``step``; ``n_samples`` after the last step."""
         after = min(position + (step + 1) * self.samples_per_step, self.n_samples)
         return after if self.n_steps(after, rank=0) else self.n_samples
 

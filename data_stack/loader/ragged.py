@@ -1,4 +1,4 @@
-"""Values of different lengths in one array, with the offsets at which they begin."""
+"""Concatenated values of different lengths, with their offsets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Ragged:
 
     ``ragged[i]`` is the array of sample i, a view. Array and offsets are what ``torch.nn.EmbeddingBag``,
     ``torch.nested.nested_tensor_from_jagged``, ``tf.RaggedTensor.from_row_splits`` and attention kernels for sequences of
-    different lengths (as ``cu_seqlens``) take.
+    different lengths (as ``cu_seqlens``) accept.
 
     Attributes:
         values: shape ``(n_values, ...)``.
@@ -45,37 +45,37 @@ class Ragged:
             raise ConfigError("the values of a ragged array need at least one dimension")
         if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
             raise ConfigError(
-                f"the offsets of a ragged array are n + 1 integers ([0] for no samples), "
+                f"the offsets of a ragged array must be n + 1 integers ([0] without samples), "
                 f"got {offsets.dtype} of shape {offsets.shape}"
             )
         offsets = offsets.astype(np.int64, copy=False)
         if offsets[0] != 0 or offsets[-1] != len(values) or bool((offsets[1:] < offsets[:-1]).any()):
             raise ConfigError(
-                f"the offsets of a ragged array ascend from 0 to its {len(values):,} values; "
-                f"these go from {offsets[0]} to {offsets[-1]}"
+                f"the offsets of a ragged array must ascend from 0 to its {len(values):,} values, "
+                f"got offsets from {offsets[0]} to {offsets[-1]}"
             )
         object.__setattr__(self, "values", values)
         object.__setattr__(self, "offsets", offsets)
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """How many values each sample has, shape ``(n,)``."""
+        """The number of values of each sample, shape ``(n,)``."""
         return self.offsets[1:] - self.offsets[:-1]  # also if loader.torch() has put tensors here
 
     @property
     def nbytes(self) -> int:
-        """Of both arrays."""
+        """The bytes of both arrays."""
         return int(self.values.nbytes + self.offsets.nbytes)
 
     def __len__(self) -> int:
-        """Number of samples."""
+        """The number of samples."""
         return len(self.offsets) - 1
 
     def __getitem__(self, index: SupportsIndex) -> npt.NDArray[Any]:
         """The array of one sample, a view.
 
         Raises:
-            DatasetOutOfBoundsError: there is no such sample.
+            DatasetOutOfBoundsError: the index is out of range.
         """
         place = check_index(index, len(self))
         row: npt.NDArray[Any] = self.values[self.offsets[place] : self.offsets[place + 1]]
@@ -86,10 +86,10 @@ class Ragged:
 
 
 def value_arrays(column: Sequence[Any] | npt.NDArray[Any], what: str) -> list[npt.NDArray[Any]] | None:
-    """The values of a column as arrays of numbers of equally many dimensions; None if no value is such an array.
+    """The values of a column as arrays of numbers with the same number of dimensions; None if no value is an array.
 
     Args:
-        column: arrays, tensors or lists of numbers; empty lists get the dtype of the others.
+        column: arrays, tensors or lists of numbers; empty lists take the dtype of the others.
         what: the name of the column for messages.
 
     Raises:
@@ -126,7 +126,7 @@ def common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any]
     Empty lists, which numpy makes float64, count only if all are empty.
 
     Raises:
-        ConfigError: no dtype does.
+        ConfigError: no dtype holds all of them.
     """
     given = [array for array in arrays if array.size or array.dtype != np.float64] or arrays
     common = exact_dtype(given)
@@ -140,7 +140,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) ->
     """A new array full of ``value``.
 
     Raises:
-        ConfigError: the dtype cannot hold it.
+        ConfigError: the dtype cannot hold ``value``.
     """
     number = np.asarray(value)
     try:
@@ -150,7 +150,7 @@ def fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) ->
     except (TypeError, ValueError) as error:
         raise ConfigError(
             f"{what} is {dtype}, which cannot hold the padding value {value!r:.40} ({error}); "
-            f"give another value or dtype, or name the columns to pad"
+            f"pass another value or dtype, or name the columns to pad"
         ) from error
     return np.full(shape, value, dtype)
 
@@ -163,7 +163,7 @@ def join(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) ->
     """Concatenate at least one array.
 
     Raises:
-        ConfigError: they differ in more than their first extent; ``what`` names them in the message.
+        ConfigError: the arrays differ in more than their first extent; ``what`` names them in the message.
     """
     trailing = arrays[0].shape[1:]
     for place, array in enumerate(arrays):

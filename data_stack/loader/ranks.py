@@ -1,4 +1,4 @@
-"""The processes that train together: their ranks, and whether their loaders agree."""
+"""The ranks of processes that train together."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def shard_of_process() -> tuple[int, int]:
     of ``torchrun``, or those of Horovod, MPI or Slurm; otherwise they are ``(0, 1)``.
 
     Raises:
-        ConfigError: only one of the variables RANK and WORLD_SIZE is set, or they are no rank and world.
+        ConfigError: only one of the variables RANK and WORLD_SIZE is set, or their values are not a rank and a world size.
     """
     if (shard := group_shard()) is not None:
         return shard
@@ -63,16 +63,16 @@ def shard_of_process() -> tuple[int, int]:
     if (rank, world) != (None, None) and _read_shard("RANK", "WORLD_SIZE") is None:
         raise ConfigError(
             f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
-            f"set both as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
+            f"set both, as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
         )
     return launcher_shard() or (0, 1)
 
 
 def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
-    """Warn if this is one of several processes that train together: each of them gets all samples.
+    """Warn if this is one of several processes that train together, each of which reads all samples.
 
     Args:
-        what: has no shard: "this loader has no shard=".
+        what: what lacks a shard: "this loader has no shard=".
         remedy: what to pass instead.
         stacklevel: of the warning, counted from the caller.
     """
@@ -83,19 +83,19 @@ def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
             where, world = f"{name}={value} says that there are", int(value)
     if world > 1:
         warnings.warn(
-            f"{where} {world} processes, but {what}: each process gets all samples. {remedy}", stacklevel=stacklevel + 1
+            f"{where} {world} processes, but {what}: each process reads all samples. {remedy}", stacklevel=stacklevel + 1
         )
 
 
 def check_ranks_agree(
     plan: Plan, place: tuple[int, int, int] | None, order: Mapping[str, Any], iterator: DatasetIteratorIF
 ) -> None:
-    """Compare the beginning of an iteration with that of the other ranks, where a process group of this many ranks exists.
+    """Compare the start of an iteration with that of the other ranks, if a process group with this number of ranks exists.
 
-    The first rank to come leaves its facts in the store of the group, and the others compare theirs. No rank waits for another.
+    The first rank to arrive puts its facts into the store of the group, and the others compare theirs. No rank waits for another.
 
     Args:
-        plan: of the loader; only loaders whose shards are the ranks of the group are compared.
+        plan: of the loader; it is compared only if its shard is the rank in the group.
         place: seed, epoch and position; None where these may differ.
         order: the content of the order.
         iterator: its first and last sample are compared.
@@ -126,12 +126,12 @@ def check_ranks_agree(
     if differences:
         raise ConfigError(
             f"the loader of rank {plan.rank} begins an iteration that differs from that of rank {first['rank']}: "
-            f"{'; '.join(differences):.600}. Together they would miss some samples and repeat others. Give all ranks the same "
-            f"dataset, seed and arguments, and load the same state. If only some ranks iterate, give the loader shard=(0, 1)"
+            f"{'; '.join(differences):.600}. Together they would miss some samples and repeat others. Use the same dataset, "
+            f"seed, arguments and state on all ranks. If only some ranks iterate, pass shard=(0, 1)"
         )
 
 
 def _digest_of_ends(iterator: DatasetIteratorIF, n_samples: int) -> str | None:
-    """None where they cannot be read, or are others each time."""
+    """The digest; None if the samples cannot be read, or change with each read."""
     found: str | None = probe(DatasetIteratorView(iterator, sorted({0, n_samples - 1})))["probe"] if n_samples else None
     return found

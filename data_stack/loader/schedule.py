@@ -16,8 +16,8 @@ from data_stack.loader.plan import Plan
 NEVER = sys.maxsize
 """The end epoch of an endless iteration."""
 
-# The order is asked for so many positions at once: enough to amortise the fixed cost of a call, few enough for its temporary
-# arrays to be reused by the C library.
+# Number of positions in one request to the order: enough to amortise the fixed cost of a call, few enough for the C library to
+# reuse the memory of temporary arrays.
 _MOST_POSITIONS = 1 << 12
 
 
@@ -27,7 +27,7 @@ class Mark:
 
     Attributes:
         epoch: of the next batch.
-        position: how many samples of that epoch all ranks together have received by then.
+        position: number of that epoch's samples that all ranks together have received by then.
         n_samples: of this batch.
         n_bytes: of this batch, once it has been made.
     """
@@ -60,17 +60,17 @@ class Schedule:
 
     @property
     def n_jobs(self) -> int:
-        """The number of jobs, if later epochs have as many samples as the first one."""
+        """The number of jobs, provided that later epochs have as many samples as the first one."""
         if self.epoch >= self.end_epoch:
             return 0
         plan = self.plan_of(self.epoch)
         return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
 
     def jobs(self) -> Iterator[tuple[Job, Mark]]:
-        """The jobs one by one; the order is asked for those of a few batches at a time.
+        """The jobs one by one; one request to the order covers several batches.
 
         Raises (while iterating):
-            ConfigError: it is endless, and an epoch has no batch; or the order does not return an integer for each position.
+            ConfigError: an epoch of an endless iteration is empty; or the order does not return an integer for each position.
         """
         epoch, position = self.epoch, self.position
         n_at_once = 1
@@ -79,8 +79,8 @@ class Schedule:
             n_steps, samples_per_step = plan.n_steps(position), plan.samples_per_step
             if n_steps == 0 and self.end_epoch == NEVER and position == 0:
                 raise ConfigError(
-                    f"an endless loader has no batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
-                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; give more samples, or epochs="
+                    f"an endless loader cannot make a batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
+                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; add samples, or pass epochs="
                 )
             first = until = 0
             while first < n_steps:
@@ -90,7 +90,7 @@ class Schedule:
                 if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would pass for 0 and 1
                     raise ConfigError(
                         f"{self.order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
-                        f"{len(positions)} positions; return one integer for each"
+                        f"{len(positions)} positions; return one integer per position"
                     )
                 start = 0
                 for step, part in enumerate(parts, first):

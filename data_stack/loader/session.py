@@ -1,4 +1,4 @@
-"""The changing parts of a loader: its position, the current iteration, the workers and the figures."""
+"""The changing parts of a loader."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class LoaderStatistics:
         worker_kind: "inline", "threads" or "processes"; "" before the first batch.
         n_workers: threads or processes; 0 for inline.
         choice: why ``worker_kind="auto"`` chose these; "" if the caller did.
-        n_batches: handed out.
-        n_samples: handed out.
-        n_bytes: of the arrays handed out (of columns of objects, of the references).
+        n_batches: number of delivered batches.
+        n_samples: number of delivered samples.
+        n_bytes: of the delivered arrays; columns of objects count their references.
         elapsed_seconds: from the start of the iteration to its end, or until now.
         waiting_seconds: how long the consumer waited for batches.
         read_seconds: for reading samples, summed over the workers.
@@ -53,12 +53,12 @@ class LoaderStatistics:
 
     @property
     def samples_per_second(self) -> float:
-        """Samples handed out per second; 0 before the first batch."""
+        """Delivered samples per second; 0 before the first batch."""
         return self.n_samples / self.elapsed_seconds if self.elapsed_seconds and self.n_samples else 0.0
 
     @property
     def waiting_share(self) -> float:
-        """The share of the time that the consumer waited: near 0 the model is the bottleneck, near 1 the data."""
+        """The share of the time that the consumer waited: near 0 the model is the bottleneck, near 1 the data is."""
         return self.waiting_seconds / self.elapsed_seconds if self.elapsed_seconds else 0.0
 
     def __str__(self) -> str:
@@ -72,9 +72,9 @@ class LoaderStatistics:
 
 
 class Session:
-    """A loader shares it with all loaders that :meth:`Loader.convert <data_stack.loader.loader.Loader.convert>` makes of it.
+    """The position of a loader, its workers and its current iteration.
 
-    It pickles without workers and iteration.
+    A loader shares it with all loaders that its method ``convert`` makes. It pickles without workers and iteration.
 
     Args:
         plan: of the first epoch.
@@ -84,11 +84,11 @@ class Session:
 
     Attributes:
         epoch: of the next samples.
-        position: how many samples of that epoch all ranks together have received.
+        position: number of that epoch's samples that all ranks together have received.
         first_epoch: the epoch with which the iteration began.
-        goes_on: whether the next iteration begins right here. Otherwise an iteration has given a batch, and the next one begins
-            at the start of an epoch: of the next one, if the iteration stopped inside of an epoch.
-        fingerprint: of the stack of iterators, once it is known.
+        goes_on: whether the next iteration begins right here. Otherwise an iteration has delivered a batch, and the next one
+            begins at the start of an epoch: of the next epoch, if the iteration stopped inside an epoch.
+        fingerprint: of the stack of iterators, once computed.
         met_with_shard: whether the shard was known when an iteration was last compared with other ranks; None before, and
             after a state was loaded.
         workers: of the current or last iteration.
@@ -128,7 +128,7 @@ class Session:
         return self.goes_on and (self.position > 0 or self.epoch != self.first_epoch)
 
     def find_shard(self) -> None:
-        """Take rank and world of the process group, unless the shard is known or there is no group yet."""
+        """Use rank and world of the process group, unless the shard is known or the group does not exist yet."""
         if self.knows_shard or self._iteration is not None or (shard := group_shard()) is None:
             return
         self.knows_shard = True
@@ -136,18 +136,15 @@ class Session:
         if world > 1:
             self.plan = replace(self.plan, rank=rank, world=world)
             logger.info(
-                "a loader without shard= takes (%d, %d), the rank and world of torch.distributed's group, so this process gets "
-                "its part of the samples; Loader(…, shard=(0, 1)) gives it all of them",
+                "a loader without shard= uses (%d, %d), the rank and world of torch.distributed's group, so this process reads "
+                "its part of the samples; with Loader(…, shard=(0, 1)) it reads all of them",
                 *shard,
             )
 
     # --------------------------------------------------------------------------------------------------------- the iteration
 
     def iterate(self, schedule: Schedule, convert: Callable[[Pairs], Pairs] | None) -> Iterator[Any]:
-        """Begin an iteration here; ``convert`` converts its batches.
-
-        When a batch is given, the position is behind it.
-        """
+        """Begin an iteration here; ``convert`` converts its batches. When it yields a batch, the position is behind the batch."""
         self._figures, self._iteration = LoaderStatistics(), object()
         return self._batches(self._iteration, schedule, convert)
 
@@ -198,7 +195,7 @@ class Session:
                 del batch  # free the batch before the next one is made
                 self._check(iteration)
         except KeyboardInterrupt as error:
-            with contextlib.suppress(KeyboardInterrupt):  # pressed again: nothing is waited for
+            with contextlib.suppress(KeyboardInterrupt):  # pressed again: do not wait
                 if self._iteration is iteration:
                     self.end_iteration()
             raise error.with_traceback(frames_of_others(error.__traceback__)) from None
@@ -209,12 +206,12 @@ class Session:
     def _check(self, iteration: object) -> None:
         if self._iteration is not iteration:
             raise RuntimeError(
-                "this iteration of a loader has ended: another one began since, or the loader was closed or loaded a state, "
-                "or this is a fork of its process; call iter(loader), and make a second loader to iterate twice at a time"
+                "this iteration of a loader has ended: another one began, or the loader was closed or loaded a state, or this is "
+                "a fork of its process; call iter(loader) again, and make a second loader for two iterations at a time"
             )
 
     def _receive(self, epoch: int, position: int, end_epoch: int) -> None:
-        """Note that the consumer has received all samples before ``position`` of ``epoch``."""
+        """Record that the consumer has received all samples before ``position`` of ``epoch``."""
         self.epoch, self.position, self.goes_on = epoch, position, False
         if epoch == end_epoch:
             self.first_epoch = epoch

@@ -1,4 +1,4 @@
-"""What is saved of a loader: a few integers that mean the same on any number of ranks and workers."""
+"""The saved state of a loader."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class LoaderState:
-    """What the consumers of all ranks together have received.
+    """What the consumers of all ranks together have received: the same on any number of ranks and workers.
 
     Attributes:
         seed: of the order.
         epoch: of the next samples.
-        position: how many samples of that epoch all ranks together have received.
+        position: number of that epoch's samples that all ranks together have received.
         first_epoch: the epoch with which the iteration began.
         n_samples: of ``epoch``.
-        order: what decides the order, see :meth:`data_stack.loader.orders.Order.content`.
+        order: what identifies the order, see :meth:`data_stack.loader.orders.Order.content`.
         fingerprint: of the stack of iterators.
     """
 
@@ -36,56 +36,56 @@ class LoaderState:
     fingerprint: str
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON data, with a digest of all of it."""
+        """The state as JSON data, with a digest of all fields."""
         return seal({"data_stack_loader": _VERSION, **asdict(self)})
 
     @classmethod
     def from_dict(cls, state: Any) -> LoaderState:
-        """Read what :meth:`to_dict` gave, also after it went through JSON or a checkpoint.
+        """Read what :meth:`to_dict` returned, also after a round trip through JSON or a checkpoint.
 
         Raises:
-            LoaderStateError: it is no such data, was changed, or is of another version of data_stack.
+            LoaderStateError: it is not a state, was changed, or belongs to another version of data_stack.
         """
         if not isinstance(state, Mapping) or "data_stack_loader" not in state:
-            raise LoaderStateError(f"this is not the state of a loader: {state!r:.120}; state_dict() gives one")
+            raise LoaderStateError(f"expected the state of a loader, as state_dict() returns it, got {state!r:.120}")
         if state["data_stack_loader"] != _VERSION:
             raise LoaderStateError(
-                f"this state of a loader is of version {state['data_stack_loader']!r:.20}, known is {_VERSION}: "
-                f"read it with the data_stack that wrote it"
+                f"this state of a loader has version {state['data_stack_loader']!r:.20}, expected {_VERSION}: "
+                f"load it with the version of data_stack that saved it"
             )
         names = [field.name for field in fields(cls)]
         if missing := [name for name in [*names, "digest"] if name not in state]:
-            raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; it must be what state_dict() gave")
+            raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; load what state_dict() returned")
         check_seal({name: state[name] for name in ["data_stack_loader", *names, "digest"]}, "a loader")
         # some checkpoints make numpy's integers, or arrays, of numbers
         numbers: dict[str, Any] = {name: int(state[name]) for name in names if name not in ("order", "fingerprint")}
         return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
 
     def check_is_of(self, own: LoaderState, iterator: object) -> None:
-        """Check that this state is of the same samples and order as a loader.
+        """Check that this state belongs to the same samples and order as a loader.
 
         Args:
-            own: the present state of that loader.
-            iterator: what that loader reads, for the message.
+            own: the present state of the loader.
+            iterator: the loader's, for the message.
 
         Raises:
             LoaderStateError: samples or order differ.
         """
         if self.fingerprint != own.fingerprint:
             raise LoaderStateError(
-                f"this state is of another dataset: its stack of iterators has the fingerprint {self.fingerprint[:16]}… and "
-                f"{self.n_samples:,} samples, that of this loader {own.fingerprint[:16]}… and {own.n_samples:,} "
-                f"({iterator!r}); make the loader of the iterator that it was saved with, or begin anew"
+                f"this state belongs to another dataset: its stack of iterators has the fingerprint {self.fingerprint[:16]}… and "
+                f"{self.n_samples:,} samples, the stack of this loader has {own.fingerprint[:16]}… and {own.n_samples:,} "
+                f"({iterator!r}); make the loader from the same iterator, or start a new training"
             )
         if dict(self.order) != own.order:
             raise LoaderStateError(
-                f"this state is of another order: {dict(self.order)}, that of this loader is {dict(own.order)}; "
-                f"give the loader the same shuffle= and redraw="
+                f"this state belongs to another order: {dict(self.order)}, but the loader has {dict(own.order)}; "
+                f"pass the same shuffle= and redraw= to the loader"
             )
 
 
 def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state with a digest of them, which :func:`check_seal` checks."""
+    """The fields of a state with their digest, for :func:`check_seal`."""
     return {**fields, "digest": _digest(fields)}
 
 
@@ -93,23 +93,23 @@ def check_seal(state: Mapping[str, Any], what: str) -> None:
     """Compare the fields of a state with its digest.
 
     Args:
-        state: of :func:`seal`.
-        what: whose state it is, for the message.
+        state: what :func:`seal` returned.
+        what: the owner of the state, for the message.
 
     Raises:
         LoaderStateError: a field was changed or damaged.
     """
     try:
         digest = _digest({name: value for name, value in state.items() if name != "digest"})
-    except (AttributeError, TypeError, ValueError, RecursionError):  # no JSON data
+    except (AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
         digest = ""
     if str(state.get("digest")) != digest:
         raise LoaderStateError(
-            f"this state of {what} was changed or damaged: its fields do not match its digest; load what state_dict() gave"
+            f"this state of {what} was changed or damaged: its fields do not match its digest; load what state_dict() returned"
         )
 
 
 def _digest(fields: Mapping[str, Any]) -> str:
-    """SHA-256 of the canonical JSON of fields; numbers that a checkpoint made numpy's or tensors count as Python's."""
+    """SHA-256 of the canonical JSON of fields; numbers of numpy and tensors, which some checkpoints make, count as Python's."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=lambda value: value.tolist())
     return hashlib.sha256(text.encode()).hexdigest()

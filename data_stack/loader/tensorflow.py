@@ -1,8 +1,8 @@
-"""Batches of a loader as TensorFlow's tensors, one by one or as a ``tf.data.Dataset``."""
+"""Batches of a loader as TensorFlow's tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,12 +23,12 @@ _PLAIN = (bool, int, float, complex, str, bytes)
 
 
 class TensorFlowConversion(Conversion):
-    """The batches of a loader as TensorFlow's tensors: ``loader.tensorflow()``.
+    """Converts the batches of a loader to TensorFlow's tensors: ``loader.tensorflow()``.
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
     C-contiguous and writeable; otherwise they are copied. Columns of strings and bytes become tensors of ``tf.string``, arrays
-    that differ in their first extent and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns of
-    different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
+    that differ in their first extent, and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns
+    of different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
 
     Raises (while iterating):
         ConfigError: a column of numbers or arrays has samples without a value (None).
@@ -41,15 +41,15 @@ class TensorFlowConversion(Conversion):
         return map_nested(batch, _as_tensor, (Ragged,))
 
 
-def dataset_of(loader: Any, output_signature: Any = None) -> tf.data.Dataset:
+def dataset_of(loader: Any, output_signature: Any, *, has_fixed_length: bool) -> tf.data.Dataset:
     """The batches of a loader as a dataset, see :meth:`data_stack.loader.loader.TensorFlowLoader.dataset`."""
     try:
         cardinality = len(loader)
     except TypeError:
         cardinality = tf.data.INFINITE_CARDINALITY
-    if loader.is_inside:
+    if loader.is_inside or not has_fixed_length:
         cardinality = tf.data.UNKNOWN_CARDINALITY
-    signature = _signature(loader.example_batches()) if output_signature is None else output_signature
+    signature = _signature(*loader.example_batch()) if output_signature is None else output_signature
 
     def batches() -> Iterator[Any]:
         if cardinality >= 0 and loader.is_inside:
@@ -153,40 +153,30 @@ def _tensors(value: Any, where: str) -> Any:
         return tf.convert_to_tensor(value)
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ConfigError(
-            f"{where} is {value!r:.80}, which TensorFlow has no tensor for; leave it out by select(…), or convert it to numbers "
+            f"{where} is {value!r:.80}, which has no TensorFlow tensor; leave it out by select(…), or convert it to numbers "
             f"by map(…) or transform="
         ) from error
 
 
-def _signature(examples: Sequence[tuple[Any, int]]) -> Any:
-    """The common form of several batches, each with its number of samples: nested tuples and dicts of specs."""
-    batches, numbers = [_tensors(batch, "the batch") for batch, _ in examples], [n for _, n in examples]
-    if not tf.nest.flatten(batches):
-        raise ConfigError("the form of batches cannot be found without samples: give output_signature=")
-    return tf.nest.map_structure(lambda *tensors: _spec(list(zip(tensors, numbers, strict=True))), *batches)
+def _signature(batch: Any, n_samples: int) -> Any:
+    """The form of a batch: nested tuples and dicts of specs, in which the dimension of the samples is None."""
+    tensors = _tensors(batch, "the batch") if n_samples else ()
+    if not tf.nest.flatten(tensors):
+        raise ConfigError("the form of batches cannot be found without samples: pass output_signature=")
+    return tf.nest.map_structure(lambda tensor: _spec(tensor, n_samples), tensors)
 
 
-def _spec(tensors: Sequence[tuple[Any, int]]) -> tf.TypeSpec:
-    if len({tensor.dtype for tensor, _ in tensors}) > 1:
-        found = " and ".join(sorted({tensor.dtype.name for tensor, _ in tensors}))
-        raise ConfigError(
-            f"a part of the batch is {found} in different batches; tf.data needs one dtype: convert it by map() or transform="
-        )
-    dtype = tensors[0][0].dtype
-    if len({tensor.shape.rank for tensor, _ in tensors}) > 1:
-        return tf.TensorSpec(None, dtype)
-    shapes = [tensor.shape.as_list() for tensor, _ in tensors]
-    shape = [extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True)]
-    if shape and all(extents[0] == n for extents, (_, n) in zip(shapes, tensors, strict=True)):
+def _spec(tensor: Any, n_samples: int) -> tf.TypeSpec:
+    shape = tensor.shape.as_list()
+    if shape and shape[0] == n_samples:
         shape[0] = None
-    if ragged := [tensor.ragged_rank for tensor, _ in tensors if isinstance(tensor, tf.RaggedTensor)]:
-        n_ragged = max(ragged)
-        return tf.RaggedTensorSpec([None] * (n_ragged + 1) + shape[n_ragged + 1 :], dtype, n_ragged, tf.int64)
-    return tf.TensorSpec(shape, dtype)
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.RaggedTensorSpec(shape, tensor.dtype, tensor.ragged_rank, tf.int64)
+    return tf.TensorSpec(shape, tensor.dtype)
 
 
 class _FormConversion(Conversion):
-    """Batches as tensors of the form that tf.data was told."""
+    """Converts batches to tensors of the declared form of a dataset."""
 
     name = "TensorFlow tensors of one form"
 
@@ -199,13 +189,13 @@ class _FormConversion(Conversion):
             return tf.nest.map_structure(_fit, tensors, self._signature, check_types=False)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"a batch does not have the form {self._signature} of its tf.data.Dataset ({error}); give "
-                f"dataset(output_signature=…) that suits all batches, or make them alike, as collate=Padded(to=…) does"
+                f"a batch does not have the form {self._signature} of its tf.data.Dataset ({error}); pass "
+                f"dataset(output_signature=…) that suits all batches, or make the batches alike, as collate=Padded(to=…) does"
             ) from error
 
 
 def _fit(tensor: Any, spec: tf.TypeSpec) -> Any:
-    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that have one shape by chance
+    if isinstance(spec, tf.RaggedTensorSpec) and isinstance(tensor, tf.Tensor):  # values that happen to have one shape
         tensor = tf.RaggedTensor.from_tensor(tensor, ragged_rank=spec.ragged_rank)
     if not spec.is_compatible_with(tensor):
         raise ValueError(f"{tf.type_spec_from_value(tensor)} is not compatible with {spec}")

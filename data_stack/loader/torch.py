@@ -1,4 +1,4 @@
-"""torch: batches of our loader as tensors, and iterators for torch's own loader, read by columns."""
+"""Batches as torch tensors, for our loader and for torch's own."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _DTYPES = frozenset(map(np.dtype, NUMBERS))  # in this machine's byte order
 
 
 class TorchDataset(Dataset[Any]):
-    """An iterator as a map-style dataset for :func:`collate`: each batch is read in one request for columns.
+    """An iterator as a map-style dataset for :func:`collate`, which reads each batch in one request for columns.
 
     ::
 
         loader = DataLoader(TorchDataset(iterator), batch_size=256, shuffle=True, num_workers=4, collate_fn=collate)
 
-    For another ``collate_fn``, give torch's loader the iterator itself. Workers may be forked or, if the iterator pickles,
-    spawned.
+    For another ``collate_fn``, pass the iterator itself to torch's loader. Workers may be forked, or spawned if the iterator
+    pickles.
 
     Args:
         iterator: any iterator, or an object with ``len`` and ``[i]``; the caller closes it.
@@ -67,7 +67,7 @@ class TorchDataset(Dataset[Any]):
         """The samples at ``indices`` as columns, for :func:`collate`.
 
         Raises:
-            DatasetOutOfBoundsError: one of the positions lies outside.
+            DatasetOutOfBoundsError: a position is out of range.
         """
         return _Columns(access_to(self._iterator).batch(check_indices(indices, len(self._iterator))))
 
@@ -80,28 +80,28 @@ class _Columns:
 
 
 def collate(samples: Sequence[Sample] | _Columns) -> Any:
-    """Samples as tensors: a tuple of them for tuple samples, a dict for dict samples, one tensor for bare samples.
+    """Samples as tensors: a tuple of tensors for tuple samples, a dict for dict samples, one tensor for bare samples.
 
     Columns of numbers become tensors of shape ``(n_samples, ...)`` and of their dtype, without a copy where possible, as in
-    :class:`TorchConversion`. Tensors have the values, shapes and dtypes of ``torch.utils.data.default_collate``. The differences:
-    tuple samples give a tuple and not a list, and a list of numbers in a sample becomes a row of a tensor.
+    :class:`TorchConversion`. Tensors have the values, shapes and dtypes of ``torch.utils.data.default_collate``, with two
+    differences: tuple samples become a tuple, not a list, and a list of numbers in a sample becomes a row of a tensor.
 
     Args:
         samples: what :class:`TorchDataset` returns, or a list of samples of any other dataset; at least one.
 
     Raises:
-        ConfigError: there are no samples, they differ in their number of columns or in their keys, or a column of numbers has
+        ConfigError: ``samples`` is empty, samples differ in their number of columns or in their keys, or a column of numbers has
             samples without a value (None).
     """
     if not isinstance(samples, _Columns):
         if len(samples) == 0:
-            raise ConfigError("there are no samples to collate")
+            raise ConfigError("cannot collate an empty list of samples")
         samples = _Columns(stack_samples(samples))
     return TorchConversion().convert(detach(samples.batch))
 
 
 class TorchConversion(Conversion):
-    """The batches of a loader as torch tensors, on a device if one is given: ``loader.torch()``.
+    """Converts the batches of a loader to torch tensors, optionally on a device: ``loader.torch()``.
 
     Arrays of numbers become tensors of their shape and dtype on the same memory; arrays that torch cannot share (read-only,
     with negative strides or the other byte order) are copied. Other values, such as strings and dates, become a list; arrays of
@@ -110,7 +110,7 @@ class TorchConversion(Conversion):
     ``torch.nested.nested_tensor_from_jagged(it.values, it.offsets)`` is torch's own ragged tensor on the same memory.
 
     **Devices.** With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step: on CUDA
-    in a side stream, which the consumer's current stream waits for when it gets the batch. The copy is asynchronous only from
+    in a side stream, which the consumer's current stream waits for when it receives the batch. The copy is asynchronous only from
     page-locked memory, see ``pin_memory`` (one more copy in main memory, in the consumer's thread). Two batches are on the device
     at a time, besides those that the consumer keeps.
 
@@ -119,7 +119,7 @@ class TorchConversion(Conversion):
         pin_memory: whether to copy tensors to page-locked memory first; without CUDA it has no effect, as in torch's DataLoader.
 
     Raises:
-        ConfigError: there is no such device. While iterating: a column of numbers or arrays has samples without a value (None).
+        ConfigError: the device does not exist. While iterating: a column of numbers or arrays has samples without a value (None).
     """
 
     name = "torch tensors"
@@ -137,11 +137,11 @@ class TorchConversion(Conversion):
         converted = super().convert_all(pairs)
         if self.device is None:
             return converted
-        way: _WayToDevice = _WayToCuda(self.device) if self.device.type == "cuda" else _WayToDevice(self.device)
-        return map_pairs(one_ahead(map_pairs(converted, way.send)), way.receive)
+        copier: _DeviceCopier = _CudaCopier(self.device) if self.device.type == "cuda" else _DeviceCopier(self.device)
+        return map_pairs(one_ahead(map_pairs(converted, copier.send)), copier.receive)
 
 
-class _WayToDevice:
+class _DeviceCopier:
     """Copies batches to a device: :meth:`send` starts a copy, :meth:`receive` makes it usable."""
 
     def __init__(self, device: torch.device) -> None:
@@ -160,7 +160,7 @@ class _WayToDevice:
         return value.to(self._device, non_blocking=self._device.type != "cpu") if hasattr(value, "to") else value
 
 
-class _WayToCuda(_WayToDevice):
+class _CudaCopier(_DeviceCopier):
     """Copies in a side stream, see https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams."""
 
     def __init__(self, device: torch.device) -> None:
@@ -206,7 +206,7 @@ def _device(device: Any) -> torch.device:
         known = torch.device(device)
     except (RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"torch has no device {device!r:.80}; use for example 'cuda', 'cuda:1', 'mps' or 'cpu': {error}"
+            f"torch does not know the device {device!r:.80}; use for example 'cuda', 'cuda:1', 'mps' or 'cpu': {error}"
         ) from error
     if known.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(

@@ -1,8 +1,9 @@
-"""Messages between this process and one that it started; what is large travels in shared memory that has no name."""
+"""Messages between this process and one that it started; large values travel in unnamed shared memory."""
 
 from __future__ import annotations
 
 import errno
+import math
 import mmap
 import os
 import pickle
@@ -21,7 +22,7 @@ from data_stack.processes.pickling import dump, load
 _LENGTH_BYTES = 8
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory
-_ALIGNMENT_BYTES = 64  # a cache line; wide instructions want no less
+_ALIGNMENT_BYTES = 64  # a cache line, which wide instructions need
 _MOST_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
 
 #: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is freed, which swallows Ctrl-C.)
@@ -41,16 +42,19 @@ class Parcel:
         self.content, self.descriptor = content, descriptor
 
     @classmethod
-    def of(cls, value: Any) -> Parcel:
+    def of(cls, value: Any, max_bytes: float = math.inf) -> Parcel:
         """Pack a value.
 
         Raises:
-            OSError: there is no memory left.
+            OSError: memory is exhausted, or the value is larger than ``max_bytes``.
             Exception: an object cannot be pickled.
         """
         pickled, buffers = dump(value)
         views = [pickled, *buffers]
-        if sum(view.nbytes for view in views) <= _SMALL_BYTES:
+        n_bytes = sum(view.nbytes for view in views)
+        if n_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too large to send")
+        if n_bytes <= _SMALL_BYTES:
             return cls([bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views])
         spans, end = [], 0
         for view in views:
@@ -118,7 +122,7 @@ class Channel:
         timeout_seconds: how long sending, or reading the rest of a message, waits for the other end; None: without a limit.
 
     Attributes:
-        is_ended: whether the other end is closed, or did not answer in time. Nothing raises because of that.
+        is_ended: whether the other end is closed, or did not answer in time; neither raises an error.
     """
 
     def __init__(self, connection: socket.socket, timeout_seconds: float | None = None) -> None:
@@ -176,10 +180,10 @@ class Channel:
 
 
 def _anonymous_memory(n_bytes: int) -> int:
-    """A descriptor of ``n_bytes`` zeros; nothing of it is in /dev/shm or any other folder. The caller closes it."""
+    """A descriptor of ``n_bytes`` zeros, without a name in /dev/shm or any other folder. The caller closes it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("data_stack batches", os.MFD_CLOEXEC)
-    else:  # macOS: a file that has no name any more
+    else:  # macOS: a file whose name was removed
         with tempfile.TemporaryFile() as file:
             descriptor = os.dup(file.fileno())
     try:

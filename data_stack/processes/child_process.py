@@ -1,4 +1,4 @@
-"""A process that works for this one over a channel: how the parent starts and ends it."""
+"""A process that works for this one over a channel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from data_stack.processes.channel import Channel
 from data_stack.processes.fork_server import ForkedProcess
 
-_ANSWER_SECONDS = 5.0  # children always read, so one that does not answer for so long was stopped
+_ANSWER_SECONDS = 5.0  # children always read, so one that does not answer within this time was stopped
 
 #: Packages that take long to import, and have no threads and no connections until they are used.
 _HELD: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "torch"})
@@ -30,7 +30,7 @@ class ChildProcess:
         output: a file for its standard output; None: this process's.
 
     Raises:
-        ConfigError: there is no interpreter to run.
+        ConfigError: this Python cannot start interpreters.
         OSError: the process could not be started.
 
     Attributes:
@@ -57,13 +57,13 @@ class ChildProcess:
         """Whether it has ended, or closed its channel."""
         return self.channel.is_ended or self.process.poll() is not None  # the channel stays open if a fork has it, too
 
-    def tell_death(self) -> str:
+    def describe_end(self) -> str:
         """How it ended, for a message; waits for the end for a second, and then kills it."""
         try:
             status = self.process.wait(timeout=1)
         except TimeoutError:  # it closed its channel, but runs on
             self.process.kill()
-            return "does not answer any more"
+            return "no longer answers"
         if status >= 0:
             return f"exited with status {status}"
         name = signal.Signals(-status).name if -status in signal.Signals._value2member_map_ else "a real-time signal"
@@ -77,11 +77,11 @@ class ChildProcess:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         if self.process.returncode is None:
             self.process.kill()
-            with contextlib.suppress(TimeoutError):  # the fork server, which tells its status, was stopped
+            with contextlib.suppress(TimeoutError):  # the fork server, which reports its status, was stopped
                 self.process.wait(_ANSWER_SECONDS)
 
     def forget(self) -> None:
-        """In a fork of the parent, forget the child without ending it."""
+        """In a fork of the parent, release the child without ending it."""
         self.channel.close()
         self.process.forget()
 

@@ -1,13 +1,13 @@
 """Starts processes as forks of a fork server, a process that holds imports: a start takes milliseconds.
 
-The server is a fresh interpreter without threads of its own, so forking it is safe whatever this process does. It starts with
-the first process and ends with this one, and so do the processes. A fork of this process has its own server.
+The server is a fresh interpreter without threads of its own, so it can always be forked safely. It starts with the first process
+and ends with this one, as do its forks. A fork of this process has its own server.
 
-Each process has a channel of its own to the server: a socket on which the server sends the process id, the new process receives
-what to do, and the server sends the exit status. So threads, signal handlers and finalizers never wait for each other.
+Each process has its own channel to the server: a socket on which the server sends the process id, the new process receives its
+task, and the server sends the exit status. So threads, signal handlers and finalizers never wait for each other.
 
-multiprocessing's fork server would import the user's script again, which then needs a main guard, and it holds the modules
-that it was started with, no later ones.
+multiprocessing's fork server would import the user's script again, which then needs a main guard, and it cannot import further
+modules after its start.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
     "from data_stack.processes.fork_serving import serve; serve(descriptor)"
 )
-_ANSWER_SECONDS: Final = 60.0  # then another server takes its place
-_QUIET_SECONDS: Final = 10.0  # then a warning says what is waited for
+_ANSWER_SECONDS: Final = 60.0  # then another server replaces it
+_QUIET_SECONDS: Final = 10.0  # then a warning says what it waits for
 _GRACE_SECONDS: Final = 1.0  # for the server to end by itself
 _MAX_VARIABLE_BYTES: Final = 1 << 16  # a larger one, which Linux may refuse, is sent with each process
 
@@ -57,16 +57,16 @@ class ForkedProcess:
     Args:
         function: ``"module:name"``, called with the numbers of its descriptors, and with the arguments.
         arguments: plain JSON data.
-        descriptors: to hand over.
+        descriptors: passed to the process.
         output: a file for its standard output; None: this process's.
 
     Raises:
-        ConfigError: there is no interpreter to run.
+        ConfigError: this Python cannot start interpreters.
         OSError: no process can be started.
 
     Attributes:
         pid: its process id.
-        returncode: None before :meth:`poll` or :meth:`wait` saw its end; then as of :class:`subprocess.Popen`.
+        returncode: None until :meth:`poll` or :meth:`wait` saw its end; then as in :class:`subprocess.Popen`.
     """
 
     def __init__(self, function: str, arguments: Sequence[Any] = (), descriptors: Sequence[int] = (), output: Any = None) -> None:
@@ -85,7 +85,7 @@ class ForkedProcess:
         _send_all(self._channel, request)
 
     def poll(self) -> int | None:
-        """Its exit status, or minus the signal that killed it; None while it runs."""
+        """Its exit status, or the negative number of the signal that killed it; None while it runs."""
         return self._look(0)
 
     def wait(self, timeout: float) -> int:
@@ -131,7 +131,7 @@ class ForkedProcess:
 
 
 def hold(modules: Iterable[str]) -> None:
-    """Let the server import modules, without waiting for it; it starts if it does not run. A module that fails is left out."""
+    """Let the server import modules, without waiting for it; starts it if necessary. A module that fails is skipped."""
     with contextlib.suppress(OSError):
         with _lock:
             server = _running_server()
@@ -175,13 +175,13 @@ class _Server:
         _servers.add(self)
 
     def changes(self) -> dict[str, str | None]:
-        """The variables of the environment that have changed since it started; None for those that are no more."""
+        """The variables of the environment that have changed since it started; None for removed ones."""
         before, now = self._environment, os.environ
         names = [name for name in {*before, *now} if before.get(name) != now.get(name)]
         return {name: now.get(name) for name in names}
 
     def missing(self, modules: Iterable[str]) -> list[str]:
-        """Those of the modules that it was not asked to hold before."""
+        """The modules that it was not asked to hold before."""
         names = sorted(set(modules) - self._held)
         self._held.update(names)
         return names
@@ -210,7 +210,7 @@ class _Server:
         if not _is_readable(channel, _QUIET_SECONDS):
             logger.warning(
                 "no process could be started for %g s, because the fork server, process %d, does not answer: it was stopped, "
-                "or it is importing modules. If it was stopped, `kill -CONT %d` lets it go on",
+                "or it is importing modules. If it was stopped, `kill -CONT %d` resumes it",
                 _QUIET_SECONDS, self.pid, self.pid,
             )  # fmt: skip
             if not _is_readable(channel, _ANSWER_SECONDS - _QUIET_SECONDS):
@@ -248,13 +248,13 @@ def _running_server() -> _Server:
     global _server
     if _server is None or any(map(_READ_AT_IMPORT.fullmatch, _server.changes())):
         if not sys.executable or getattr(sys, "frozen", False):
-            raise ConfigError("there is no Python interpreter here that other processes could run")
+            raise ConfigError("this program has no Python interpreter that other processes could run (sys.executable)")
         _server = _Server()  # processes of the former one keep it
     return _server
 
 
 def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
-    """Fork a server that answers: its channel, which waits for what to do, and its process id."""
+    """Fork a server that answers: its channel, which waits for the task, and its process id."""
     global _server
     for is_last in (False, True):
         with _lock:

@@ -1,4 +1,4 @@
-"""The program of the fork server (:mod:`data_stack.processes.fork_server`): it forks when asked, and imports what forks need."""
+"""The program of the fork server (:mod:`data_stack.processes.fork_server`)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 STARTED: Final = struct.Struct("=ii")
-"""The first message about a process: its id, and an error number if there is none."""
+"""The first message about a process: its id, or 0 and an error number."""
 
 ENDED: Final = struct.Struct("=i")
 """The second one: its exit status."""
 
 MAX_DESCRIPTORS: Final = 16
 _CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
-_PR_SET_PDEATHSIG: Final = 1  # which signal to get when the parent ends, see prctl(2)
+_PR_SET_PDEATHSIG: Final = 1  # selects the signal to receive when the parent ends, see prctl(2)
 
 
 def serve(descriptor: int) -> None:
@@ -76,10 +76,10 @@ def _reap(running: dict[int, socket.socket]) -> None:
 
 
 def _read_all(channel: socket.socket) -> Any:
-    """The JSON data that arrive until the other end closes.
+    """The JSON data that arrives until the other end closes.
 
     Raises:
-        ValueError: they are cut off.
+        ValueError: the data is cut off.
     """
     with channel.makefile("rb") as file:
         return json.load(file)
@@ -147,7 +147,7 @@ def _run(channel: socket.socket, received: list[int], server: int) -> NoReturn:
         module, _, name = request["function"].partition(":")
         getattr(importlib.import_module(module), name)(*received[2:], *request["arguments"])
         status = 0
-    except BaseException:  # noqa: BLE001  # the status tells
+    except BaseException:  # noqa: BLE001  # the parent sees the status
         traceback.print_exc()
     finally:
         os._exit(status)

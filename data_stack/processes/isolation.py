@@ -43,15 +43,15 @@ def run_apart(
     """Call ``function`` on a file in another process.
 
     Args:
-        function: ``"module:name"`` of ours; it gets a seekable binary file and the arguments, and returns plain JSON data.
+        function: ``"module:name"`` of data_stack; called with a seekable binary file and the arguments, returns plain JSON data.
         arguments: plain JSON data.
         name: of the file, for messages.
         size: of the file, in bytes.
         read_at: returns ``size`` bytes from an offset on; called in this process, and its errors pass through.
-        seconds: limit of processor time, of the function and of what this thread does to read for it.
+        seconds: limit of processor time, of the function and of this thread while it reads for the function.
 
     Raises:
-        DatasetFileCorruptError: the function raised an error of ours, or its process crashed or exceeded a limit.
+        DatasetFileCorruptError: the function raised an error of data_stack, or its process crashed or exceeded a limit.
         OSError: no process can be started.
     """
     job = {"function": function, "arguments": list(arguments), "name": name, "size": size, "seconds": seconds}
@@ -68,7 +68,7 @@ def run_apart(
 
 
 def _converse(channel: Connection, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float) -> Any:
-    """Read for the process until it has a result."""
+    """Serve the reads of the process until it has a result."""
     begin, answer = time.thread_time(), None
     while True:
         try:
@@ -150,7 +150,7 @@ def _run(descriptor: int, job: dict[str, Any]) -> None:
     _limit(job["seconds"], job["limit_bytes"])
     try:  # any other error closes the connection, which the parent notices
         _say(channel, "result", function(_RemoteBytes(channel, job["name"], job["size"]), *job["arguments"]))
-    except RequestLimitError:  # no damage: reading the file raises it again
+    except RequestLimitError:  # not damage: reading the file raises it again
         _say(channel, "result", None)
     except DataStackError as error:
         _say(channel, "error", str(error)[:4096])

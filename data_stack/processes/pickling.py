@@ -17,7 +17,7 @@ import numpy as np
 
 
 def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
-    """Pickle ``value``; the memory of its arrays and torch tensors comes beside the pickle, and still belongs to ``value``.
+    """Pickle ``value``; the memory of its arrays and torch tensors is returned beside the pickle, and still belongs to ``value``.
 
     Functions and classes that a fresh interpreter cannot import are pickled by value: those of a script or of a notebook's cells.
     When they return to the process that sent them, they are the original ones.
@@ -40,7 +40,7 @@ def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[me
 
 
 def load(pickled: Any, buffers: Sequence[Any] = ()) -> Any:
-    """Unpickle what :func:`dump` gave; arrays are views of ``buffers``.
+    """Unpickle what :func:`dump` returned; arrays are views of ``buffers``.
 
     Raises:
         Exception: an object cannot be unpickled.
@@ -92,7 +92,7 @@ def _can_import(package: str) -> bool:
 
 def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
     """Reopen a memory map of a file by its name; None for other arrays, which are pickled."""
-    file_map = array._mmap  # type: ignore[attr-defined]  # numpy does not say so in its types
+    file_map = array._mmap  # type: ignore[attr-defined]  # missing in numpy's types
     if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
         return None
     if not os.path.exists(array.filename):

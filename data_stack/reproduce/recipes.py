@@ -51,7 +51,6 @@ _ABSENT: Any = object()
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers; imports the modules that register some, those of optional packages where these are installed."""
     import data_stack.dataset.splits.parts
-    import data_stack.loader.sources
 
     for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
         importlib.import_module(module.name)

@@ -1,4 +1,4 @@
-"""What our interfaces promise, as test suites that the authors of plugins inherit.
+"""Test suites of the interfaces, for authors of plugins to inherit.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What every codec promises."""
+"""The test suite of codecs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_OFFSETS = 300
 
 
 class CodecContract:
-    """Inherit it in a test class, and give it two fixtures: ``codec``, and ``values``, a list of what it stores without loss."""
+    """Inherit it in a test class, and define two fixtures: ``codec``, and ``values``, a list that it stores without loss."""
 
     def test_values_come_back(self, codec: Codec, values: list[Any]) -> None:
         for value in values:
@@ -84,6 +84,6 @@ class CodecContract:
 
 
 def _arrays_in(value: Any) -> list[np.ndarray[Any, Any]]:
-    """The arrays that a value is, or has as its parts."""
+    """The arrays in a value, or the value itself if it is one."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
     return [value] if isinstance(value, np.ndarray) else [array for part in parts for array in _arrays_in(part)]

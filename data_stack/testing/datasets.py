@@ -60,7 +60,7 @@ class DatasetContract(DatasetIteratorContract):
         config: the options to open it with.
         n_samples: how many samples each split has, if known.
         n_shared_samples: how many different samples two splits share in the published data, summed over all pairs of splits.
-        is_reproducible: whether preparing twice gives the same bytes. Formats that write the time into their files do not.
+        is_reproducible: whether preparing twice writes the same bytes, which formats with a time in their files do not.
         n_kills: how many times a preparation is killed, each time at another change of a file.
     """
 
@@ -134,7 +134,7 @@ class DatasetContract(DatasetIteratorContract):
 
     @pytest.fixture
     def splits(self, dataset: DatasetFactory) -> Splits:
-        """All samples, as ``data_stack.load`` gives them."""
+        """All samples, as ``data_stack.load`` returns them."""
         return {split: load_split(type(dataset), dataset.storage_connector, split, self.config) for split in dataset.splits}
 
     @pytest.fixture
@@ -380,7 +380,7 @@ class DatasetContract(DatasetIteratorContract):
 
 
 def _answer(data: bytes, fault: str) -> Answer:
-    """What a source that is broken in one way sends."""
+    """The answer of a source with a fault."""
     if fault == "missing":
         return Answer(b"not here", status=404)
     if fault == "a page":

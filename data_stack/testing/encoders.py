@@ -19,7 +19,7 @@ _FITTED_ON = "f" * 64
 
 
 class EncoderContract:
-    """Inherit it in a test class, and give it two fixtures: ``encoder``, a new one, and ``column``, what it learns and encodes.
+    """Inherit it in a test class, and define two fixtures: ``encoder``, a new one, and ``column``, which it learns and encodes.
 
     The column has two values at least, and a value may be encoded alone.
     """
@@ -94,7 +94,7 @@ def rebuild(state: Any, encoder: Encoder) -> Encoder:
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
-    """Hold two columns against each other to the last bit."""
+    """Check that two columns are equal to the last bit."""
     assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
     same = actual.tolist() == expected.tolist() if expected.dtype == object else actual.tobytes() == expected.tobytes()
     assert same, f"{actual!r} is not {expected!r}"

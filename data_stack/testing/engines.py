@@ -21,7 +21,7 @@ _TASKS = {f"number {i}": i for i in range(5)}
 
 
 class EngineContract:
-    """Inherit it in a test class, and give it a fixture ``engine``, which attempts a task twice at least."""
+    """Inherit it in a test class, and define a fixture ``engine``, which attempts a task at least twice."""
 
     def test_each_task_gives_its_result_once(self, engine: PreparationEngine) -> None:
         results = list(engine.run(_square, _TASKS, title="squares"))

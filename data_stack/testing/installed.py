@@ -1,4 +1,4 @@
-"""The tests of an installed dataset with its real sources, as ``data-stack check`` runs them; also a plugin of pytest."""
+"""The tests of an installed dataset with its real sources, which ``data-stack check`` runs."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _IS_OFFLINE = is_offline()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What ``data-stack check`` says."""
+    """The options that ``data-stack check`` passes."""
     parser.addoption("--dataset", help="name of the dataset")
-    parser.addoption("--results", type=int, help="file descriptor that gets a line of JSON for each test")
+    parser.addoption("--results", type=int, help="file descriptor for a line of JSON per test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config) -> None:
-    """From now on results are reported."""
+    """Report results from now on."""
     config.pluginmanager.register(_Reporter(config.getoption("results")))
 
 

@@ -1,4 +1,4 @@
-"""What every dataset iterator promises."""
+"""The test suite of dataset iterators."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from data_stack.values.stacking import stack_samples
 
 
 class DatasetIteratorContract:
-    """Inherit it in a test class, and give it two fixtures: ``iterator``, and ``expected``, the list of its samples.
+    """Inherit it in a test class, and define two fixtures: ``iterator``, and ``expected``, the list of its samples.
 
     Use at least three samples (an empty iterator may have a class of its own), different from one another.
 
     Attributes:
-        pickles: whether the iterator can be sent to a spawned worker. Set it to False only where it cannot be.
-        has_views: whether ``iterator[2:5]``, ``iterator[[3, 1]]`` and ``iterator[-1]`` are understood. Set it to False for an
-            iterator whose ``__getitem__`` knows plain positions only; they are then tested on a view of all its samples,
-            which is how splitters and loaders see it.
+        pickles: whether the iterator can be sent to a spawned worker. Set it to False only if it cannot.
+        has_views: whether ``iterator[2:5]``, ``iterator[[3, 1]]`` and ``iterator[-1]`` work. Set it to False for an iterator
+            whose ``__getitem__`` accepts plain positions only; they are then tested on a view of all its samples, which is
+            what splitters and loaders use.
     """
 
     pickles: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class DatasetIteratorContract:
 
     @pytest.fixture
     def indexable(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
-        """What understands slices, index arrays and negative positions."""
+        """An iterator that accepts slices, index arrays and negative positions."""
         return iterator if self.has_views else DatasetIteratorView(iterator, slice(None))
 
     def test_the_length_is_the_number_of_samples(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
@@ -154,7 +154,7 @@ class DatasetIteratorContract:
 
 
 def orders(n_samples: int) -> list[Any]:
-    """Positions as a batch may ask for them."""
+    """Positions of batches."""
     last = n_samples - 1
     return [
         list(range(n_samples)), [last, 0, last, 0], np.array([last, 0]), np.array([0], dtype=np.uint8), np.array([-1, 0]),
@@ -163,14 +163,14 @@ def orders(n_samples: int) -> list[Any]:
 
 
 def keys_of(sample: Any) -> list[Any]:
-    """The columns of a sample; none if it is a bare value."""
+    """The columns of a sample; an empty list for a bare value."""
     if isinstance(sample, Mapping):
         return list(sample)
     return list(range(len(sample))) if isinstance(sample, (tuple, list)) else []
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Hold samples, batches or lists of them against each other, arrays and tensors by value and dtype."""
+    """Check that samples, batches or lists of them are equal, arrays and tensors by value and dtype."""
     if isinstance(expected, Mapping):
         assert isinstance(actual, Mapping)
         assert list(actual) == list(expected)

@@ -1,4 +1,4 @@
-"""What every layer promises, beside what every iterator does."""
+"""The test suite of layers."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class LayerContract(DatasetIteratorContract):
 
     def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
         """The layer on ``iterator``."""
-        raise NotImplementedError(f"{type(self).__name__} has to define make_layer(iterator)")
+        raise NotImplementedError(f"{type(self).__name__} must define make_layer(iterator)")
 
     def expect(self, samples: list[Any]) -> list[Any]:
-        """The samples of the layer on an iterator with these samples; three at least."""
-        raise NotImplementedError(f"{type(self).__name__} has to define expect(samples)")
+        """The samples of the layer on an iterator with these samples; at least three."""
+        raise NotImplementedError(f"{type(self).__name__} must define expect(samples)")
 
     @pytest.fixture
     def samples(self) -> list[Any]:
-        """What the layer gets: tuples."""
+        """The samples below the layer: tuples."""
         return [(np.full((2, 2), i, dtype=np.float32), i % 3, "abcdefg"[i]) for i in range(7)]
 
     @pytest.fixture(params=["columns", "third party"])
     def source(self, request: pytest.FixtureRequest, samples: list[Any]) -> DatasetIteratorIF:
-        """What the layer is stacked on."""
+        """The iterator below the layer."""
         return SequenceDatasetIterator([*zip(*samples, strict=True)]) if request.param == "columns" else PlainIterator(samples)
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""Calls functions in processes of their own, and kills them at a chosen change of a file."""
+"""Calls functions in other processes, and kills them at a chosen change of a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from data_stack.processes.pickling import dump, load
 
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 def preload(module: str) -> None:
@@ -29,7 +29,7 @@ preload("data_stack.formats")
 
 
 class ChildProcess:
-    """A running call of ``function(*arguments)``; what neither process can import is sent by value."""
+    """A running call of ``function(*arguments)``; code that the process cannot import is sent by value."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._answer, answer = _FORKS.Pipe(duplex=False)
@@ -42,15 +42,15 @@ class ChildProcess:
         """Wait for its end.
 
         Returns:
-            The exit code, negative for a signal; and what the function returned, None if the process was killed.
+            The exit code, negative for a signal; and the result of the function, None if the process was killed.
 
         Raises:
             RuntimeError: the function raised an error; the message has its traceback.
-            TimeoutError: it takes more than a minute, and was killed.
+            TimeoutError: it took more than a minute, and was killed.
         """
-        if not self._answer.poll(_PATIENCE_SECONDS):
+        if not self._answer.poll(_TIMEOUT_SECONDS):
             self._process.kill()
-            raise TimeoutError(f"a process of the test still ran after {_PATIENCE_SECONDS:g} s")
+            raise TimeoutError(f"a process of the test still ran after {_TIMEOUT_SECONDS:g} s")
         try:
             value, error = load(self._answer.recv_bytes())
         except EOFError:  # it was killed
@@ -63,10 +63,10 @@ class ChildProcess:
 
 
 def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What ``function(*arguments)`` returns in a process of its own.
+    """The result of ``function(*arguments)`` in another process.
 
     Raises:
-        RuntimeError: it raised an error, or the process died.
+        RuntimeError: the function raised an error, or the process died.
         TimeoutError: it takes more than a minute.
     """
     code, value = ChildProcess(function, *arguments).wait()
@@ -80,7 +80,7 @@ def _call(pickled: bytes, answer: Connection) -> None:
     try:
         function, arguments = load(pickled)
         value = function(*arguments)
-    except BaseException:  # noqa: BLE001  # whatever it is, the other process reports it
+    except BaseException:  # noqa: BLE001  # the other process reports it
         error = traceback.format_exc()
     answer.send_bytes(dump((value, error), in_one_piece=True)[0])
 

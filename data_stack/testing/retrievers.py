@@ -1,4 +1,4 @@
-"""What every function that fetches sources promises."""
+"""The test suite of functions that fetch sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DATA = hashlib.shake_128(b"source").digest(3_000_001)
 
 
 class RetrieverContract:
-    """Inherit it in a test class, name the scheme, define :meth:`fetch`, and give it the fixture ``publish``.
+    """Inherit it in a test class, name the scheme, and define :meth:`fetch` and the fixture ``publish``.
 
     Attributes:
         scheme: of the sources.
@@ -30,12 +30,12 @@ class RetrieverContract:
 
     def fetch(self, source: str, transfer: Transfer) -> None:
         """Fetch a source, by your function."""
-        raise NotImplementedError(f"{type(self).__name__} has to define fetch(source, transfer)")
+        raise NotImplementedError(f"{type(self).__name__} must define fetch(source, transfer)")
 
     @pytest.fixture
     def publish(self) -> Publish:
         """Puts bytes under a name such as ``"a.bin"`` where they can be fetched, and returns the source."""
-        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `publish`")
+        raise NotImplementedError(f"{type(self).__name__} must define the fixture `publish`")
 
     @pytest.fixture
     def store(self) -> Store:
@@ -43,7 +43,7 @@ class RetrieverContract:
         return InMemoryStorageConnector()
 
     def retrieve(self, store: Store, definitions: Sequence[ResourceDefinition]) -> list[RetrievedResource]:
-        """Retrieve by the function, and hardly wait between two tries."""
+        """Retrieve with the function, almost without waiting between attempts."""
         limits = Limits(n_retries=1, backoff_seconds=0.01, max_wait_seconds=0.1)
         return retrieve(definitions, store, fetchers={self.scheme: self.fetch}, limits=limits, progress=False)
 

@@ -43,7 +43,7 @@ class ServedDataset:
         self.answer()
 
     def answer(self, **faults: list[Answer]) -> None:
-        """Serve everything, but the first source with these answers, by mirror (``first``, ``second``)."""
+        """Serve all sources, the first one with these answers by mirror (``first``, ``second``)."""
         self._server.requests.clear()
         for mirror in ("first", "second"):
             for identifier, data in self.contents.items():
@@ -52,11 +52,11 @@ class ServedDataset:
 
     @staticmethod
     def whole(data: bytes) -> Answer:
-        """The answer of a server that is well."""
+        """The answer of a server without faults."""
         return Answer(data, headers={"ETag": '"one"'}, ranges=True)
 
     def first_content(self) -> bytes:
-        """The bytes of the first source; skips the test if there is none."""
+        """The bytes of the first source; skips the test without sources."""
         if not self.identifiers or not self.contents[self.identifiers[0]]:
             pytest.skip("it has no sources")
         return self.contents[self.identifiers[0]]
@@ -67,7 +67,7 @@ class ServedDataset:
 
     @property
     def requests(self) -> list[str]:
-        """The paths that were asked for since :meth:`answer`."""
+        """The paths that were requested since :meth:`answer`."""
         return self._server.paths()
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ def with_sources(factory: type[DatasetFactory], sources: Any) -> type[DatasetFac
 def load_split(
     factory: type[DatasetFactory], store: StorageConnector, split: str, config: Mapping[str, Any]
 ) -> DatasetIteratorIF:
-    """The samples of a split as ``data_stack.load`` gives them."""
+    """The samples of a split, as ``data_stack.load`` returns them."""
     repository = DatasetRepository(storage=store)
     repository.register(factory.card.name, factory)
     iterator: DatasetIteratorIF = repository.load(factory.card.name, split, progress=False, **config)

@@ -1,4 +1,4 @@
-"""What every storage connector promises."""
+"""The test suite of storage connectors."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ HOSTILE_IDENTIFIERS: Final = [
 
 
 class StorageConnectorContract(StorageOperations):
-    """Inherit it in a test class, and give it a fixture ``connector``: an empty store, of its own for each test.
+    """Inherit it in a test class, and define a fixture ``connector``: an empty store, a new one for each test.
 
-    Methods that a connector does not override are held to their defaults: deleting and listing say that they are not
-    supported, all else works.
+    Methods that a connector does not override must behave like their defaults: deleting and listing raise
+    ``UnsupportedStorageOperationError``, everything else works.
 
     Attributes:
         crosses_processes: whether the connector pickles, and another process sees what is stored. Set it to False for a
             store that lives in one process.
-        frees_leases_of_killed_processes: whether processes keep each other off by leases, and one is free as soon as the process
-            that holds it was killed. Set it to True to have that tested; some stores let it run out after a while instead.
+        frees_leases_of_killed_processes: whether the lease of a killed process is free at once. Set it to True to test this; in
+            some stores leases expire instead.
     """
 
     crosses_processes: ClassVar[bool] = True
@@ -62,7 +62,7 @@ class StorageConnectorContract(StorageOperations):
     @pytest.fixture
     def connector(self) -> StorageConnector:
         """An empty store."""
-        raise NotImplementedError(f"{type(self).__name__} has to define the fixture `connector`, which gives an empty store")
+        raise NotImplementedError(f"{type(self).__name__} must define the fixture `connector`, which returns an empty store")
 
     # ------------------------------------------------------------------ storing
 

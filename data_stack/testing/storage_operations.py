@@ -1,4 +1,4 @@
-"""What the operations of a storage connector promise that have defaults."""
+"""The tests of a storage connector's methods that have defaults."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from data_stack.exception import (
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every place tells where it is
+CONTENT: Final = hashlib.shake_128(b"content").digest(300_001)  # every offset has other bytes
 
 
 class SourceFailed(Exception):
-    """What a source of bytes says when it breaks off."""
+    """The error of a source of bytes that breaks off."""
 
 
 class StorageOperations:
@@ -183,5 +183,5 @@ def content(connector: StorageConnector, identifier: str) -> bytes:
 
 
 def overrides(connector: StorageConnector, method: str) -> bool:
-    """Whether a connector, or the one behind its cache, brings a method of its own instead of the default."""
+    """Whether a connector, or the one behind its cache, overrides a method."""
     return getattr(type(uncached(connector)), method) is not getattr(StorageConnector, method)

@@ -1,4 +1,4 @@
-"""A web server on loopback that answers, byte for byte, as a test tells it to."""
+"""A web server on loopback with scripted answers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What one request gets.
+    """The answer to one request.
 
     Attributes:
         body: the whole resource.
         status: of HTTP.
         headers: besides Content-Length.
-        announced: the Content-Length; -1 for that of ``body``, ``"chunked"``, or None for none at all.
-        ranges: whether requests for a range get it.
-        cut_at: the connection is closed after so many bytes.
+        announced: the Content-Length; -1 for that of ``body``, ``"chunked"``, or None to omit it.
+        ranges: whether the server supports ranges.
+        cut_at: number of bytes after which the connection is closed.
         reset: it is reset instead.
-        hang_at: nothing more is sent after so many bytes.
-        seconds_per_byte: how slowly ``body`` is sent.
+        hang_at: number of bytes after which the server sends nothing more.
+        seconds_per_byte: delay after each byte of ``body``.
         drip_header: a header that never ends is sent first.
     """
 
@@ -91,7 +91,7 @@ class ScriptedServer:
         return self.origin + path
 
     def serve(self, path: str, body: bytes = b"", **faults: Any) -> str:
-        """The URL of ``path``, which always gives ``body``, with the faults of an Answer."""
+        """The URL of ``path``, which always answers ``body``, with the faults of an Answer."""
         return self.url(path, Answer(body, **faults))
 
     def script(self, path: str, *faults: dict[str, Any]) -> str:
@@ -99,11 +99,11 @@ class ScriptedServer:
         return self.url(path, *(Answer(**fault) for fault in faults))
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Show the certificate of ``context`` from now on."""
+        """Use the certificate of ``context`` from now on."""
         self._context = context
 
     def paths(self) -> list[str]:
-        """The paths asked for, in order."""
+        """The requested paths, in order."""
         return [seen.path for seen in self.requests]
 
     def close(self) -> None:

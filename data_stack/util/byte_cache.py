@@ -38,15 +38,15 @@ class ByteCache(Generic[_Key, _Value]):
         return len(self._values)
 
     def __contains__(self, key: object) -> bool:
-        """Whether there is a value; this does not count as use."""
+        """Whether a key has a value; this does not count as use."""
         return key in self._values
 
     def get(self, key: _Key) -> _Value | None:
-        """A value, which becomes the most recently used; None if it is not there."""
+        """A value, which becomes the most recently used; None if the key is missing."""
         return self.get_many((key,)).get(key)
 
     def get_many(self, keys: Iterable[_Key]) -> dict[_Key, _Value]:
-        """The values of those keys that are there."""
+        """The values of those keys that have one."""
         found: dict[_Key, _Value] = {}
         with self._lock:
             for key in keys:

@@ -19,7 +19,7 @@ _Result = TypeVar("_Result")
 
 _Task = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...]]
 
-#: An idle thread ends after this time. New threads are not cheap: allocators give each of them its own memory.
+#: An idle thread ends after this time. New threads are expensive: allocators reserve memory for each.
 _IDLE_SECONDS = 1.0
 
 
@@ -30,9 +30,9 @@ class Executor:
 
     Args:
         name: prefix of the names of the threads.
-        most_threads: their maximum number; None: one for each task. A task of a bounded executor must not wait for another task
-            of it that may not have begun.
-        grace_seconds: how long the exit of Python waits. Threads inside of C++ code may crash it otherwise.
+        most_threads: maximum number of threads; None for one per task. A task of a bounded executor must not wait for another
+            of its tasks that may not have begun.
+        grace_seconds: how long the exit of Python waits. Otherwise threads in C++ code may crash it.
     """
 
     def __init__(self, name: str, most_threads: Callable[[], int] | None, *, grace_seconds: float) -> None:
@@ -98,7 +98,7 @@ class Executor:
             time.sleep(0.005)
 
     def _serve(self) -> None:
-        """Run tasks until there are none for a while."""
+        """Run tasks until none arrives for a while."""
         while True:
             with self._has_more:
                 if not self._tasks:
@@ -128,10 +128,10 @@ def _run(future: Future[Any], function: Callable[..., Any], arguments: tuple[Any
 _executors: weakref.WeakSet[Executor] = weakref.WeakSet()
 
 computing = Executor("data_stack-compute", n_threads, grace_seconds=5.0)
-"""For computations outside of the GIL: one thread for each processor of this process."""
+"""For computations that release the GIL: one thread per processor of this process."""
 
 waiting = Executor("data_stack-wait", None, grace_seconds=0.5)
-"""For waiting for a disk or a server: one thread for each task. The caller limits their number."""
+"""For waiting for a disk or a server: one thread per task. The caller limits their number."""
 
 
 @atexit.register

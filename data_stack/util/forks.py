@@ -15,11 +15,11 @@ _methods: dict[int, tuple[weakref.ref[Any], Callable[[Any], Any]]] = {}
 def call_in_forks(method: Callable[[], Any]) -> None:
     """Call a method of an object at the start of every process that is forked from now on.
 
-    Threads do not survive a fork, and one of them may have held a lock: so objects make new locks there, and forget what belongs
-    to the parent.
+    Threads do not survive a fork, and one of them may have held a lock: so objects create new locks there, and release what
+    belongs to the parent.
 
     Args:
-        method: bound to an object, of which only a weak reference is kept. It must not raise.
+        method: a bound method, of whose object only a weak reference is kept. It must not raise.
     """
     reference = weakref.ref(method.__self__, _forget)  # type: ignore[attr-defined]  # it is bound
     _methods[id(reference)] = reference, method.__func__  # type: ignore[attr-defined]  # likewise

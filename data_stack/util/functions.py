@@ -9,19 +9,12 @@ from typing import Any
 from data_stack.exception import ConfigError
 
 
-def has_parameter(function: Callable[..., Any], name: str, *, any_keywords: bool = False) -> bool:
-    """Whether a function has a parameter of that name; False if it has no signature, as some functions in C.
-
-    Args:
-        function: any.
-        name: of the parameter.
-        any_keywords: whether ``**keywords`` counts.
-    """
+def has_parameter(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name; False for functions in C that have no signature."""
     try:
-        parameters = inspect.signature(function).parameters
+        return name in inspect.signature(function).parameters
     except (TypeError, ValueError):
         return False
-    return name in parameters or (any_keywords and any(each.kind is each.VAR_KEYWORD for each in parameters.values()))
 
 
 def check_takes(function: Callable[..., Any], arguments: Sequence[str], advice: str) -> None:

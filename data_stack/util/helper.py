@@ -8,7 +8,7 @@ from typing import IO, Any
 
 
 def is_safe_path(basedir: str, path: str, follow_symlinks: bool = True) -> bool:
-    """Whether ``path`` is ``basedir`` or lies below it, after resolving symbolic links unless told otherwise."""
+    """Whether ``path`` is ``basedir`` or lies below it, after resolving symbolic links if ``follow_symlinks``."""
     resolve = os.path.realpath if follow_symlinks else os.path.abspath
     base = resolve(basedir)
     return os.path.commonpath([base, resolve(path)]) == base

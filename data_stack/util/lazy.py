@@ -27,7 +27,7 @@ def attach_stub(
         file: its ``__file__``.
         optional: names that need an optional package. They and the modules are not in ``__all__``, so that a star import works
             without such packages.
-        explain: what an error adds about a name that there is not.
+        explain: returns what the error about an unknown name adds.
     """
     origins: dict[str, tuple[str, str]] = {}
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:

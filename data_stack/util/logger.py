@@ -1,6 +1,6 @@
 """The package's logger; the program that uses data_stack decides where it writes.
 
-It has no handler, so that Python writes warnings on standard error where a program configures no logging.
+It has no handler, so Python writes warnings to standard error unless the program configures logging.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ def n_processors() -> int:
 
 
 def n_threads() -> int:
-    """How many threads should compute in this process: its share of the processors.
+    """The number of threads that should compute in this process: its share of the processors.
 
     A process of ``multiprocessing``, such as a worker of torch's loader, has one.
     """
@@ -26,17 +26,17 @@ def n_threads() -> int:
     return max(1, n_processors() // _n_processes)
 
 
-def be_one_of(n_processes: int) -> None:
-    """Set the number of worker processes that share the processors, this one included."""
+def set_process_share(n_processes: int) -> None:
+    """Set the number of worker processes that share the processors, including this one."""
     global _n_processes
     _n_processes = n_processes
 
 
 def n_threads_here() -> int:
-    """How many threads should compute for this one, itself included: its share of :func:`n_threads`."""
+    """The number of threads that should compute for this one, including itself: its share of :func:`n_threads`."""
     return max(1, n_threads() // getattr(_of_thread, "n_threads", 1))
 
 
-def thread_is_one_of(n_threads: int) -> None:
-    """Set the number of threads that share the processors of this process, this one included."""
+def set_thread_share(n_threads: int) -> None:
+    """Set the number of threads that share the processors of this process, including this one."""
     _of_thread.n_threads = n_threads

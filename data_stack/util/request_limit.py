@@ -47,16 +47,16 @@ class Request:
         self.n_bytes, self.limit_bytes = 0, limit_bytes()
 
     def check(self, n_bytes: int, what: str) -> None:
-        """Check that so much more may be decoded.
+        """Check that ``n_bytes`` more may be decoded.
 
         Raises:
-            RequestLimitError: it exceeds the limit.
+            RequestLimitError: the request would exceed the limit.
         """
         if self.n_bytes + n_bytes > self.limit_bytes:
             raise RequestLimitError(what, self.n_bytes + n_bytes, self.limit_bytes)
 
     def reserve(self, n_bytes: int, what: str) -> None:
-        """Check it, and count it."""
+        """Check and count ``n_bytes``."""
         self.check(n_bytes, what)
         self.n_bytes += n_bytes
 
@@ -89,7 +89,7 @@ def current_request() -> Request:
 
 
 def check_request(n_bytes: int, what: str) -> None:
-    """Check that the current request may decode so much more.
+    """Check that the current request may decode ``n_bytes`` more.
 
     Args:
         n_bytes: the decoded size according to the headers.
@@ -105,7 +105,7 @@ def limit_bytes() -> int:
     """The limit of a request now.
 
     Raises:
-        ConfigError: the environment variable is no positive number.
+        ConfigError: the environment variable is not a positive number.
     """
     text = os.environ.get(MAX_REQUEST_BYTES, "").strip()
     if not text:
@@ -117,7 +117,7 @@ def limit_bytes() -> int:
     except ValueError:
         limit = 0
     if limit < 1:
-        raise ConfigError(f"{MAX_REQUEST_BYTES} is a positive number of bytes, or inf for no limit, not {text!r:.60}")
+        raise ConfigError(f"{MAX_REQUEST_BYTES} must be a positive number of bytes, or inf for no limit, got {text!r:.60}")
     return limit
 
 
@@ -127,13 +127,13 @@ def _default_bytes() -> int:
     for path in map(Path, _CONTAINER_LIMITS):
         try:
             memory = min(memory, int(path.read_text()))
-        except (OSError, ValueError):  # no such file, or "max"
+        except (OSError, ValueError):  # the file is missing, or says "max"
             continue
     return max(_FEWEST_BYTES, memory // 4)
 
 
 def has_memory(n_bytes: int) -> bool:
-    """Whether so many bytes can be had now: libraries that give one error for damage and for a lack of memory do not tell."""
+    """Whether ``n_bytes`` can be allocated now: some libraries raise the same error for damage and for a lack of memory."""
     try:
         with mmap.mmap(-1, n_bytes):  # reserved, not used
             return True

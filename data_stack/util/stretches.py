@@ -12,17 +12,17 @@ class Stretches:
     """Consecutive stretches of positions, from 0 on.
 
     Args:
-        lengths: of each, not negative, shape ``(n,)``.
+        lengths: of the stretches, not negative, shape ``(n,)``.
 
     Attributes:
-        ends: where each ends, shape ``(n,)``.
-        starts: where each begins, shape ``(n,)``.
+        ends: position after each stretch, shape ``(n,)``.
+        starts: first position of each stretch, shape ``(n,)``.
     """
 
     def __init__(self, lengths: npt.NDArray[np.int64]) -> None:
         self.ends = np.cumsum(lengths)
         self.starts = self.ends - lengths
-        #: The length of all stretches but the last, which is no longer; 0 if they differ.
+        #: The length of all stretches but the last, which may be shorter; 0 if they differ.
         self._length = 0
         if len(lengths) and lengths[0] > 0 and (lengths[:-1] == lengths[0]).all() and lengths[-1] <= lengths[0]:
             self._length = int(lengths[0])
@@ -34,7 +34,7 @@ class Stretches:
         """The stretch of each position, shape ``(n,)``.
 
         Args:
-            positions: each in one of them, shape ``(n,)``.
+            positions: each inside a stretch, shape ``(n,)``.
         """
         if self._length:  # ten times as fast as a search
             return positions // self._length

@@ -10,7 +10,7 @@ _MOST_CHARACTERS, _MOST_NAMES = 100, 10_000  # of hostile files
 
 
 def did_you_mean(wrong: object, known: Iterable[object]) -> str:
-    """``" (did you mean 'train'?)"``, or an empty string if no other known string is similar; upper and lower case are equal."""
+    """``" (did you mean 'train'?)"``, or an empty string if no other known string is similar, regardless of case."""
     if not isinstance(wrong, str):  # a hostile value may have no text
         return ""
     strings = (name for name in islice(known, _MOST_NAMES) if isinstance(name, str) and len(name) <= _MOST_CHARACTERS)

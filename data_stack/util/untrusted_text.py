@@ -1,4 +1,4 @@
-"""Parses JSON and TOML that a stranger may have written: size and depth are limited before anything is parsed."""
+"""Parses JSON and TOML from untrusted sources, with limits of size and depth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-#: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and little enough to parse without harm.
+#: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to parse without harm.
 MAX_BYTES: Final = 64 << 20
 #: A level of plain data takes up to three brackets, and plain data have up to 100 levels.
 MAX_JSON_DEPTH: Final = 400
@@ -39,7 +39,7 @@ def parse_json(data: str | bytes | bytearray | memoryview, *, max_bytes: int | N
 
     Args:
         data: the document.
-        max_bytes: its greatest size; None for no limit.
+        max_bytes: the maximum size; None for no limit.
         options: as for ``json.loads``, such as ``object_pairs_hook``.
 
     Raises:
@@ -57,7 +57,7 @@ def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
     Args:
         data: the document.
-        max_bytes: its greatest size.
+        max_bytes: the maximum size.
 
     Raises:
         ValueError: it is not valid TOML, too large, or a value or key is nested more than 100 levels deep.
@@ -71,7 +71,7 @@ def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
 
 def _check_size(n_bytes: int, max_bytes: int | None, kind: str) -> None:
     if max_bytes is not None and n_bytes > max_bytes:
-        raise ValueError(f"{kind} of {n_bytes:,} bytes, where at most {max_bytes:,} are expected")
+        raise ValueError(f"{kind} of {n_bytes:,} bytes exceeds the limit of {max_bytes:,} bytes")
 
 
 def _json_depth(text: str) -> int:

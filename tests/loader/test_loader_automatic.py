@@ -199,12 +199,21 @@ def test_what_cannot_be_sent_is_never_made_by_processes(monkeypatch: pytest.Monk
     np.testing.assert_array_equal(np.concatenate([indices for indices, _ in received]), np.arange(16 * 200) % (16 * 40))
 
 
+def test_arrays_that_are_too_large_are_not_sent_to_processes() -> None:
+    workers = automatic.workers_of_kind(
+        "processes", loader(np.zeros(4_000))._maker, 1, prefetch=1, timeout_seconds=None, max_bytes=30_000
+    )
+
+    with pytest.raises(OSError, match="too large to send"):
+        workers.start()
+
+
 def test_processes_that_do_not_work_are_given_up_with_a_warning_and_no_batch_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     choosing(monkeypatch, "threads", "processes")
     subject = loader(Computing(16 * 50_000, 100), transform=fail_elsewhere)
     received = []
 
-    with pytest.warns(RuntimeWarning, match="no worker process works") as told:  # noqa: PT031
+    with pytest.warns(RuntimeWarning, match="worker processes do not work here") as told:  # noqa: PT031
         for indices, _ in subject:
             received.append(indices)
             if told.list:

@@ -86,7 +86,7 @@ def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world:
 @pytest.mark.parametrize(
     ("lengths", "arguments", "message"),
     [
-        ([1.5, 2], {"chunk": 2}, "lengths are an integer for each sample, got float64"),
+        ([1.5, 2], {"chunk": 2}, "lengths .* got float64"),
         ([3, -1, 2], {"chunk": 2}, "that of sample 1 is -1"),
         ([1], {"chunk": 0}, "the chunk of a bucketed order must be at least 1"),
     ],
@@ -99,5 +99,5 @@ def test_wrong_arguments_are_refused(lengths: Any, arguments: dict[str, int], me
 def test_lengths_of_another_number_of_samples_are_refused() -> None:
     loader = Loader(SequenceDatasetIterator([np.arange(5)]), 2, shuffle=Bucketed([1, 2, 3], chunk=2), worker_kind="inline")
 
-    with pytest.raises(ConfigError, match="lengths of 3 samples, the iterator has 5"):
+    with pytest.raises(ConfigError, match="3 samples, but the iterator has 5"):
         list(loader)

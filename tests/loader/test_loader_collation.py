@@ -160,7 +160,7 @@ def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(d
         ([(np.ones(2),), (np.ones((1, 2)),)], Padded(), r"column 0 has .* shape \(2,\), at place 1 \(1, 2\)"),
         ([{"a": "x"}], Padded({"a": 0}), "column 'a' has no arrays"),
         ([{"a": 1}], Padded({"b": 0}), "no column 'b'"),
-        ([{"a": [1], "a_lengths": 3}], Padded(), "a column 'a_lengths' already"),
+        ([{"a": [1], "a_lengths": 3}], Padded(), "a column 'a_lengths'"),
         ([[1, 2]], Padded(to=(None, 3)), "to is for 2 extents"),
         ([np.ones((2, 3)), np.ones((2, 4))], Concatenated(), r"differ in more than their first extent: .*at place 1 \(2, 4\)"),
     ],

@@ -1,4 +1,4 @@
-"""Batches made in the consumer's thread: joined requests change none, errors hit the right one, their memory is not shared."""
+"""Batches made in the consumer's thread: errors hit the right one, and their memory is not shared."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def loader(samples: Any, batch_size: int = 8, **options: Any) -> Loader:
 
 
 def gathered(n: int = N) -> SequenceDatasetIterator:
-    """Small batches of arrays, which are joined."""
+    """Small batches of arrays."""
     return SequenceDatasetIterator([np.arange(n), np.arange(n * 3.0).reshape(n, 3)])
 
 
@@ -54,28 +54,6 @@ class Answer(DatasetIterator):
 
     def read_batch(self, indices: Any) -> Batch:
         return self.answer(indices)
-
-
-# --------------------------------------------------------------------------------------------------------------------- joining
-
-
-def test_small_batches_are_read_in_one_request() -> None:
-    batches = list(loader(gathered()))
-
-    bases = {id(ids.base) for ids, _ in batches}
-    assert len(bases) < len(batches)
-
-
-def test_joined_batches_are_those_that_are_made_by_themselves() -> None:
-    iterator = gathered().shuffle(3)
-    order = [at for batch in loader(InMemoryDatasetIterator(range(N)), shuffle=True, seed=5) for at in batch.tolist()]
-
-    batches = list(loader(iterator, shuffle=True, seed=5))
-
-    for number, (ids, rows) in enumerate(batches):
-        expected_ids, expected_rows = iterator.read_batch(order[8 * number : 8 * number + 8])
-        np.testing.assert_array_equal(ids, expected_ids)
-        np.testing.assert_array_equal(rows, expected_rows)
 
 
 # ---------------------------------------------------------------------------------------------------------------------- errors

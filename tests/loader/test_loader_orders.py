@@ -120,7 +120,7 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
 
 
 def test_blocks_of_another_dataset_are_refused() -> None:
-    with pytest.raises(ConfigError, match="have 7 samples together, the iterator has 8"):
+    with pytest.raises(ConfigError, match="7 samples together, but the iterator has 8"):
         whole(BlockShuffled(block_lengths=[3, 4]), 8)
 
 
@@ -128,8 +128,8 @@ def test_blocks_of_another_dataset_are_refused() -> None:
     ("arguments", "said"),
     [
         ({"block_lengths": 0}, "block length"),
-        ({"block_lengths": [3, -1]}, "block lengths"),
-        ({"block_lengths": [3.0, 1.0]}, "block lengths"),
+        ({"block_lengths": [3, -1]}, "block_lengths"),
+        ({"block_lengths": [3.0, 1.0]}, "block_lengths"),
         ({"block_lengths": [3], "window": 0}, "window"),
     ],
 )

@@ -165,8 +165,8 @@ def refused(loader: Loader, state: Any, said: str) -> None:
 
 
 DAMAGED: list[tuple[Any, str]] = [
-    ({}, "not the state of a loader"),
-    ({"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, "of version 1, known is 2"),
+    ({}, "expected the state of a loader"),
+    ({"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, "version 1, expected 2"),
     ({"data_stack_loader": 2}, "lacks seed, epoch, position"),
 ]
 
@@ -202,14 +202,14 @@ def test_a_state_survives_torch_json_numpy_and_further_fields() -> None:
     loader = loader_of(numbers_to(30))
     numbers_given(loader, 2)
     file = io.BytesIO()
-    torch.save({"loader": loader.save()}, file)
+    torch.save({"loader": loader.state_dict()}, file)
     file.seek(0)
     state = torch.load(file, weights_only=True)["loader"]
 
     for as_number in (int, np.int64, np.array):
         changed = {key: as_number(value) if type(value) is int else value for key, value in json.loads(json.dumps(state)).items()}
         other = loader_of(numbers_to(30))
-        other.load({**changed, "data_stack_loader": 2, "written_by": "my framework"})
+        other.load_state_dict({**changed, "data_stack_loader": 2, "written_by": "my framework"})
 
         assert other.state_dict() == loader.state_dict()
 
@@ -217,15 +217,13 @@ def test_a_state_survives_torch_json_numpy_and_further_fields() -> None:
 def test_a_state_of_a_dataset_that_has_grown_is_refused() -> None:
     loader = loader_of(numbers_to(30))
 
-    refused(loader, moved(loader.state_dict(), n_samples=40), "had 40 samples, now it has 30")
-    refused(loader, loader_of(numbers_to(31)).state_dict(), "of another dataset")
+    refused(loader, moved(loader.state_dict(), n_samples=40), "had 40 samples .* 30 now")
+    refused(loader, loader_of(numbers_to(31)).state_dict(), "another dataset")
 
 
 @pytest.mark.parametrize("shuffle", [False, BlockShuffled(block_lengths=10, window=3)])
 def test_a_state_of_another_order_is_refused(shuffle: Any) -> None:
-    refused(
-        loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "give the loader the same shuffle="
-    )
+    refused(loader_of(numbers_to(30)), loader_of(numbers_to(30), shuffle=shuffle).state_dict(), "same shuffle=")
 
 
 def test_a_state_with_random_layers_drawn_anew_is_refused_where_they_stay() -> None:

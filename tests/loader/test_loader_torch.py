@@ -210,7 +210,7 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
     plain.load_state_dict(state)
     assert indices_of(plain) == expected[n_taken:]
     again = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
-    again.load(state)
+    again.load_state_dict(state)
     assert indices_of(again) == expected[n_taken:]
 
 

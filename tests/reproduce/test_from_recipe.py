@@ -39,16 +39,11 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.transform import TransformSpec
 from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.loader.sources import Epochs, Interleave, Mix, Sample, Transform, Truncate
 from data_stack.repository.repository import DatasetRepository
 from data_stack.reproduce.recipes import from_recipe, import_layers
 from data_stack.values.digests import sample_digest
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train", IteratorMeta(0, 1, 1))
-
-
-def stepped(step: int) -> Any:
-    return (step, step % 3, np.array([step, step]))
 
 
 def doubled(sample: Any) -> Any:
@@ -71,7 +66,7 @@ def marked(row: Any, rng: Any) -> Any:
     return {**row, "mark": int(rng.integers(1000))}
 
 
-HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, stepped, jittered, is_even, at_least, marked)}
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least, marked)}
 
 
 def source(n_samples: int = 12) -> SequenceDatasetIterator:
@@ -135,13 +130,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "transformed": lambda: TransformedDatasetIterator(
         rows(), TransformSpec(marked, [("mark", "int64", (), False)], ["pair"]), schema=fields_of_rows(), seed=3, epoch=2
     ),
-    "step_transform": lambda: Transform(source(), doubled),
-    "in_turn": lambda: Interleave([source(), source(5)]),
-    "epochs": lambda: Epochs(source(), seed=3)[:50],
-    "sampled": lambda: Sample(source(), seed=3)[:50],
-    "truncated": lambda: Truncate(source(), 5)[:12],
-    "mix": lambda: Mix([Epochs(source()), Epochs(source(5))], [1, 2])[:50],
-    "steps": lambda: Interleave([source(), stepped]),
 }
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {

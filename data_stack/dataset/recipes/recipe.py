@@ -332,6 +332,11 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 
 
+def has_random_layers(iterator: DatasetIteratorIF) -> bool:
+    """Whether :func:`at_epoch` makes another stack for another epoch; reads no sample."""
+    return any(map(_is_random, _layers_below(iterator, probed=False)))
+
+
 def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
     """The layers of a stack that hold samples of random layers in memory.
 

@@ -1,4 +1,4 @@
-"""Batches made in the consumer's own thread, several in one request where they are small."""
+"""Batches made in the consumer's own thread."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections import deque
 from collections.abc import Iterator
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.workers import Workers, count_together
+from data_stack.loader.workers.workers import Workers
+
+# Small batches out of blocks are read in one request: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
+_N_TOGETHER = 8
+_MOST_BYTES_TOGETHER = 1 << 20
+_MOST_SECONDS_TOGETHER = 0.008
 
 
 class InlineWorkers(Workers):
-    """Makes a batch when it is asked for; no thread, no process.
-
-    Attributes:
-        n_ready: batches that are made and not handed out.
-    """
+    """Makes a batch when it is requested, without threads or processes."""
 
     kind = "inline"
     n_workers = 0
@@ -23,37 +24,37 @@ class InlineWorkers(Workers):
         self._maker = maker
         self._jobs: deque[Job] = deque()
         self._making: Iterator[MadeBatch] = iter(())
-        self.n_ready = 0
-        self.capacity = 1  # the first batch waits for no other
+        self.capacity = 1  # the first batch does not wait for others
 
     def submit(self, job: Job) -> None:
         self._jobs.append(job)
 
     def next(self) -> MadeBatch:
-        is_first = self.n_ready == 0
         try:
-            if is_first:
-                jobs = self._take_jobs()
-                self._making, self.n_ready = self._maker.make_several(jobs), len(jobs)
-            made = next(self._making)
+            if (made := next(self._making, None)) is not None:
+                return made
+            made = self._make()
         except BaseException:
             self.cancel()
             raise
-        self.n_ready -= 1
-        if is_first:
-            self.capacity = count_together(self._maker, made, self.capacity)
+        seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
+        is_small = _N_TOGETHER * made.n_bytes <= _MOST_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MOST_SECONDS_TOGETHER
+        self.capacity = _N_TOGETHER if is_small and self._maker.can_join else 1
         return made
+
+    def _make(self) -> MadeBatch:
+        """The oldest job's batch; begins to make those of the other jobs of its epoch, too."""
+        jobs = [self._jobs.popleft()]
+        while self._jobs and self._jobs[0].epoch == jobs[0].epoch:
+            jobs.append(self._jobs.popleft())
+        if len(jobs) == 1:
+            return self._maker.make(jobs[0])
+        self._making = self._maker.make_several(jobs)
+        return next(self._making)
 
     def cancel(self) -> None:
         self._jobs.clear()
-        self._making, self.n_ready = iter(()), 0
+        self._making = iter(())
 
     def close(self) -> None:
         self.cancel()
-
-    def _take_jobs(self) -> list[Job]:
-        """The jobs of the next request: all that were submitted of the oldest job's epoch."""
-        jobs = [self._jobs.popleft()]
-        while self._jobs and self._jobs[0].epoch == jobs[0].epoch and self._maker.can_join:
-            jobs.append(self._jobs.popleft())
-        return jobs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import select
 import sys
 import time
@@ -38,7 +39,7 @@ class ProcessWorkers(PrefetchingWorkers):
     system frees it even if a process is killed.
 
     While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
-    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux tells stopped workers from slow ones;
+    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones;
     ``timeout_seconds`` ends both.)
 
     After a fork, both processes share the memory of batches received before: each sees what the other writes there.
@@ -49,11 +50,14 @@ class ProcessWorkers(PrefetchingWorkers):
 
     kind = "processes"
 
-    def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
+    def __init__(
+        self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None, max_bytes: float = math.inf
+    ) -> None:
         super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
+        self._max_bytes = max_bytes
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, over all iterations
-        self._order: deque[int] = deque()  # of jobs that have not been handed out
+        self._order: deque[int] = deque()  # of jobs that have not been delivered
         self._waiting: deque[tuple[int, Job]] = deque()  # not given to a worker yet
         self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
         weakref.finalize(self, _end_all, self._workers)
@@ -63,14 +67,14 @@ class ProcessWorkers(PrefetchingWorkers):
         """Start the processes, unless they run.
 
         Raises:
-            ConfigError: the maker cannot be pickled, or there is no interpreter to run.
+            ConfigError: the maker cannot be pickled, or this Python cannot start interpreters.
             OSError: the system lacks resources for them.
         """
         if self._workers:
             return
         try:
             hold([_WORKER])  # the imports take their time, as does pickling
-            package = _pack(self._maker)
+            package = _pack(self._maker, self._max_bytes)
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
                 self._workers[-1].process.channel.send(("package",), package)
@@ -143,7 +147,7 @@ class ProcessWorkers(PrefetchingWorkers):
         self.cancel()
 
     def _deal(self) -> None:
-        """Give jobs to the workers with the fewest jobs."""
+        """Hand jobs to the workers with the fewest jobs."""
         while self._waiting and self._workers:
             worker = min(self._workers, key=lambda each: len(each.jobs))
             if len(worker.jobs) >= self._prefetch:
@@ -153,7 +157,7 @@ class ProcessWorkers(PrefetchingWorkers):
             worker.process.channel.send(("job", number, job._replace(ahead=None)))
 
     def _exchange(self, seconds: float) -> None:
-        """Receive messages, waiting at most so long for the first one, and give out jobs."""
+        """Receive messages, waiting a limited time for the first one, and hand jobs to workers."""
         poll = select.poll()
         by_descriptor = {
             worker.process.channel.fileno(): worker for worker in self._workers if not worker.process.channel.is_ended
@@ -213,7 +217,7 @@ class _Worker:
         try:
             message = self.process.channel.receive()
         except OSError as error:
-            problem = f"sent a batch that this process has no room for ({error.strerror}): close files, or raise `ulimit -n`"
+            problem = f"sent a batch that this process cannot receive ({error.strerror}): close files, or raise `ulimit -n`"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}")
             return
         if message is None:
@@ -240,7 +244,7 @@ class _Worker:
             raise self.failure
         if self.process.is_gone:
             hint = "" if self.is_ready else " See what it wrote to standard error."
-            raise WorkerError(self.name, f"{self.process.tell_death()}{self.at}.{hint} {_AGAIN}")
+            raise WorkerError(self.name, f"{self.process.describe_end()}{self.at}.{hint} {_AGAIN}")
 
     def look(self) -> None:
         """Check whether the process was stopped, as by SIGSTOP, on systems with ``/proc``.
@@ -278,15 +282,15 @@ def _end_all(workers: list[_Worker]) -> None:
         workers.pop()
 
 
-def _pack(maker: BatchMaker) -> Parcel:
+def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
     """What workers need to make batches.
 
     Raises:
         ConfigError: a part cannot be pickled; the message names it.
-        OSError: there is no memory left.
+        OSError: memory is exhausted, or the arrays are larger than ``max_bytes``.
     """
     try:
-        return Parcel.of((maker, list(sys.argv)))
+        return Parcel.of((maker, list(sys.argv)), max_bytes)
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled

@@ -1,4 +1,4 @@
-"""The program of a worker process: it makes the batches of the jobs that it receives until the consumer closes the channel."""
+"""The program of a worker process, which makes the batches of jobs until the consumer closes the channel."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from data_stack.loader.jobs import BatchMaker, Job
 from data_stack.processes.channel import Channel, Parcel
 from data_stack.processes.child_process import loaded_modules
 from data_stack.processes.pickling import dump_error
-from data_stack.util.processors import be_one_of
+from data_stack.util.processors import set_process_share
 
 
 def main(channel: int, n_workers: int) -> NoReturn:
     """Work for the process that started this one, as one of ``n_workers``."""
     worker = _Worker(Channel(socket.socket(fileno=channel)))
-    be_one_of(n_workers)
+    set_process_share(n_workers)
     threading.Thread(target=worker.listen, name="listener", daemon=True).start()
     status = 0
     try:

@@ -1,4 +1,4 @@
-"""What every kind of workers does: it makes the batches of jobs, and hands them out in the order of the jobs."""
+"""The contract of workers, which make the batches of jobs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,12 @@ from abc import ABC, abstractmethod
 
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
-# Batches that are made ahead take at most so much memory together, unless a worker would be idle.
+# The memory of all batches that are made ahead, unless a worker would be idle.
 _MOST_BYTES = 32 << 20
-# Small batches are read several at once, up to these limits of a request: the fixed cost of a request then weighs little, and the
-# consumer waits little for batches that it has not asked for yet.
-_MOST_BYTES_TOGETHER = 1 << 20
-_MOST_SECONDS_TOGETHER = 0.002
-_MOST_BATCHES_TOGETHER = 32
 
 
 class Workers(ABC):
-    """Makes the batches of jobs; which batches they are, and their order, does not depend on the kind of workers.
+    """Makes the batches of jobs, and delivers them in the order of the jobs; the kind of workers does not change the batches.
 
     One thread uses it. Nothing runs before the first job.
     """
@@ -32,7 +27,7 @@ class Workers(ABC):
     """Threads or processes; 0 if the consumer's thread does the jobs."""
 
     capacity: int
-    """How many jobs should be under way. It may change while jobs are."""
+    """The number of jobs that should be in flight; it may change at any time."""
 
     @abstractmethod
     def submit(self, job: Job) -> None:
@@ -41,32 +36,31 @@ class Workers(ABC):
 
     @abstractmethod
     def next(self) -> MadeBatch:
-        """Wait for the batch of the oldest job that has not been handed out.
+        """Wait for the batch of the oldest job that has not been delivered.
 
         Raises:
-            LoadingError: it could not be made. All other jobs are dropped, as by :meth:`cancel`.
+            LoadingError: the batch could not be made. All other jobs are dropped, as by :meth:`cancel`.
             WorkerError: a worker died or is stuck. All jobs are dropped, and worker processes are ended.
-            BaseException: what interrupts the waiting (KeyboardInterrupt) passes through; call :meth:`cancel` or
-                :meth:`close` then.
+            BaseException: an interruption of the waiting, such as KeyboardInterrupt; call :meth:`cancel` or :meth:`close` then.
         """
         raise NotImplementedError
 
     @abstractmethod
     def cancel(self) -> None:
-        """Drop all jobs; the workers stay, ready for others."""
+        """Drop all jobs; the workers stay ready for others."""
         raise NotImplementedError
 
     @abstractmethod
     def close(self) -> None:
         """Drop all jobs and release every thread, process, descriptor and piece of shared memory.
 
-        Closing twice does nothing; the next job starts the workers again. Batches that were handed out stay valid. It returns
-        within seconds, even if a worker hangs.
+        Closing twice has no effect; the next job starts the workers again. Delivered batches stay valid. It returns within
+        seconds, even if a worker hangs.
         """
         raise NotImplementedError
 
-    def expect(self, n_jobs: int) -> None:  # noqa: B027  # most need not know
-        """Announce before the first job of an iteration about how many there will be."""
+    def expect(self, n_jobs: int) -> None:  # noqa: B027  # most kinds ignore it
+        """Announce the approximate number of jobs before the first job of an iteration."""
 
     @property
     def is_ready(self) -> bool:
@@ -78,26 +72,17 @@ class Workers(ABC):
         return
 
 
-def count_together(maker: BatchMaker, made: MadeBatch, n_together: int) -> int:
-    """How many of the next batches are made in one request, judged by a batch of the last one, which made ``n_together``."""
-    seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-    if seconds >= _MOST_SECONDS_TOGETHER or made.n_bytes == 0 or not maker.can_join:
-        return 1
-    fitting = min(_MOST_BYTES_TOGETHER // made.n_bytes, int(_MOST_SECONDS_TOGETHER / max(seconds, 1e-9)), _MOST_BATCHES_TOGETHER)
-    return max(1, min(fitting, 4 * n_together))
-
-
 class PrefetchingWorkers(Workers):
     """Threads or processes that make batches ahead; fewer where batches are large.
 
-    At least one batch for each worker and one more may be under way, if ``prefetch`` allows so many: when the consumer has taken
-    the oldest, each worker has one to make while the consumer works on its own.
+    At least one batch per worker plus one may be in flight, if ``prefetch`` allows it: when the consumer has taken the oldest,
+    each worker has one to make while the consumer uses its own.
 
     Args:
         maker: makes the batches.
         n_workers: at least 1.
-        prefetch: how many batches each of them makes ahead at most, at least 1.
-        timeout_seconds: how long to wait for a batch; None: as long as its worker lives.
+        prefetch: the maximum number of batches that each worker makes ahead, at least 1.
+        timeout_seconds: how long to wait for a batch; None for as long as its worker lives.
     """
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:

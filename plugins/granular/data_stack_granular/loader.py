@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import data_stack.loader
-from data_stack.loader import Transform
 from data_stack.loader.ranks import warn_without_shard
 from data_stack_granular.sources import convert
 
@@ -56,7 +55,7 @@ class Loader:
         self.batch, self.prefetch, self.shard_id, self.num_shards = batch, prefetch, shard_id, num_shards
         options: dict[str, Any] = {"workers": workers, "worker_kind": "inline" if workers == 0 else "processes"}
         options |= {"shard": (shard_id, num_shards), "prefetch": max(1, -(-prefetch // (workers or 1)))}
-        self._loader = data_stack.loader.Loader(Transform(self.source, _arrays_of), batch, **options)
+        self._loader = data_stack.loader.Loader(_Datapoints(self.source), batch, **options)
         self._batches: Iterator[Any] | None = None
         self.consumed = 0
 
@@ -88,6 +87,19 @@ class Loader:
         """End the workers."""
         self._loader.close()
         self._batches = None
+
+
+class _Datapoints:
+    """The datapoints of a source as a sequence that is longer than any training: at a million a second, nine years."""
+
+    def __init__(self, source: Callable[[int], Any]) -> None:
+        self._source = source
+
+    def __len__(self) -> int:
+        return 2**48
+
+    def __getitem__(self, step: int) -> dict[str, npt.NDArray[Any]]:
+        return _arrays_of(self._source(step))
 
 
 def _arrays_of(datapoint: Any) -> dict[str, npt.NDArray[Any]]:

@@ -39,9 +39,8 @@ class MixedDatasetIterator(ViewOfSeveral):
     than the block.
 
     Each iterator's samples come in a drawn order, each of them once, then in another order, and so on. Seed, epoch and position
-    alone decide which sample is where. 4 bytes a sample are kept (8 for more than 2**31 samples); a loader's
-    :class:`~data_stack.loader.sources.Mix` keeps nothing and may be endless. ``indices`` are positions in the iterators one after
-    the other.
+    alone decide which sample is where. 4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are
+    positions in the iterators one after the other.
 
     Args:
         iterators: at least one; they stay the caller's to close. Nothing is read.
