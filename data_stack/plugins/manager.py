@@ -178,9 +178,13 @@ class PluginManager:
                 f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
                 f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
             )
+        raise DatasetNotFoundError(self.explain_missing_dataset(name))
+
+    def explain_missing_dataset(self, name: str) -> str:
+        """Why no plugin provides the dataset ``name``."""
         unusable = [record for record in self._find_installed().unusable if name in (record.name, record.qualified_name)]
         reasons = [f"{record} cannot be used: {record.error}" for record in unusable]
-        raise DatasetNotFoundError("; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}")
+        return "; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}"
 
     # ------------------------------------------------------------------ behaviour
 

@@ -143,9 +143,10 @@ def plan(
         DatasetNotFoundError, AmbiguousDatasetError, PluginError: there is no such dataset, or its plugin is broken.
         ConfigError: there is no such store. StorageError: the store cannot be read.
     """
-    repository, connector = default_repository(), as_storage_connector(storage)
+    connector = as_storage_connector(storage)
     check_there(connector, may_be_new=True)
-    description, factory = repository.describe(name), repository.get_factory(name, connector)
+    dataset = default_repository().resolve(name, connector)
+    description, factory = dataset.describe(), dataset.factory
     module = type(factory).__module__
     base = Plan(
         name=name,
@@ -155,7 +156,7 @@ def plan(
         licence=description.license,
         steps=(f"{type(factory).__qualname__}.get_dataset_iterator, which does what its author wrote",),
         bytes_free=_free_bytes(connector),
-        problems=_problem(LicenceDeniedError, lambda: repository.check_licence(name)),
+        problems=_problem(LicenceDeniedError, dataset.check_licence),
     )
     if not isinstance(factory, DatasetFactory):
         return base

@@ -377,26 +377,25 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
+    _require(isinstance(name, str), f"the name of a dataset is a string, not {shorten(name)}", node)
+    versioned = name if version is None else f"{name}@{version}"
     _require(
-        not is_place(name), f"a recipe names datasets, and {shorten(name)} is a path or URL; give it as one of sources", node
+        not is_place(versioned),
+        f"a recipe names datasets, but {shorten(versioned)} is a path or URL; pass it in sources=",
+        node,
     )
-    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
+    _require(is_known, f"a dataset needs resources, or a fingerprint of its samples, not {shorten(samples)}", node)
     try:
-        if repository.is_of_catalogue(name):
-            name = f"{name}@{version}"
-        description = repository.describe(name)
-        if description.version != version and version in repository.versions(name):
-            name = f"{name}@{version}"
-            description = repository.describe(name)
+        dataset: Any = repository.resolve(versioned, storage)
         _require(
-            description.version == version,
-            f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
-            f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
+            dataset.version == version,
+            f"the recipe is of dataset {name!r} without version; version {dataset.version} is installed. Samples may differ: "
+            f"make the recipe again",
             node,
         )
-        splits = f"dataset {name!r} has the splits {_list(description.splits)}, and the recipe names none of them"
-        _require(split is not None or not description.splits, splits, node)
-        loaded = repository.load(name, split, storage, **origin["config"])
+        splits = f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them"
+        _require(split is not None or not dataset.splits, splits, node)
+        loaded = dataset.load(split, **origin["config"])
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
         keys = sorted(resources.keys() | found.keys()) if resources else []
         differing = [key for key in keys if resources.get(key) != found.get(key)]
@@ -405,14 +404,14 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
     advice = (
-        "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
-        "the recipe anew"
+        "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
+        "recipe again"
     )
     for key in differing:
-        then, now = (digests.get(key, "none, as it was not there") for digests in (resources, found))
+        then, now = (digests.get(key, "none: the resource is missing") for digests in (resources, found))
         _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}")
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
+        _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
     return loaded
 
 

@@ -57,10 +57,9 @@ def publish(
         ConfigError: the dataset stores nothing, or the destination has another one.
         StorageError: the destination cannot be written.
     """
-    repository = default_repository()
-    name = repository.pin(name, storage)
-    repository.check_licence(name)
-    factory = repository.get_factory(name, storage)
+    dataset = default_repository().resolve(name, storage)
+    dataset.check_licence()
+    name, factory = dataset.name, dataset.factory
     if not isinstance(factory, DatasetFactory) or not DatasetDefinition.of(factory, DatasetFactory).needs_store:
         raise ConfigError(f"dataset {name!r} stores no prepared resources, so there is nothing to publish")
     factory.prepare(progress=progress)
@@ -76,7 +75,7 @@ def publish(
     for record in manifest.prepared:
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
             blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
-    data = _describe(manifest, repository.describe(name).license, blocks)
+    data = _describe(manifest, dataset.describe().license, blocks)
     if folder.has_file(DESCRIPTION):
         with folder.open(DESCRIPTION) as file:
             if file.read(MAX_BYTES + 1) != data:
