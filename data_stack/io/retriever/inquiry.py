@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from data_stack.io.parallel import Workers
 from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.retriever import Retrieval, is_offline
+from data_stack.io.retriever.retriever import find_fetcher, is_offline
 from data_stack.io.retriever.transfer import SourceError, Transfer
-from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
 
@@ -27,9 +27,9 @@ class SourceAnswers:
     """What the sources of a resource answered.
 
     Attributes:
-        source: the first one that sent its first bytes, without credentials; None if none did.
-        size: bytes that it announces, or else those of the definition; None if neither is known.
-        refusals: ``(source, what it said)`` for each source before that one.
+        source: the first source that answered, without credentials; None if no source did.
+        size: the bytes that it announced, or else those of the definition; None if neither is known.
+        refusals: ``(source, reason)`` of each source before that one.
     """
 
     source: str | None
@@ -50,41 +50,38 @@ def ask_sources(
     Returns:
         One entry for each definition, in their order.
     """
-    inquiry = _Inquiry(definitions, is_offline() if offline is None else offline, timeout_seconds)
-    inquiry.supervise(min(_AT_ONCE, len(definitions)), lambda n_bytes, n_expected: None)
-    return [inquiry.answers[definition.identifier] for definition in definitions]
+    if offline is None:
+        offline = is_offline()
+    answers: dict[str, SourceAnswers] = {}
+    transfers: dict[str, _FirstBytes] = {}
 
-
-class _Inquiry(Retrieval):
-    def __init__(self, jobs: Sequence[ResourceDefinition], offline: bool, timeout_seconds: float) -> None:
-        super().__init__(jobs, InMemoryStorageConnector(), None, offline, timeout_seconds, Limits(n_retries=1))
-        self.answers: dict[str, SourceAnswers] = {}
-
-    def _work(self, job: ResourceDefinition) -> None:
-        try:
-            self.answers[job.identifier] = self._ask(job)
-        finally:
-            self._transfers.pop(job.identifier, None)
-
-    def _ask(self, job: ResourceDefinition) -> SourceAnswers:
+    def ask(job: ResourceDefinition) -> None:
         refusals: list[tuple[str, str]] = []
         for source in map(os.fsdecode, job.sources):
-            writer = ResourceWriter(job.identifier, io.BytesIO())
-            transfer = _FirstBytes(job, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
-            self._transfers[job.identifier] = transfer
-            self._workers.check()
+            workers.check()
+            transfer = transfers[job.identifier] = _FirstBytes(
+                job, ResourceWriter(job.identifier, io.BytesIO()), timeout_seconds=timeout_seconds, limits=Limits(n_retries=1)
+            )
             reason = ""
             try:
-                fetch, _ = self._fetcher(source)
-                fetch(source, transfer)
+                find_fetcher(source, offline=offline)[0](source, transfer)
             except SourceError as error:
-                reason = redact(error.reason, source)
+                reason = error.reason
             except Exception as error:  # noqa: BLE001  # fetchers may raise anything
-                reason = redact(f"{type(error).__name__}: {error}"[:300], source)
+                reason = f"{type(error).__name__}: {error}"[:300]
             if transfer.has_answered or not reason:
-                return SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
-            refusals.append((shorten(source), reason))
-        return SourceAnswers(None, job.size, tuple(refusals))
+                answers[job.identifier] = SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
+                return
+            refusals.append((shorten(source), redact(reason, source)))
+        answers[job.identifier] = SourceAnswers(None, job.size, tuple(refusals))
+
+    def end() -> None:
+        for transfer in list(transfers.values()):
+            transfer.end("interrupted")
+
+    workers = Workers(definitions, ask, min(_AT_ONCE, len(definitions)))
+    workers.run(lambda: None, end, patience_seconds=5.0)
+    return [answers[definition.identifier] for definition in definitions]
 
 
 class _FirstBytes(Transfer):

@@ -136,7 +136,7 @@ def retrieve(
         storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
         offline = is_offline()
-    run = Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
+    run = _Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
@@ -145,6 +145,30 @@ def retrieve(
 def is_offline() -> bool:
     """Whether the environment variable DATA_STACK_OFFLINE says to use no network."""
     return os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def find_fetcher(source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool) -> tuple[Fetch, bool]:
+    """How to fetch from ``source``, and whether that works without network.
+
+    Args:
+        source: a URL or path.
+        fetchers: functions by scheme; None: the built-in and registered ones.
+        offline: refuse a source that needs the network.
+
+    Raises:
+        SourceError: the scheme is unknown, or the source needs the network.
+    """
+    known = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
+    match = _SCHEME.match(source)
+    scheme = match[1].lower() if match else ""
+    if scheme not in known and os.path.lexists(source):
+        scheme = ""  # a path with a colon in it
+    if scheme not in known:
+        names = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in known))
+        raise SourceError(f"has an unknown scheme; sources may be {names}")
+    if offline and scheme not in _LOCAL:
+        raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
+    return known[scheme], scheme in _LOCAL
 
 
 def import_file(
@@ -188,7 +212,7 @@ def import_file(
 # ---------------------------------------------------------------------- one call
 
 
-class Retrieval:
+class _Retrieval:
     """One call of ``retrieve()``: the calling thread supervises, other threads transfer, so that Ctrl-C can end them."""
 
     def __init__(
@@ -204,7 +228,7 @@ class Retrieval:
         self._verify_stored = verify_stored
         self.results: dict[str, RetrievedResource] = {}
         self._jobs, self._connector, self._offline = jobs, connector, offline
-        self._fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
+        self._fetchers = fetchers
         self._timeout_seconds, self._limits = timeout_seconds, limits
         self._failures: dict[str, RetrievalError] = {}
         self._transfers: dict[str, Transfer] = {}
@@ -286,7 +310,7 @@ class Retrieval:
         for source in sources:
             reasons: list[str] = []
             try:
-                fetch, is_local = self._fetcher(source)
+                fetch, is_local = find_fetcher(source, self._fetchers, offline=self._offline)
                 for _ in range(1 if is_local else 2):
                     try:
                         return _deliver(definition, source, fetch, self._connector, self._transfer_of(definition))
@@ -306,19 +330,6 @@ class Retrieval:
         raise (CorruptSourceError if is_corrupt else RetrievalError)(
             definition.identifier, attempts, _describe_promise(definition)
         )
-
-    def _fetcher(self, source: str) -> tuple[Fetch, bool]:
-        """How to fetch from ``source``, and whether that leaves the network alone."""
-        match = _SCHEME.match(source)
-        scheme = match[1].lower() if match else ""
-        if scheme not in self._fetchers and os.path.lexists(source):
-            scheme = ""  # a path with a colon in it
-        if scheme not in self._fetchers:
-            known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in self._fetchers))
-            raise SourceError(f"has an unknown scheme; sources may be {known}")
-        if self._offline and scheme not in _LOCAL:
-            raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
-        return self._fetchers[scheme], scheme in _LOCAL
 
     def _transfer_of(self, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
         def begin(writer: ResourceWriter) -> Transfer:
