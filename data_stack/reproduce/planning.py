@@ -20,7 +20,6 @@ from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.repository import default_repository
-from data_stack.show.licences import obligations_of
 from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
 from data_stack.stores.inventory import take_inventory
 from data_stack.util.distributions import distributions_of
@@ -91,7 +90,6 @@ class Plan(TextDocument):
         return _sum(source.size for source in self.sources if not source.is_stored)
 
     def document(self, level: int = 1) -> list[Block]:
-        obligations = obligations_of(self.licence)
         facts = [
             ("storage", self.storage),
             ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
@@ -100,7 +98,6 @@ class Plan(TextDocument):
             ("disk", f"{_size(self.bytes_needed)} needed, {_size(self.bytes_free)} free"),
             ("time", "unknown" if self.seconds is None else f"{self.seconds:.1f} s when it was prepared before"),
             ("licence", self.licence or "unknown"),
-            ("licence obligations", "unknown" if obligations is None else ", ".join(sorted(obligations)) or "none"),
             ("executes code from", self.code),
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
