@@ -1,4 +1,4 @@
-"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises what lies there, and opens it."""
+"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises their format, and opens them."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     """
     if kind is not None and kind not in PLACE_FORMATS:
         raise ConfigError(
-            f"there is no format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; there are: {', '.join(PLACE_FORMATS)}"
+            f"unknown format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; known formats: {', '.join(PLACE_FORMATS)}"
         )
     try:
         return {place.name: (place, kind or _find_format(place))}
@@ -191,7 +191,7 @@ def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
 
 
 def format_of_name(name: str) -> str | None:
-    """The format that the ending of a file's name tells; None if it tells none."""
+    """The format of a file by the suffix of its name; None if the suffix is unknown."""
     plain = name.lower()
     for ending in _COMPRESSED:
         plain = plain.removesuffix(ending)
@@ -221,7 +221,7 @@ def open_as(
             raise ConfigError(
                 f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
                 f"{explain(name, LOAD_ARGUMENTS) or did_you_mean(name, taken)}; "
-                f"there are: {', '.join(taken)}"
+                f"its options: {', '.join(taken)}"
             )
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}

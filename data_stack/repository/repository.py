@@ -65,7 +65,7 @@ class DatasetRepository:
         Args:
             identifier: its name.
             dataset_factory: a factory with its own store, or a factory class, which is instantiated with the store of each call.
-            replace: whether it may replace a dataset of that name, registered or a plugin's. A class that is defined again, by
+            replace: whether it may replace a dataset of the same name, also a plugin's. A class that is defined again, by
                 running a notebook's cell twice, always may.
 
         Raises:
@@ -130,7 +130,7 @@ class DatasetRepository:
         Raises:
             DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
             LicenceDeniedError: the policy of this process denies its licence.
-            ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
+            ConfigError: the split (UnknownSplitError), the option or the store does not exist.
             PluginError: its plugin is broken, or returned no samples.
             CatalogueError: its catalogue cannot be asked.
             RetrievalError, PreparationError, StorageError: it could not be prepared.
@@ -216,7 +216,7 @@ class DatasetRepository:
         return dataclasses.replace(found, name=str(identifier)) if version else found
 
     def _find(self, name: str, storage: Storage | None) -> NamedDataset | None:
-        """The dataset of exactly this name; None if there is none."""
+        """The dataset of exactly this name; None if the name is unknown."""
         store = self._storage if storage is None else storage
         if name in self._registered:
             factory = self._registered[name]

@@ -33,7 +33,7 @@ class NamedDataset:
     """A dataset with a factory; nothing is prepared until it is loaded.
 
     Attributes:
-        name: as it was asked for; the name of a catalogue's dataset has its exact version.
+        name: as the caller wrote it; with the exact version if the dataset is of a catalogue.
         provided: the factory, or a factory class, which is instantiated with the store.
         storage: the store; None for the default one.
     """
@@ -207,7 +207,7 @@ class Published:
     """A published dataset: the code of an installed plugin reads files of a folder or web server.
 
     Attributes:
-        published: what ``data_stack.json`` says.
+        published: the contents of ``data_stack.json``.
         dataset: the plugin's dataset, whose store are these files.
     """
 

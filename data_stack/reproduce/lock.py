@@ -89,13 +89,13 @@ class LockFile:
         """Read a lock file.
 
         Raises:
-            LockError: there is none, or it is damaged or of another format.
+            LockError: the file is missing, damaged or of another format.
         """
         try:
             with open(path, "rb") as file:
                 fields = parse_toml(file.read(MAX_BYTES + 1))
         except FileNotFoundError as error:
-            raise LockError(f"there is no lock file {str(path)!r}; make one with `data-stack lock add NAME`") from error
+            raise LockError(f"lock file {str(path)!r} does not exist; make one with `data-stack lock add NAME`") from error
         except (OSError, ValueError) as error:
             raise LockError(
                 f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
@@ -176,13 +176,11 @@ class LockFile:
         """Add a stack of iterators, or renew its entry.
 
         Raises:
-            ConfigError: no recipe can make it again; the message says why.
+            ConfigError: no recipe can rebuild it; the message has the reason.
         """
         recipe = iterator.recipe()
         if not recipe["reproducible"]:
-            raise ConfigError(
-                f"stack {name!r} cannot be locked, as its recipe cannot make it again: {'; '.join(recipe['why_not'])}"
-            )
+            raise ConfigError(f"stack {name!r} cannot be locked, as its recipe cannot rebuild it: {'; '.join(recipe['why_not'])}")
         self.stacks[name] = {
             "length": len(iterator),
             "fingerprint": iterator.fingerprint(),
@@ -195,7 +193,7 @@ class LockFile:
     def check(
         self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
     ) -> list[Difference]:
-        """What is not as the lock says. Retrieves and prepares nothing.
+        """The differences from the lock. Retrieves and prepares nothing.
 
         Args:
             storage: where the datasets are kept; None for the default store.
@@ -214,7 +212,7 @@ class LockFile:
         samples: bool | None = None,
         sources: Mapping[str, str] | None = None,
     ) -> list[Difference]:
-        """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
+        """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences from the lock.
 
         Args:
             storage: where to keep the datasets; None for the default store.
@@ -239,7 +237,7 @@ class LockFile:
         """The entry of a dataset.
 
         Raises:
-            LockError: there is none.
+            LockError: the lock has no such dataset.
         """
         if name not in self.datasets:
             raise LockError(
@@ -296,7 +294,7 @@ class LockFile:
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
             differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
             if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):
-                yield Difference(name, "stack", f"the stack is not as in the lock, as its datasets differ: {', '.join(worse)}")
+                yield Difference(name, "stack", f"the stack differs from the lock, as its datasets differ: {', '.join(worse)}")
                 return
             for arguments in below:
                 if arguments["name"] in differing:  # of other bytes with the same samples
@@ -313,11 +311,9 @@ class LockFile:
             return
         is_same = stack.fingerprint() == entry.get("fingerprint") or bool(differing)
         if not is_same or _indices_digest(stack) != entry.get("indices"):
-            yield Difference(
-                name, "stack", "the stack has another fingerprint or other indices than in the lock: its samples differ"
-            )
+            yield Difference(name, "stack", "the fingerprint or the indices differ from the lock, so the samples differ")
         elif differing:
-            message = f"its fingerprint is another, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
+            message = f"its fingerprint differs, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
             yield Difference(name, "stack", message, is_harmless=True)
 
 
@@ -380,7 +376,7 @@ def lock(
 
     Args:
         names: of datasets.
-        path: the file, made if there is none.
+        path: the file; a missing one is created.
         storage: where the datasets are kept; None for the default store.
         stacks: iterators by the names that they have in the lock.
 
@@ -409,7 +405,7 @@ def lock(
 
 
 def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options to load with: those given, which complete the locked ones if there is one configuration."""
+    """The options to load with: the caller's, added to the locked ones if there is one configuration."""
     locked = [each["config"] for each in configurations]
     if len(locked) == 1:
         return {**locked[0], **config}

@@ -24,7 +24,7 @@ Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is not as the lock says.
+    """A difference from the lock.
 
     Attributes:
         name: of the dataset or stack.
@@ -48,9 +48,7 @@ def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Differen
     for source in locked:
         now = declared.get(source.get("identifier"))
         if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
-            problem = (
-                "is not declared any more" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
-            )
+            problem = "is no longer declared" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
             yield Difference(
                 name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
             )
@@ -148,15 +146,15 @@ def advise_code(entry: Mapping[str, Any], *, is_missing: bool = False) -> str:
     """
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     if not distribution:
-        return "Register the dataset with the code that it had then"
+        return "Register the dataset with its earlier code"
     installed = None
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         installed = importlib.metadata.version(distribution)
     if installed != version or is_missing:
         return f"Install it with {install_command(f'{distribution} {version}')}"
     return (
-        f"{distribution} {version} is installed, so its code or a library has changed since: bring back the code of then, and "
-        f"give changed code another version, or install the libraries of then"
+        f"{distribution} {version} is installed, so its code or a library has changed since: restore the earlier code, and "
+        f"give changed code another version, or install the earlier libraries"
     )
 
 

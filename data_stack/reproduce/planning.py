@@ -132,13 +132,13 @@ def plan(
     Args:
         name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
         storage: where the dataset would be kept.
-        offline: use no network; None: as ``DATA_STACK_OFFLINE`` says.
+        offline: use no network; None reads ``DATA_STACK_OFFLINE``.
         timeout_seconds: longest silence of a source.
         config: further options of the dataset.
 
     Raises:
-        DatasetNotFoundError, AmbiguousDatasetError, PluginError: there is no such dataset, or its plugin is broken.
-        ConfigError: there is no such store. StorageError: the store cannot be read.
+        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its plugin is broken.
+        ConfigError: ``storage`` is not a store. StorageError: the store cannot be read.
     """
     connector = as_storage_connector(storage)
     check_there(connector, may_be_new=True)

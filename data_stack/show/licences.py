@@ -116,8 +116,11 @@ def licences(iterator: DatasetIteratorIF) -> Licences:
     """The licences of all datasets in a stack."""
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
-    keys = ("name", "version", "license", "homepage")
-    return Licences(tuple(LicencedDataset(*map(each.get, keys)) for each in found.values()), n_unnamed)
+    datasets = [
+        LicencedDataset(str(each.get("name")), each.get("version"), each.get("license"), each.get("homepage"))
+        for each in found.values()
+    ]
+    return Licences(tuple(datasets), n_unnamed)
 
 
 # ---------------------------------------------------------------------- citations

@@ -113,7 +113,7 @@ def test_a_policy_refuses_before_anything_is_stored(repository: DatasetRepositor
         repository.load("open", "train")
         with pytest.raises(LicenceDeniedError, match=r"its licence is CC-BY-NC-SA-4\.0"):
             repository.load("shared", "train", store)
-        with pytest.raises(LicenceDeniedError, match="names no licence"):
+        with pytest.raises(LicenceDeniedError, match="has no licence"):
             repository.load("silent", "train", store)
         with pytest.raises(LicenceDeniedError):
             repository.get("shared", {"split": "train"})

@@ -56,8 +56,8 @@ def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None
             many.
         CatalogueError, DatasetNotFoundError: the Hub does not list the files of a repository that the document names.
         MaliciousFilePathError: the document names files outside of its folder.
-        RetrievalError: a file cannot be had, or is not the one that the document describes.
-        PreparationError: a file does not hold what the document says; its cause names the field.
+        RetrievalError: a file cannot be retrieved, or differs from its digest in the document.
+        PreparationError: a file does not match the document; the cause names the field.
         MissingDependencyError: mlcroissant is not installed.
     """
     factory = CroissantFactory(*read_document(place), as_storage_connector(storage))
@@ -111,7 +111,7 @@ class CroissantFactory(DatasetFactory):
                     for split, columns in _divide(plan, rows).items():
                         if split not in writers:
                             where = plan.split and plan.split.where
-                            raise ConfigError(f"{where} gives the split {split!r:.80}, which the document does not list")
+                            raise ConfigError(f"{where} has the split {split!r:.80}, which the document does not list")
                         writers[split].append_columns(columns)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:

@@ -132,7 +132,7 @@ def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files_of(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
-    """The prepared files of a split, by their names; those that name no split where that does not tell."""
+    """The prepared files whose names have the split; if there are none, those whose names have no split."""
     named = {name: _splits_in(name, splits) for name in sorted(resources)}
     return [name for name, found in named.items() if split in found] or [name for name, found in named.items() if not found]
 
