@@ -75,7 +75,7 @@ def load(
     Args:
         name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
             several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``
-            (it begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); what lies there is recognised and opened as it is.
+            (it begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is recognised.
         split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``, ``"train[-100:]+test"``,
             ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
             sample. A split that has just that name goes first.
@@ -86,7 +86,7 @@ def load(
             else no lock file. Loading never changes the file. All samples of the split are read once for each version of the
             dataset's code; ``DATA_STACK_LOCK_SAMPLES=0`` does without where the prepared bytes are equal.
         config: further options of the dataset, see :func:`describe`; of a path those of
-            :func:`~data_stack.repository.places.open_place`: ``format``, ``target``, ``columns`` and so on.
+            :meth:`~data_stack.repository.places.Place.load`: ``format``, ``target``, ``columns`` and so on.
 
     Returns:
         An InformedDatasetIterator; for a list of splits a list of these. For split None: a dict of one for each split, in the
@@ -96,7 +96,7 @@ def load(
         DatasetNotFoundError: no dataset has that name or version; AmbiguousDatasetError: two plugins have it.
         LockError: the dataset is not in the lock file, or its samples differ from it.
         LicenceDeniedError: the policy of this process denies its licence, see :func:`data_stack.policy`.
-        ConfigError: there is no such split (UnknownSplitError) or option, or no such store.
+        ConfigError: the split (UnknownSplitError), the option or the store does not exist.
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """

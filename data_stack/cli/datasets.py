@@ -25,8 +25,8 @@ def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
     Raises:
         DatasetNotFoundError, PluginError: there is no dataset of that name, or its plugin is broken.
     """
-    repository = default_repository()
-    description, factory = repository.describe(name), repository.get_factory(name, connector)
+    dataset = default_repository().resolve(name, connector)
+    description, factory = dataset.describe(), dataset.factory
     facts = asdict(description)
     known = {
         "name": name,
@@ -72,8 +72,9 @@ def prepare_dataset(
     Raises:
         ConfigError: it is a legacy factory.
     """
-    default_repository().check_licence(name)
-    factory = default_repository().get_factory(name, connector)
+    dataset = default_repository().resolve(name, connector)
+    dataset.check_licence()
+    factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(
             f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) and cannot be prepared ahead of time; "

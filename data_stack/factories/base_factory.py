@@ -16,7 +16,7 @@ class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in na
     """Makes the iterators of one dataset; the freest form: a subclass does everything in ``get_dataset_iterator``.
 
     Nothing else of a subclass is ever called. :class:`data_stack.factories.declarative.DatasetFactory` is the form that
-    takes retrieval, storage and readiness off its author's hands.
+    retrieves, stores and checks by itself.
 
     Args:
         storage_connector: where the dataset's resources are kept, for the subclass to use; None if it keeps none.

@@ -22,8 +22,8 @@ class CatalogueEntry:
 
     Attributes:
         name: to load it by, with the scheme: ``"hf:owner/name"``.
-        title: a line that says what it is; may be empty.
-        license: an SPDX identifier, or as the catalogue says it; None if unknown.
+        title: one line of description; may be empty.
+        license: an SPDX identifier, or the catalogue's text; None if unknown.
         size: in bytes; None if unknown.
     """
 
@@ -58,8 +58,8 @@ class Catalogue(ABC):
             A factory that has no store and pickles; copies of it get one.
 
         Raises:
-            DatasetNotFoundError: there is no such dataset; the message offers near names. RevisionNotFoundError, which is one:
-                there is no such version or part.
+            DatasetNotFoundError: the dataset is unknown; the message offers near names. Its subclass RevisionNotFoundError:
+                the version or part is unknown.
         """
 
     @abstractmethod

@@ -19,7 +19,7 @@ class CatalogueName:
     Attributes:
         scheme: of the catalogue, e.g. ``"hf"``.
         name: in the catalogue, e.g. ``"owner/name"``.
-        version: as it was asked for, such as a branch, or exact; None for the latest.
+        version: a moving one, such as a branch, or an exact one; None for the latest.
         part: a configuration or a file of the dataset; None for its default.
     """
 

@@ -31,7 +31,7 @@ _NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest
 
 
 class _Unknown(Exception):
-    """A part of the code has no digest; the message says which and why."""
+    """A part of the code has no digest; the message names the part and the reason."""
 
 
 def code_digest(factory: object) -> str:
@@ -40,12 +40,12 @@ def code_digest(factory: object) -> str:
     It covers all files of the packages of the factory's classes (below namespace packages), and the files beside a program or a
     module without package. For classes and functions without a file (cells of a notebook) it covers the compiled code, the
     variables that it uses, and the files of the current folder; also the versions of the distributions, and the attributes of
-    the classes and of the object. If a part of the code has no digest, the result is random, and the log says why.
+    the classes and of the object. If a part of the code has no digest, the result is random, and the reason is logged.
     """
     try:
         return _code_digest(factory)
     except (_Unknown, OSError) as error:
-        logger.info("%s: an interrupted preparation starts over, for %s", type(factory).__qualname__, error)
+        logger.info("%s: an interrupted preparation starts over: %s", type(factory).__qualname__, error)
         return secrets.token_hex(32)
 
 
@@ -54,7 +54,7 @@ def known_code_digest(factory: object) -> str | None:
     try:
         return _code_digest(factory)
     except (_Unknown, OSError) as error:
-        logger.info("%s: its code has no digest, for %s", type(factory).__qualname__, error)
+        logger.info("%s: its code has no digest: %s", type(factory).__qualname__, error)
         return None
 
 

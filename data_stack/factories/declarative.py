@@ -1,4 +1,4 @@
-"""Datasets that declare their sources and splits; retrieval, storage, crash safety and readiness are ours."""
+"""Datasets that declare their sources and splits; data_stack retrieves, stores and checks them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class DatasetFactory(BaseDatasetFactory):
         iterator_meta: where a sample has its parts: positions, names out of ``columns``, or keys of dict samples.
         class_names: of the classes of targets, in the order of their numbers.
         feature_names: of the values in the sample proper.
-        column_kinds: what columns are shown as where their values do not tell it, e.g. ``{"boxes": "boxes", "sound":
+        column_kinds: how columns are shown if their values do not show it, e.g. ``{"boxes": "boxes", "sound":
             "audio 16000"}``, see ``DatasetMetaIF.column_kinds``.
 
     Args:
@@ -270,7 +270,7 @@ class DatasetFactory(BaseDatasetFactory):
             deep: read every byte; otherwise only sizes and recorded digests are compared.
 
         Returns:
-            The differences. Sources that were not kept are listed, but are not a fault.
+            The differences. Sources that were not kept are listed with ``is_fault`` False.
         """
         stored = self._find_stored()
         if stored is None:

@@ -48,7 +48,7 @@ class DatasetDefinition:
         sources: what is retrieved, named relative to the dataset.
         splits: their names; the first is the default.
         columns: names of the columns of tuple samples, if declared.
-        iterator_meta: where a sample has its parts; positions in place of the names of columns.
+        iterator_meta: positions of the parts of a sample.
         prepared_resources: names of the resources of preprocessing, if declared.
         has_preprocess: False if ``open`` reads the sources, or nothing is stored.
         has_shards: whether it is prepared in independent parts.
@@ -75,13 +75,13 @@ class DatasetDefinition:
         """Read and check what ``factory``, an instance of a subclass of ``base``, declares.
 
         Raises:
-            ConfigError: a part is missing or contradicts another; the message names the class and the part.
+            ConfigError: a declaration is missing or contradicts another; the message names it and the class.
         """
         subclass = type(factory)
         who = subclass.__qualname__
         card = _check_card(getattr(factory, "card", None), who)
         if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
-            raise ConfigError(f"{who} must override open(self, split, prepared) to say how its samples are read")
+            raise ConfigError(f"{who} must override open(self, split, prepared), which reads its samples")
         options, takes_any_option = _check_options(factory.open, who)
         has_shards = _overrides(subclass, base, "prepare_shard")
         if has_shards != _overrides(subclass, base, "preparation_shards"):
@@ -132,19 +132,19 @@ class DatasetDefinition:
         Defaults of IteratorMeta are not checked: not every dataset has targets and tags.
 
         Raises:
-            ConfigError: it lacks one; the message lists the columns.
+            ConfigError: a column is missing; the message lists the columns.
         """
         n_columns = len(sample) if isinstance(sample, (tuple, list)) else 1
         known: list[Any] = list(sample) if isinstance(sample, Mapping) else list(range(-n_columns, n_columns))
         there = f"the keys {', '.join(map(repr, known))}" if isinstance(sample, Mapping) else f"{n_columns} columns"
         if self.columns is not None and (isinstance(sample, Mapping) or n_columns != len(self.columns)):
-            raise ConfigError(f"columns of {self.factory} names {', '.join(self.columns)}, but its samples have {there}")
+            raise ConfigError(f"{self.factory}.columns is {', '.join(self.columns)}, but its samples have {there}")
         for part in fields(IteratorMeta):
             key = getattr(self.iterator_meta, part.name)
             if key != part.default and key not in known:
                 names = [name for name in (*known, *(self.columns or ())) if isinstance(name, str)]
                 raise ConfigError(
-                    f"{part.name}={key!r} in iterator_meta of {self.factory} names no column of its samples"
+                    f"{part.name}={key!r} in iterator_meta of {self.factory} is not a column of its samples"
                     f"{did_you_mean(key, names)}; they have {there}"
                 )
 
@@ -152,7 +152,7 @@ class DatasetDefinition:
         """The split and the options of a configuration.
 
         Raises:
-            UnknownSplitError: there is no such split.
+            UnknownSplitError: the split is unknown.
             ConfigError: a key is unknown, or a required key is missing.
         """
         if not isinstance(config, Mapping | None):
@@ -209,7 +209,7 @@ def _check_strings(values: object, what: str) -> tuple[str, ...]:
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
     if len(set(names)) != len(names):
-        raise ConfigError(f"{what} names one twice: {names!r:.200}")
+        raise ConfigError(f"{what} has a name twice: {names!r:.200}")
     return names
 
 

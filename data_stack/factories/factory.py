@@ -55,7 +55,7 @@ class HigherOrderDatasetFactory:
 
 
 class InformedDatasetFactory:
-    """Makes iterators from iterators and says which dataset they are of, as the original DataStack did."""
+    """Derives iterators from iterators and adds their meta, as the original DataStack did."""
 
     @staticmethod
     def get_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF) -> InformedDatasetIterator:

@@ -54,11 +54,11 @@ class Journal:
         return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
 
     def step(self, name: str) -> Step | None:
-        """The step of that name, if it is finished."""
+        """The step with this name, if it is finished."""
         return next((step for step in self.steps if step.name == name), None)
 
     def with_step(self, done: Step) -> Journal:
-        """The journal with one more step; replaces an earlier one of that name."""
+        """The journal with one more step; replaces an earlier one with the same name."""
         return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
 
     def to_json(self) -> bytes:

@@ -85,6 +85,11 @@ class Manifest:
         """Bytes of all prepared resources."""
         return sum(record.size for record in self.prepared)
 
+    def digests(self) -> dict[str, str] | None:
+        """The SHA-256 of the prepared resources by name, sorted; None if there are none or one has no digest."""
+        found = {each.identifier: each.sha256 or "" for each in sorted(self.prepared, key=lambda each: each.identifier)}
+        return found if found and all(found.values()) else None
+
     def to_json(self) -> bytes:
         """The manifest as indented ASCII JSON with a digest."""
         return seal_json({"format": FORMAT, **asdict(self)})

@@ -49,7 +49,7 @@ class PreparationReport:
             Empty if the dataset was ready.
         adopted: the store was complete without a manifest, and was adopted.
         already_ready: there was nothing to do.
-        reason: why stored data of the dataset could not be used as it was; None if there was none, or nothing to do.
+        reason: why stored data of the dataset could not be used; None if nothing was stored, or nothing to do.
     """
 
     steps: tuple[tuple[str, float], ...]
@@ -74,7 +74,7 @@ class Preparation:
         code: returns the digest of the author's code.
         may_be_staged: whether ``preprocess`` may store resources under temporary names.
         again: prepare a ready dataset again.
-        keep_steps: keep finished steps when the author's code raises, and take over steps of other code.
+        keep_steps: keep finished steps when the author's code raises, and reuse steps of other code.
         offline: use no network; None reads the environment.
         progress: show progress bars; None shows them on a terminal.
     """
@@ -134,8 +134,8 @@ class Preparation:
                     )
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
         raise PreparationError(
-            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, and each time another process replaced a part of it in "
-            f"{self._connector!r}; stop what else writes below {self._definition.folder!r}, and prepare it again"
+            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, but each time another process replaced a part of it in "
+            f"{self._connector!r}; stop other writers below {self._definition.folder!r}, and prepare it again"
         )
 
     def tidy_up(self) -> None:
@@ -209,15 +209,15 @@ class Preparation:
             self._refuse_to_adopt(error)
             return None
         except StorageError as error:
-            logger.info("dataset %r: found complete without a manifest, and used without one: %s", self._name, error)
+            logger.info("dataset %r: complete without a manifest; used without one: %s", self._name, error)
         else:
-            logger.info("dataset %r: found complete without a manifest in %r, and adopted", self._name, self._connector)
+            logger.info("dataset %r: adopted, as it is complete without a manifest in %r", self._name, self._connector)
         self._timings.append(("adopt", time.perf_counter() - started))
         return manifest
 
     def _refuse_to_adopt(self, error: Exception) -> None:
         logger.warning(
-            "dataset %r: found complete but damaged in %r (%s: %s); preparing it again",
+            "dataset %r: complete but damaged in %r (%s: %s); preparing it again",
             self._name,
             self._connector,
             type(error).__name__,

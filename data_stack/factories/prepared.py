@@ -57,7 +57,7 @@ class Resources(LentResources):
         """Open a resource, lazily.
 
         Raises:
-            ResourceNotFoundError: the dataset has no resource of that name, or the store has lost it.
+            ResourceNotFoundError: the dataset has no such resource, or the store has lost it.
             ResourceChangedError: it was replaced since the dataset was found ready.
         """
         info = self.stat(name)
@@ -172,8 +172,8 @@ class PreparedResources(Resources):
         It is stored when the block ends without error.
 
         Raises:
-            MalformedIdentifierError: the name is outside of the grammar of identifiers.
-            ConfigError: a source, another resource, the manifest or the journal has that name.
+            MalformedIdentifierError: the name is not a valid identifier.
+            ConfigError: a source, another resource, the manifest or the journal has the name.
             StorageError: it could not be written.
         """
         with self._lock:

@@ -81,7 +81,7 @@ class EnginePreparation:
         self._factory, self._engine, self._has_shards = factory, engine, has_shards
         if engine.leaves_process and isinstance(factory.storage_connector, InMemoryStorageConnector):
             raise ConfigError(
-                f"{type(engine).__name__} prepares in other processes, which do not reach a store in the memory of this one "
+                f"{type(engine).__name__} prepares in other processes, which cannot reach a store in the memory of this process "
                 f"({factory.storage_connector!r}): use a folder or a server, or no engine"
             )
 
@@ -120,9 +120,9 @@ class EnginePreparation:
         for each in shards:
             try:
                 if not prepared.take_over(each):
-                    raise Superseded  # it was there when it was noted: another process without a lease has replaced it
+                    raise Superseded  # another process without a lease has replaced it
             except ConfigError as error:
-                raise ConfigError(f"{error}. {each} made it too; each shard needs names of its own") from error
+                raise ConfigError(f"{error}. {each} made it too; shards need distinct names") from error
         title = f"{len(shards)} shards" if len(shards) != 1 else next(iter(shards))
         prepared.timings.append((title, time.perf_counter() - started))
         if self._has_shards:

@@ -35,8 +35,8 @@ class Finding:
 
     Attributes:
         identifier: of the resource in the store.
-        problem: the difference, in words.
-        is_fault: False for mere information (a source was not kept).
+        problem: describes the difference.
+        is_fault: False for information, such as a source that was not kept.
     """
 
     identifier: str
@@ -50,7 +50,7 @@ class Readiness:
 
     Attributes:
         manifest: of a ready dataset; None if it is not ready.
-        reason: why the stored data cannot be used as it is; None if the dataset is ready, or the store has nothing of it.
+        reason: why the stored data cannot be used; None if the dataset is ready, or nothing is stored.
         resumes: whether the next preparation resumes an earlier one.
         is_damaged: whether the dataset was ready, and its resources were damaged or lost since.
     """
@@ -69,7 +69,7 @@ class StoredDataset:
         definition: what the dataset should be.
 
     Attributes:
-        outdated: a manifest that is to be replaced although it is valid; None: no such manifest.
+        outdated: a valid manifest that must be replaced; None if there is no such manifest.
         why_outdated: its damage; None if it is replaced on demand.
     """
 
@@ -89,7 +89,7 @@ class StoredDataset:
         """Whether the dataset is ready, and if not, why; may read the journal and list other versions.
 
         Args:
-            code: returns the digest of the author's code; None: a preparation takes over the steps of other code too.
+            code: returns the digest of the author's code; None: a preparation reuses steps of other code too.
         """
         try:
             manifest = self._parse_manifest()
@@ -112,7 +112,7 @@ class StoredDataset:
         except UnsupportedStorageOperationError:
             return Readiness()
         versions = sorted(parts[1] for parts in (each.split("/") for each in listed) if len(parts) == 3 and parts[2] == MANIFEST)
-        stored = f"what is stored is {card.name} {', '.join(versions)}, wanted is {card.version}"
+        stored = f"stored: {card.name} {', '.join(versions)}; required: {card.version}"
         return Readiness(reason=stored if versions else None)
 
     def manifest(self) -> Manifest | None:
@@ -126,9 +126,9 @@ class StoredDataset:
         """How a manifest differs from the definition; None if it does not."""
         card = self.definition.card
         if manifest == self.outdated:
-            return self.why_outdated or "it is to be prepared again"
+            return self.why_outdated or "it must be prepared again"
         if (manifest.name, manifest.version) != (card.name, card.version):
-            return f"what is stored is {manifest.name} {manifest.version}, wanted is {card.name} {card.version}"
+            return f"stored: {manifest.name} {manifest.version}; required: {card.name} {card.version}"
         recorded = {source.identifier: source for source in manifest.sources}
         if recorded.keys() != {source.identifier for source in self.definition.sources}:
             return "it was prepared from other sources"
@@ -205,7 +205,7 @@ class StoredDataset:
         with contextlib.suppress(UnsupportedStorageOperationError):
             self.delete(_MARK)
             staged = self.connector.list_resources(self.identifier(STAGED))
-            self.delete(_MARK)  # a process without a lease may have opened again; its tasks learn of it before they lose anything
+            self.delete(_MARK)  # a process without a lease may have opened again; its tasks notice before they lose anything
             for identifier in staged:
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
@@ -219,12 +219,12 @@ class StoredDataset:
     def damage(self, manifest: Manifest) -> str | None:
         """How the store differs from a manifest; None if it does not.
 
-        Reads only resources that a store which records digests has no digest of: other programs have changed them.
+        Reads only resources without a digest in a store that records digests: other programs have changed them.
         """
         return next((finding.problem for finding in self._changes(manifest.prepared, read_touched=True)), None)
 
     def damage_behind(self, error: BaseException | None) -> str | None:
-        """The damage of a stored resource that an error, or one of its causes, names; None if there is none."""
+        """The damage of a stored resource that an error, or one of its causes, names; else None."""
         while error is not None:
             if isinstance(error, ChecksumMismatchError) and error.identifier.startswith(self.identifier("")):
                 return _describe_damage(error)
@@ -272,7 +272,7 @@ class StoredDataset:
         """Size and digest of a resource of this dataset; None if it is missing.
 
         Raises:
-            DatasetFileCorruptError: what the store notes of it is damaged.
+            DatasetFileCorruptError: the record of the store is damaged.
         """
         identifier = self.identifier(name)
         if not self.connector.has_resource(identifier):

@@ -94,7 +94,7 @@ def data_stack_codecs() -> Mapping[str, Codec]:
     """Name the types of record columns this plugin brings, with their codecs, e.g. ``{"dicom": DicomCodec()}``.
 
     Each is an object derived from :class:`~data_stack.codecs.Codec`. Files contain the type, so later versions must read old
-    records. Codecs that a program gives to a writer or reader come first.
+    records. Codecs that a program passes to a writer or reader come first.
 
     Called once, when a type that is not built in is first asked for. If a type is already taken, nothing of the plugin is used,
     and ``data-stack doctor`` shows the error.
@@ -108,7 +108,7 @@ def data_stack_catalogues() -> Mapping[str, Catalogue]:
 
     Each is an object derived from :class:`~data_stack.factories.catalogue.Catalogue`: ``data_stack.load("hf:owner/name")`` asks
     the one of ``"hf"`` for a factory. A scheme is lower-case letters, digits and ``-``. Making it contacts nothing. A
-    distribution of that name that provides datasets comes first, as in ``distribution:name``.
+    distribution with the same name that provides datasets comes first, as in ``distribution:name``.
 
     Called once, when a name with a scheme is first asked for. If a scheme is already taken, nothing of the plugin is used, and
     ``data-stack doctor`` shows the error.

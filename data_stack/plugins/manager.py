@@ -55,7 +55,7 @@ class _Hook(NamedTuple):
     Attributes:
         kind: what a name stands for: ``"engine"``.
         item: a name and its value in words, with an example.
-        accepts: says whether a value can be provided under a name.
+        accepts: whether a value can be provided under a name.
         built_in: the names that data_stack itself provides.
     """
 
@@ -165,7 +165,7 @@ class PluginManager:
         """Import the factory class of the dataset ``name`` or ``distribution:name``.
 
         Raises:
-            DatasetNotFoundError: no plugin provides it, or it is blocked or malformed; the message says which.
+            DatasetNotFoundError: no plugin provides it, or it is blocked or malformed; the message has the reason.
             AmbiguousDatasetError: several distributions provide it.
             PluginError: its plugin is broken; the plugin's own error is chained.
         """
@@ -178,9 +178,13 @@ class PluginManager:
                 f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
                 f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
             )
+        raise DatasetNotFoundError(self.explain_missing_dataset(name))
+
+    def explain_missing_dataset(self, name: str) -> str:
+        """Why no plugin provides the dataset ``name``."""
         unusable = [record for record in self._find_installed().unusable if name in (record.name, record.qualified_name)]
         reasons = [f"{record} cannot be used: {record.error}" for record in unusable]
-        raise DatasetNotFoundError("; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}")
+        return "; ".join(reasons) or f"no plugin provides a dataset {name!r:.80}"
 
     # ------------------------------------------------------------------ behaviour
 
@@ -268,7 +272,7 @@ class PluginManager:
             self._outcomes[record] = replace(record, state="broken", error=problem)
             raise PluginError(
                 f"{record} ({record.entry_point}) could not be loaded: {problem}. Other plugins are not affected. "
-                f"Install what it lacks, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
+                f"Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
             ) from error
         self._outcomes[record] = replace(record, state="ok") if record.state == "listed" else record
         return value
@@ -280,7 +284,7 @@ class PluginManager:
             self._hooks.register(plugin, name)
             self._hooks.check_pending()
             if not self._hooks.get_hookcallers(plugin):
-                raise PluginError("it marks no hook by @data_stack.plugins.hookimpl")
+                raise PluginError("it has no hook marked by @data_stack.plugins.hookimpl")
             values = {hook: self._call(plugin, hook) for hook in _HOOKS}
         except BaseException:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed

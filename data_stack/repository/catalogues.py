@@ -33,7 +33,7 @@ class Catalogues:
         self._found: dict[str, BaseDatasetFactory] = {}
 
     def parse(self, identifier: str) -> CatalogueName | None:
-        """The parts of a catalogue's name; None if it is none, or a ``distribution:name``. May import plugins with hooks."""
+        """The parts of a catalogue's name; None for other names and ``distribution:name``. May import plugins with hooks."""
         name = CatalogueName.parse(identifier)
         is_known = name is not None and not self._plugins.providers(identifier) and name.scheme in self._plugins.catalogues()
         return name if is_known else None
@@ -49,7 +49,7 @@ class Catalogues:
         found = self._found.get(str(name)) or self._plugins.catalogues()[name.scheme].find(name, store)
         card = getattr(found, "card", None)
         if card is None or card.name != name.folder:
-            raise PluginError(f"the catalogue {name.scheme!r} gave a card with another name than {name.folder!r}: {card!r:.200}")
+            raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
         exact = str(replace(name, version=card.version))
         self._found[exact] = found
         if len(self._found) > _MOST_KEPT:
@@ -71,7 +71,7 @@ def search_catalogues(
         plugins: bring the catalogues; None for those of ``data_stack.load``.
 
     Raises:
-        ConfigError: there is no such catalogue.
+        ConfigError: the catalogue is unknown.
         CatalogueUnavailableError: ``DATA_STACK_OFFLINE`` is set.
         CatalogueError: the one catalogue that was asked failed.
     """
@@ -79,9 +79,9 @@ def search_catalogues(
     catalogues, found = plugins.catalogues(), list["CatalogueEntry"]()
     if not catalogues or (scheme is not None and scheme not in catalogues):
         asked = "" if scheme is None else scheme
-        raise ConfigError(f"there is no such catalogue{explain_scheme(f'{asked}:', plugins)}")
+        raise ConfigError(f"unknown catalogue{explain_scheme(f'{asked}:', plugins)}")
     if is_offline():
-        raise CatalogueUnavailableError("no catalogue was asked, as DATA_STACK_OFFLINE is set or --offline given")
+        raise CatalogueUnavailableError("catalogues need the network, but DATA_STACK_OFFLINE is set or --offline given")
     for each in sorted(catalogues) if scheme is None else [scheme]:
         try:
             found += catalogues[each].search(text, limit)[:limit]

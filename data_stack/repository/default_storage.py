@@ -68,7 +68,7 @@ def existing_storage(storage: Storage | None) -> StorageConnector:
     """As :func:`as_storage_connector`, but a folder named by path or URL must exist.
 
     Raises:
-        ConfigError: it is no store. StorageError: there is no such folder.
+        ConfigError: ``storage`` is not a store. StorageError: the folder does not exist.
     """
     connector = as_storage_connector(storage)
     if isinstance(storage, (str, os.PathLike)):
@@ -84,16 +84,16 @@ def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> Non
         may_be_new: whether the folder may be missing.
 
     Raises:
-        StorageError: there is no such folder, or it is a file.
+        StorageError: the folder does not exist, or is a file.
     """
     connector = uncached(connector)
     if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
         return
     if os.path.lexists(connector.root_path):
-        raise StorageError(f"{connector.root_path!r} is not a folder, so no store is there; check the path", errno.ENOTDIR)
+        raise StorageError(f"{connector.root_path!r} is a file, not the folder of a store; check the path", errno.ENOTDIR)
     if not may_be_new:
         raise StorageError(
-            f"there is no folder {connector.root_path!r}, so no store is there; check its path, and whether its disk is "
+            f"the store {connector.root_path!r} does not exist; check the path, and whether its disk is "
             f"mounted. `data-stack prepare` makes a new one.",
             errno.ENOENT,
         )

@@ -22,7 +22,7 @@ class DatasetDescription(TextDocument):
         options: configuration keys besides ``split``, with their defaults, e.g. ``("scaled=False",)``.
         class_names: names of the classes of targets; empty if the factory does not declare them.
         distribution: the installed package that provides it; None if this program registered it.
-        distribution_version: version of that.
+        distribution_version: its version.
     """
 
     name: str

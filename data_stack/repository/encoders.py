@@ -23,12 +23,12 @@ def encoder(kind: str, **config: Any) -> Encoder:
     """A new encoder: ``encoder("categorical", unknown="index")``. Plugins are imported if the kind is not built in.
 
     Raises:
-        ConfigError: there is no such kind, or its encoder does not take that ``config``.
+        ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
     kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else encoder_kinds()
     if kind not in kinds:
         raise ConfigError(
-            f"there is no kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; there are: {', '.join(kinds)}. "
+            f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(kinds)}. "
             f"`data-stack doctor` shows plugins that could not be loaded"
         )
     try:
@@ -38,10 +38,10 @@ def encoder(kind: str, **config: Any) -> Encoder:
 
 
 def encoder_from_state(state: Any) -> Encoder:
-    """The encoder that gave ``state``, also of a kind that a plugin brings; imports the plugins if it is of such a kind.
+    """Restore an encoder from its ``state``; imports the plugins if its kind is not built in.
 
     Raises:
-        ConfigError: it is no state, or of an unknown kind.
+        ConfigError: ``state`` is not the state of an encoder, or its kind is unknown.
     """
     try:
         return encoder_from_known_state(state)

@@ -50,10 +50,10 @@ def moved(folder: str, places: Mapping[str, str], recipe: str) -> str:
 
 
 def check_places(recipes: Iterable[str], folder: str, places: Mapping[str, str]) -> None:
-    """Check that each old place is one of a file in the recipes.
+    """Check that each old place is a file in the recipes, or a folder above one.
 
     Raises:
-        ConfigError: no file lies there.
+        ConfigError: no file in the recipes is there.
     """
     paths = [path for recipe in recipes for path in _paths_in(recipe)]
     for old in places:
@@ -65,7 +65,7 @@ def check_places(recipes: Iterable[str], folder: str, places: Mapping[str, str])
 
 
 def missing_file_advice(recipe: str) -> str:
-    """What to do if files of a recipe are missing; empty if none is."""
+    """What to do if files of a recipe are missing; else empty."""
     missing = [path for path in _paths_in(recipe) if not os.path.exists(path)]
     return f". If it lies elsewhere here: `data-stack lock restore --source {missing[0]}=PATH`" if missing else ""
 

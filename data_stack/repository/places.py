@@ -1,19 +1,23 @@
-"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises what lies there, and opens it."""
+"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises their format, and opens them."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from data_stack.dataset.iterator.names_of_others import LOAD_ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.location import FORMATS, SUFFIXES, find_source_format
 from data_stack.io.location import Location, location_of
+from data_stack.io.progress import progress_as
 from data_stack.io.url import scheme_of, split_url
 from data_stack.repository.default_storage import as_storage_connector
+from data_stack.repository.description import DatasetDescription
 from data_stack.repository.published import PublishedDataset, open_published
+from data_stack.repository.split_expressions import load_expression
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -56,58 +60,91 @@ def locate(text: str) -> Any:
     return location_of((as_storage_connector(store), name))
 
 
-def open_place(
-    source: str | os.PathLike[str],
-    split: str | None = None,
-    *,
-    format: str | None = None,  # noqa: A002  # what users call it
-    target: str | None = None,
-    columns: Sequence[str] | None = None,
-    **options: Any,
-) -> Any:
-    """The samples at a path or URL; those of a CSV or JSON lines file are read whole, others when they are asked for.
-
-    Args:
-        source: a file, or a folder: a dataset itself, or a file or folder for each split, such as ``train.csv`` and ``test.csv``.
-        split: of such a folder; None for all of them.
-        format: one of ``PLACE_FORMATS``; None for what names and content tell.
-        target: the column of the target; None: that of the classes of image folders, otherwise there is none.
-        columns: only these, in this order; None for all.
-        options: those of :func:`data_stack.from_csv`, :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
-
-    Returns:
-        An iterator; of a folder with splits a dict of one for each, unless ``split`` names one.
-
-    Raises:
-        ConfigError: nothing is there, its format cannot be told, it has no such column, or the format no such option.
-        UnknownSplitError: there is no such split.
-        DatasetFileCorruptError: a file is damaged, or of another format.
-    """
-    from data_stack.show.splits import Splits
-
-    place = location_of_place(source)
-    found = find_places(place, format)
-    if split is not None and split not in found:
-        known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
-        raise UnknownSplitError(
-            f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
-        )
-    chosen = found if split is None else {split: found[split]}
-    opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
-    return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
-
-
 def find_published(source: str | os.PathLike[str]) -> tuple[PublishedDataset, StorageConnector] | None:
     """The published dataset at a place, see :func:`~data_stack.repository.published.open_published`; None without one."""
     text = os.fspath(source)
     return open_published(text if text.startswith(("https://", "http://")) else location_of_place(text))
 
 
-def splits_of_place(source: str | os.PathLike[str], kind: str | None = None) -> tuple[str, ...]:
-    """The names of the splits in a folder; empty for a dataset without; raises as :func:`find_places`."""
-    place = location_of_place(source)
-    found = find_places(place, kind)
-    return tuple(name for name, (where, _) in found.items() if where != place)
+@dataclass(frozen=True)
+class Place:
+    """Files at a path or URL, which are opened as they are.
+
+    Attributes:
+        name: the path or URL.
+    """
+
+    name: str
+
+    version = None
+
+    @property
+    def factory(self) -> NoReturn:
+        """A place has no factory.
+
+        Raises:
+            ConfigError: always.
+        """
+        raise ConfigError(f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it")
+
+    def describe(self) -> DatasetDescription:
+        """The path and the splits; raises as :func:`find_places`."""
+        return DatasetDescription(self.name, description="Files at a place.", splits=self._splits())
+
+    def check_licence(self) -> None:
+        """Files have no card, so no policy applies."""
+
+    def load(self, split: str | Sequence[str] | None = None, *, progress: bool | None = None, **options: Any) -> Any:
+        """The samples; those of a CSV or JSON lines file are read at once, others when they are used.
+
+        Args:
+            split: of a folder with a file or folder for each split, such as ``train.csv`` and ``test.csv``; None for all splits.
+                See :func:`data_stack.load`.
+            progress: draw bars.
+            options: ``format``, one of ``PLACE_FORMATS``, else recognised by names and contents; ``target``, the column of the
+                target; ``columns``, a selection in this order; and the options of :func:`data_stack.from_csv`,
+                :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
+
+        Returns:
+            An iterator; of a folder with splits a dict of one for each, unless ``split`` names one.
+
+        Raises:
+            ConfigError: the place is empty, its format is not recognised, or it lacks the column or option.
+            UnknownSplitError: the place has no such split.
+            DatasetFileCorruptError: a file is damaged, or of another format.
+        """
+
+        def load_split(name: str | None) -> Any:
+            with progress_as(progress):
+                return self._open(name, **options)
+
+        return load_expression(load_split, split, lambda: self._splits(options.get("format")))
+
+    def _splits(self, kind: str | None = None) -> tuple[str, ...]:
+        place = location_of_place(self.name)
+        return tuple(name for name, (where, _) in find_places(place, kind).items() if where != place)
+
+    def _open(
+        self,
+        split: str | None,
+        *,
+        format: str | None = None,  # noqa: A002  # what users call it
+        target: str | None = None,
+        columns: Sequence[str] | None = None,
+        **options: Any,
+    ) -> Any:
+        from data_stack.show.splits import Splits
+
+        place = location_of_place(self.name)
+        found = find_places(place, format)
+        if split is not None and split not in found:
+            known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
+            raise UnknownSplitError(
+                f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
+            )
+        chosen = found if split is None else {split: found[split]}
+        opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
+        return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
 
 
 def location_of_place(source: str | os.PathLike[str]) -> Location:
@@ -119,11 +156,11 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     """The datasets at a place by the names of their splits, with their formats: itself, or those in a folder.
 
     Raises:
-        ConfigError: as for :func:`open_place`.
+        ConfigError: as for :meth:`Place.load`.
     """
     if kind is not None and kind not in PLACE_FORMATS:
         raise ConfigError(
-            f"there is no format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; there are: {', '.join(PLACE_FORMATS)}"
+            f"unknown format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; known formats: {', '.join(PLACE_FORMATS)}"
         )
     try:
         return {place.name: (place, kind or _find_format(place))}
@@ -154,7 +191,7 @@ def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
 
 
 def format_of_name(name: str) -> str | None:
-    """The format that the ending of a file's name tells; None if it tells none."""
+    """The format of a file by the suffix of its name; None if the suffix is unknown."""
     plain = name.lower()
     for ending in _COMPRESSED:
         plain = plain.removesuffix(ending)
@@ -176,7 +213,7 @@ def open_as(
     columns: Sequence[str] | None = None,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> DatasetIteratorIF:
-    """The samples of one file or folder of a known format; see :func:`open_place`."""
+    """The samples of one file or folder of a known format; see :meth:`Place.load`."""
     known = _OPTIONS.get(kind, frozenset())
     for name in options:
         if name not in known:
@@ -184,7 +221,7 @@ def open_as(
             raise ConfigError(
                 f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
                 f"{explain(name, LOAD_ARGUMENTS) or did_you_mean(name, taken)}; "
-                f"there are: {', '.join(taken)}"
+                f"its options: {', '.join(taken)}"
             )
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}

@@ -45,13 +45,13 @@ class LicencePolicy:
         """Refuse a dataset if its licence is denied.
 
         Raises:
-            LicenceDeniedError: it is; the message says which policy denies it.
+            LicenceDeniedError: the licence is denied; the message names the policy.
         """
         denied = is_denied(licence, self.deny)
         if denied is None and self.allow_unknown:
             return
         if denied is None:
-            problem = "its card names no licence" if licence is None else f"its licence {licence!r:.80} is not known"
+            problem = "its card has no licence" if licence is None else f"its licence {licence!r:.80} is not known"
             if licence is not None and (why := spdx_problem(licence)) is not None:
                 problem += f" ({why[:120]})"
         elif denied:
@@ -75,7 +75,7 @@ def policy(*, deny: Iterable[str], allow_unknown: bool = False) -> LicencePolicy
         data_stack.policy(deny=["*-NC-*", "*-ND-*"])      # of this process
         data_stack.load("some-set")                       # LicenceDeniedError, before anything is retrieved
 
-    A dataset whose licence is missing, or is no SPDX expression, is refused too: unknown is not free. Of ``A OR B`` one licence
+    A dataset whose licence is missing, or is not an SPDX expression, is refused too. Of ``A OR B`` one licence
     that is not denied is enough. ``DATA_STACK_LICENCE_POLICY="*-NC-*,*-ND-*"`` does the same for all processes, with the word
     ``allow-unknown`` for that option. All policies in force apply.
 
@@ -84,7 +84,7 @@ def policy(*, deny: Iterable[str], allow_unknown: bool = False) -> LicencePolicy
         allow_unknown: load datasets whose licence is not known.
 
     Raises:
-        ConfigError: ``deny`` is no list of patterns.
+        ConfigError: ``deny`` is not a list of patterns.
     """
     made = LicencePolicy(deny, allow_unknown)
     _in_force.append(made)

@@ -46,7 +46,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
     Raises:
         ResourceNotFoundError: the web server has no published dataset there.
         DatasetFileCorruptError: its description is damaged; ChecksumMismatchError: it is not the pinned one.
-        ConfigError: what follows ``#`` is no pin.
+        ConfigError: the text after ``#`` is not a pin.
     """
     pin = ""
     files: WebFiles | _FolderFiles
@@ -63,7 +63,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)
     except ResourceNotFoundError:
         raise ResourceNotFoundError(
-            f"there is no published dataset at {files!r}: it has no {DESCRIPTION}, which `data-stack publish` writes; download "
+            f"{files!r} is not a published dataset: {DESCRIPTION}, which `data-stack publish` writes, is missing; download "
             f"other files of web servers first"
         ) from None
     published = PublishedDataset.parse(data, repr(files), pin)
@@ -72,7 +72,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
 
 @dataclass(frozen=True)
 class PublishedDataset:
-    """What ``data_stack.json`` says.
+    """The contents of ``data_stack.json``.
 
     Attributes:
         manifest: of the prepared resources.
@@ -109,7 +109,7 @@ class PublishedDataset:
             raise DatasetFileCorruptError(f"{what} has more than {MAX_BYTES:,} bytes")
         fields = JsonObject.unseal(data, what)
         if fields.size("format") != FORMAT:
-            raise DatasetFileCorruptError(f"{what} is of another format than {FORMAT}; update data_stack")
+            raise DatasetFileCorruptError(f"{what} has an unknown format, not {FORMAT}; update data_stack")
         manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
         check_identifier(manifest.name)
         licence, distribution = fields.optional_text("license"), fields.optional_text("distribution")
@@ -128,7 +128,7 @@ def _blocks(digests: JsonObject, identifier: str, size: int, what: str) -> bytes
     except ValueError:
         blocks = b""
     if len(blocks) != -(-size // BLOCK_BYTES) * DIGEST_BYTES:
-        raise DatasetFileCorruptError(f"{what} has not a digest for each block of {identifier!r}")
+        raise DatasetFileCorruptError(f"{what} lacks a digest for some blocks of {identifier!r}")
     return blocks
 
 

@@ -26,17 +26,17 @@ _Bound = tuple[float, bool]
 
 
 def load_expression(load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]) -> Any:
-    """Load what a split says: a split of just that name, if there is one, or an expression.
+    """Load the split of exactly this name, or else evaluate an expression.
 
     The parts of an expression are views and combinations of whole splits, so that recipes and lock files know them.
 
     Args:
-        load: gives one split by its name, and for None a dict of all, or the only iterator.
+        load: returns one split by its name, and for None a dict of all splits, or the only iterator.
         split: a name, an expression, a list of these, or None.
-        known: gives the names of the splits; None where the dataset does not declare them.
+        known: returns the names of the splits; None if the dataset does not declare them.
 
     Raises:
-        UnknownSplitError: an expression is malformed, or names a split that there is not.
+        UnknownSplitError: an expression is malformed, or names an unknown split.
     """
     if isinstance(split, (list, tuple)):
         if not all(isinstance(each, str) for each in split) or not 0 < len(split) <= _MAX_TERMS:
@@ -51,9 +51,7 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
     if names:  # all are looked up before the first is loaded
         for name, _, _ in terms:
             if name != ALL and name not in names:
-                raise UnknownSplitError(
-                    f"there is no split {name!r:.80}{did_you_mean(name, names)}, in {split!r}; {_list(names)}"
-                )
+                raise UnknownSplitError(f"unknown split {name!r:.80}{did_you_mean(name, names)} in {split!r}; {_list(names)}")
     needed = dict.fromkeys(name for name, _, _ in terms)
     whole = {name: _load_all(load) if name == ALL and name not in (names or ()) else load(name) for name in needed}
     return _tagged(_joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split)
@@ -61,7 +59,7 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
 
 def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound | None, _Bound | None]]:
     """Names with the bounds of their slices."""
-    wrong = f"split {split!r:.80} cannot be read: "
+    wrong = f"split {split!r:.80} is malformed: "
     how = f"Write it as {_EXAMPLES}; {_list(names)}"
     if len(split) > _MAX_CHARACTERS or split.count("+") >= _MAX_TERMS:
         raise UnknownSplitError(f"{wrong}it has more than {_MAX_CHARACTERS:,} characters or {_MAX_TERMS} parts. {how}")
@@ -69,13 +67,13 @@ def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound 
     for text in re.split(r"\+(?![^\[]*\])", split):  # a plus inside of brackets is a sign
         found = _TERM.fullmatch(text.strip().replace("[+", "[").replace(":+", ":"))
         if found is None or not found[1].strip():
-            raise UnknownSplitError(f"{wrong}{text.strip()!r:.60} is no name, or name with a slice. {how}")
+            raise UnknownSplitError(f"{wrong}{text.strip()!r:.60} is neither a name nor a name with a slice. {how}")
         bounds: list[_Bound | None] = [None, None]
         if found[2] is not None:
             start, colon, stop = found[2].partition(":")
             if not colon:
-                raise UnknownSplitError(f"{wrong}a slice has a colon, [{found[2]}] has none. {how}")
-            bounds = [_bound(each.strip(), f"{wrong}[{found[2]}] is no slice", how) for each in (start, stop)]
+                raise UnknownSplitError(f"{wrong}[{found[2]}] needs a colon. {how}")
+            bounds = [_bound(each.strip(), f"{wrong}[{found[2]}] is not a slice", how) for each in (start, stop)]
         terms.append((found[1].strip(), bounds[0], bounds[1]))
     return terms
 
@@ -106,7 +104,7 @@ def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:
 def _position(bound: _Bound, n_samples: int) -> int:
     number, is_percentage = bound
     distance = round(abs(number) * n_samples / 100.0) if is_percentage else int(abs(number))
-    # from the end also where the percentage is rounded to nothing: the last 1 % of 20 samples are none of them, not all
+    # also if the percentage rounds to zero: the last 1 % of 20 samples is empty, not all of them
     return max(n_samples - distance, 0) if number < 0 else distance
 
 

@@ -13,7 +13,7 @@ from data_stack.plugins.manager import PluginManager
 from data_stack.repository.places import format_of_name
 from data_stack.util.suggestions import did_you_mean
 
-#: The folders in ``plugins`` of data_stack's repository, and the datasets that they bring, as their metadata says.
+#: The folders in ``plugins`` of data_stack's repository, and the datasets that they provide.
 _DATASETS: Final[Mapping[str, str]] = {
     "classics": "20-newsgroups adult ag-news california-housing cifar10 cifar100 covertype emnist-balanced emnist-byclass "
     "emnist-bymerge emnist-digits emnist-letters emnist-mnist fashion-mnist imdb-reviews kmnist penguins qmnist speech-commands "
@@ -45,19 +45,19 @@ def explain_unknown_dataset(identifier: object, reason: str, names: Sequence[str
 
     Args:
         identifier: the name.
-        reason: what the plugins say; empty if none were asked.
-        names: of all datasets that there are.
+        reason: from the plugins; empty without plugins.
+        names: of all known datasets.
         plugins: the plugins that were asked, if any.
     """
     text = identifier if isinstance(identifier, str) else ""
     if plugins is not None and os.path.exists(text):
-        return f"{reason}. To open the file or folder of that name, write {os.path.join(os.curdir, text)!r:.200}"
+        return f"{reason}. To open the file or folder with this name, write {os.path.join(os.curdir, text)!r:.200}"
     if plugins is not None and (advice := _explain_path(text) or _explain_package(text)):
         return advice
     near = did_you_mean(identifier, names if plugins is None else [*names, *FOLDERS])
     scheme = "" if plugins is None else explain_scheme(text, plugins)
     return (
-        f"{reason or f'no dataset {identifier!r:.80} is registered'}{near}{scheme}. There are: {list_names(names)}. "
+        f"{reason or f'no dataset {identifier!r:.80} is registered'}{near}{scheme}. Known datasets: {list_names(names)}. "
         f"Plugins provide more; `data-stack doctor` shows the installed ones."
     )
 
@@ -87,7 +87,7 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
 
 
 def _explain_path(text: str) -> str:
-    """That there is no such file, if a name looks like that of one."""
+    """Explain that a file is missing, if the name looks like a path."""
     if ":" in text or not ("/" in text or os.sep in text or format_of_name(text)):
         return ""
     here = "here"
@@ -95,11 +95,11 @@ def _explain_path(text: str) -> str:
         here = f"in {os.getcwd()}"
     is_name_of_hub = _NAME_OF_THE_HUB.fullmatch(text) and not format_of_name(text)
     hub = f". A dataset of the Hugging Face Hub is loaded by 'hf:{text}'" if is_name_of_hub else ""
-    return f"there is no file or folder {text!r:.200} {here}, and no dataset of that name{hub}"
+    return f"found neither a file or folder {text!r:.200} {here} nor a dataset with this name{hub}"
 
 
 def _explain_package(text: str) -> str:
-    """Which of data_stack's own packages has a dataset, if that package is not installed."""
+    """Name the first-party package of a dataset, if the package is not installed."""
     name = text.partition("@")[0]
     package = f"datastack-{FOLDERS.get(name)}"
     if name not in FOLDERS or _is_installed(package):

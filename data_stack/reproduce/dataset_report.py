@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.places import is_place
+from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
 from data_stack.show.markup import (
@@ -75,12 +75,11 @@ class DatasetReport(TextDocument):
         Raises:
             DataStackError: as ``data_stack.load`` raises.
         """
-        repository = default_repository()
-        connector = None if storage is None else as_storage_connector(storage)
-        factory: Any = None if is_place(name) else repository.get_factory(name, connector)
+        dataset = default_repository().resolve(name, None if storage is None else as_storage_connector(storage))
+        factory: Any = None if isinstance(dataset, Place) else dataset.factory
         steps = list(factory.prepare(offline=offline).steps) if hasattr(factory, "prepare") else []
         started = time.perf_counter()
-        loaded = repository.load(name, split, connector, **(config or {}))
+        loaded = dataset.load(split, **(config or {}))
         steps.append(("open", time.perf_counter() - started))
         splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
         started = time.perf_counter()
@@ -88,7 +87,7 @@ class DatasetReport(TextDocument):
         reports = {each: generate(iterator, statistics=statistics) for each, iterator in splits.items()}
         steps.append(("read all samples" if statistics else "read all targets", time.perf_counter() - started))
         return cls(
-            description=repository.describe(name),
+            description=dataset.describe(),
             storage=name if factory is None else repr(factory.storage_connector),
             splits=reports,
             manifest=factory.manifest() if hasattr(factory, "manifest") else None,

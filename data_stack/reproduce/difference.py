@@ -120,17 +120,17 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         data_stack.diff(train, again, key="id")
 
     Every sample is read once. Samples are equal by their digests, as :func:`data_stack.find_duplicates` compares them: numbers
-    count by value, not by type. Of equal samples, as many correspond as both datasets have. With a key, samples of one key
-    correspond; without, a sample that differs in target and tag only is told as relabelled, and others as removed and added.
+    count by value, not by type. Equal samples are paired one to one. With a key, samples of one key
+    correspond; without, a sample that differs in target and tag only is reported as relabelled, and others as removed and added.
 
     Args:
         first: the name of a dataset, an iterator, or a dict of iterators by split.
-        second: what it is compared with.
-        key: a column that identifies samples, different in each of a dataset.
+        second: the other one.
+        key: a column that identifies samples; its values are distinct in each dataset.
         storage: where datasets that are given by name are kept; None for the default store.
 
     Raises:
-        ConfigError: there is no such key, or two samples have the same one; a sample cannot be compared.
+        ConfigError: the key does not exist, or two samples have the same key; a sample cannot be compared.
         DatasetNotFoundError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
     """
     splits_of = [_splits_of(each, storage) for each in (first, second)]
@@ -166,7 +166,7 @@ class _Side:
 
     Attributes:
         contents: digests of whole samples, shape ``(n,)`` of 16 bytes.
-        inputs: digests without target and tag; None where there is no target.
+        inputs: digests without target and tag; None without target.
         keys: digests of the key; None without a key.
         split: number of the split of each sample.
     """
@@ -214,8 +214,8 @@ class _Side:
         if (counts > 1).any():
             split, place = self.places(first[counts > 1][:1])[0].tolist()
             raise ConfigError(
-                f"key {self._key!r:.80} does not identify samples: {int(counts.max())} have the value of sample {place} of "
-                f"split {self._names[split]!r}. Name a column whose values differ, or leave key out"
+                f"key {self._key!r:.80} does not identify samples: {int(counts.max())} samples have the value of sample {place} "
+                f"of split {self._names[split]!r}. Name a column whose values differ, or leave key out"
             )
 
     def places(self, samples: _Positions) -> _Positions:
@@ -231,7 +231,7 @@ def _column_keys(sample: Any) -> list[Any]:
 
 
 def _pair_by_key(first: _Side, second: _Side) -> dict[str, _Pairs]:
-    """The samples that both sides have, by how those of one key differ."""
+    """Pairs of samples with equal keys, by how they differ."""
     sides = first, second
     contents, others, keys = (_number(*(getattr(side, part) for side in sides)) for part in ("contents", "inputs", "keys"))
     for numbers, side in zip(keys, sides, strict=True):
@@ -258,7 +258,7 @@ def _pair_by_content(first: _Side, second: _Side) -> dict[str, _Pairs]:
 
 
 def _number(first: Any, second: Any) -> Any:
-    """Numbers that are equal where digests are, over both sides."""
+    """Numbers for the digests of both sides; equal digests have equal numbers."""
     if first is None or second is None:
         return None
     digests = np.concatenate([first, second]).view(f"S{DIGEST_BYTES}").reshape(-1)
@@ -279,7 +279,7 @@ def _match(first: Any, second: Any, a: _Positions, b: _Positions) -> _Pairs:
 
 
 def _ranks(numbers: _Positions) -> _Positions:
-    """Of each number, how many equal ones come before it."""
+    """For each number, the count of equal numbers before it."""
     order = np.argsort(numbers, kind="stable")
     ordered = numbers[order]
     is_new = np.r_[True, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)
@@ -290,7 +290,7 @@ def _ranks(numbers: _Positions) -> _Positions:
 
 
 def _changed_columns(sides: Sequence[_Side], changed: _Pairs) -> dict[str, int]:
-    """By column, in how many pairs of samples it differs."""
+    """The number of pairs of samples that differ, by column."""
     counts: dict[str, int] = {}
     first, second = (side.places(samples) for side, samples in zip(sides, changed, strict=True))
     for splits in np.unique(np.stack([first[:, 0], second[:, 0]], axis=1), axis=0):

@@ -1,4 +1,4 @@
-"""A lock file: the exact datasets and stacks of a piece of work, to be had again on another machine."""
+"""A lock file: the exact datasets and stacks of a project, so that another machine can restore them."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.lock_paths import absolute_from, check_places, missing_file_advice, moved, relative_to
 from data_stack.repository.repository import DatasetRepository, default_repository
+from data_stack.repository.resolved import NamedDataset
 from data_stack.reproduce.libraries import libraries_of
 from data_stack.reproduce.lock_differences import (
     Chosen,
@@ -88,13 +89,13 @@ class LockFile:
         """Read a lock file.
 
         Raises:
-            LockError: there is none, or it is damaged or of another format.
+            LockError: the file is missing, damaged or of another format.
         """
         try:
             with open(path, "rb") as file:
                 fields = parse_toml(file.read(MAX_BYTES + 1))
         except FileNotFoundError as error:
-            raise LockError(f"there is no lock file {str(path)!r}; make one with `data-stack lock add NAME`") from error
+            raise LockError(f"lock file {str(path)!r} does not exist; make one with `data-stack lock add NAME`") from error
         except (OSError, ValueError) as error:
             raise LockError(
                 f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
@@ -147,25 +148,24 @@ class LockFile:
         Raises:
             DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         """
-        known = repository or default_repository()
-        name = known.pin(name, storage)
-        splits = _splits_of(known.load(name, None, storage, **config))
-        origin = list_origins(next(iter(splits.values())))[0][0]
-        factory = known.get_factory(name, storage)
-        plugin = [origin["distribution"], known.describe(name).distribution_version] if origin["distribution"] else None
-        digests, wanted = SampleDigests(origin["name"], factory, origin["distribution"]), canonical_json(config)
-        locked = [{"config": dict(config), "splits": {key: digests.read(config, key, split) for key, split in splits.items()}}]
-        for each in self.datasets.get(origin["name"], {}).get("configurations", ()):
+        dataset = (repository or default_repository()).resolve(name, storage)
+        if not isinstance(dataset, NamedDataset):
+            raise ConfigError(f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it")
+        key, factory, package = dataset.plain_name, dataset.factory, dataset.package
+        splits, wanted = _splits_of(dataset.load(**config)), canonical_json(config)
+        digests = SampleDigests(key, factory, package and package[0])
+        locked = [{"config": dict(config), "splits": {each: digests.read(config, each, split) for each, split in splits.items()}}]
+        for each in self.datasets.get(key, {}).get("configurations", ()):
             other: dict[str, Any] = each["config"]
             if canonical_json(other) != wanted:  # in TOML tuples are lists
-                opened = _splits_of(known.load(name, None, storage, **other))
-                found = {key: digests.of(other, key, functools.partial(opened.__getitem__, key)) for key in opened}
+                opened = _splits_of(dataset.load(**other))
+                found = {split: digests.of(other, split, functools.partial(opened.__getitem__, split)) for split in opened}
                 locked.append({"config": other, "splits": found})
-        self.datasets[origin["name"]] = without_none(
+        self.datasets[key] = without_none(
             {
-                "version": origin["version"],
-                "plugin": None if plugin is None else " ".join(map(str, plugin)),
-                "libraries": libraries_of(origin["distribution"]),
+                "version": dataset.version,
+                "plugin": package and " ".join(package),
+                "libraries": libraries_of(package and package[0]),
                 "sources": sources_of(factory),
                 "prepared": prepared_of(factory),
                 "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
@@ -176,13 +176,11 @@ class LockFile:
         """Add a stack of iterators, or renew its entry.
 
         Raises:
-            ConfigError: no recipe can make it again; the message says why.
+            ConfigError: no recipe can rebuild it; the message has the reason.
         """
         recipe = iterator.recipe()
         if not recipe["reproducible"]:
-            raise ConfigError(
-                f"stack {name!r} cannot be locked, as its recipe cannot make it again: {'; '.join(recipe['why_not'])}"
-            )
+            raise ConfigError(f"stack {name!r} cannot be locked, as its recipe cannot rebuild it: {'; '.join(recipe['why_not'])}")
         self.stacks[name] = {
             "length": len(iterator),
             "fingerprint": iterator.fingerprint(),
@@ -195,7 +193,7 @@ class LockFile:
     def check(
         self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
     ) -> list[Difference]:
-        """What is not as the lock says. Retrieves and prepares nothing.
+        """The differences from the lock. Retrieves and prepares nothing.
 
         Args:
             storage: where the datasets are kept; None for the default store.
@@ -214,7 +212,7 @@ class LockFile:
         samples: bool | None = None,
         sources: Mapping[str, str] | None = None,
     ) -> list[Difference]:
-        """Retrieve and prepare the datasets in a store, and make the stacks; return what is not as the lock says.
+        """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences from the lock.
 
         Args:
             storage: where to keep the datasets; None for the default store.
@@ -239,7 +237,7 @@ class LockFile:
         """The entry of a dataset.
 
         Raises:
-            LockError: there is none.
+            LockError: the lock has no such dataset.
         """
         if name not in self.datasets:
             raise LockError(
@@ -250,33 +248,30 @@ class LockFile:
         return entry
 
     def _check(
-        self,
-        name: str,
-        storage: Storage | None,
-        repository: DatasetRepository | None,
-        *,
-        prepares: bool,
-        samples: bool | None = None,
-        only: Chosen | None = None,
+        self, name: str, storage: Storage | None, repository: DatasetRepository | None, **how: Any
     ) -> Iterator[Difference]:
-        known, entry = repository or default_repository(), self.datasets[name]
+        entry = self.datasets[name]
         storage = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
-        versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
         try:
-            factory = known.get_factory(versioned, storage)
-            description = known.describe(versioned)
-            if isinstance(factory, DatasetFactory):
+            dataset = _resolve(name, entry, storage, repository)
+            if isinstance(dataset.factory, DatasetFactory):
                 for each in entry["configurations"]:
-                    factory._check_definition().check_config(each["config"])
+                    dataset.factory._check_definition().check_config(each["config"])
         except (DatasetNotFoundError, PluginError, ConfigError) as error:
             what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
             yield Difference(name, what, f"{error} {_name_plugin(entry, error)}")
             return
+        yield from self._compare(name, dataset, **how)
+
+    def _compare(
+        self, name: str, dataset: Any, *, prepares: bool, samples: bool | None = None, only: Chosen | None = None
+    ) -> Iterator[Difference]:
+        entry, factory = self.datasets[name], dataset.factory
         yield from differing_sources(name, entry.get("sources", []), factory)
         if prepares:
             try:
                 for each in entry["configurations"]:
-                    known.load(versioned, None, storage, **each["config"])
+                    dataset.load(**each["config"])
             except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
@@ -284,8 +279,7 @@ class LockFile:
             yield unreadiness(name, factory)
             return
         compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
-        opens = functools.partial(known.load, versioned, storage=storage)
-        yield from differing_samples(name, entry, factory, description, opens, compares_equal_bytes=compares, only=only)
+        yield from differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
         self,
@@ -300,13 +294,13 @@ class LockFile:
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
             differing = {each["name"]: differences[each["name"]] for each in below if each["name"] in differences}
             if worse := sorted(dataset for dataset, each in differing.items() if not each.is_harmless):
-                yield Difference(name, "stack", f"the stack is not as in the lock, as its datasets differ: {', '.join(worse)}")
+                yield Difference(name, "stack", f"the stack differs from the lock, as its datasets differ: {', '.join(worse)}")
                 return
             for arguments in below:
                 if arguments["name"] in differing:  # of other bytes with the same samples
-                    versioned = f"{arguments['name']}@{arguments['version']}"
-                    prepared = prepared_of((repository or default_repository()).get_factory(versioned, storage))
-                    arguments["resources"] = to_plain({each["identifier"]: each["sha256"] for each in prepared})
+                    locked = self.datasets[arguments["name"]]
+                    factory: Any = _resolve(arguments["name"], locked, storage, repository).factory
+                    arguments["resources"] = to_plain(factory.manifest().digests())
             stack = from_recipe(recipe, storage=storage, repository=repository)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
             elsewhere = missing_file_advice(entry["recipe"])
@@ -317,11 +311,9 @@ class LockFile:
             return
         is_same = stack.fingerprint() == entry.get("fingerprint") or bool(differing)
         if not is_same or _indices_digest(stack) != entry.get("indices"):
-            yield Difference(
-                name, "stack", "the stack has another fingerprint or other indices than in the lock: its samples differ"
-            )
+            yield Difference(name, "stack", "the fingerprint or the indices differ from the lock, so the samples differ")
         elif differing:
-            message = f"its fingerprint is another, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
+            message = f"its fingerprint differs, as prepared bytes differ, but all samples of {', '.join(differing)} are equal"
             yield Difference(name, "stack", message, is_harmless=True)
 
 
@@ -345,6 +337,12 @@ def _name_plugin(entry: Mapping[str, Any], error: Exception) -> str:
     is_missing = isinstance(error, DatasetNotFoundError) and not isinstance(error, RevisionNotFoundError)
     plugin = entry.get("plugin", "of your own program")
     return f"The lock names the plugin {plugin}. {advise_code(entry, is_missing=is_missing)}"
+
+
+def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None) -> Any:
+    """The dataset of a lock file in the version of its entry."""
+    versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
+    return (repository or default_repository()).resolve(versioned, storage)
 
 
 def _splits_of(loaded: Any) -> dict[str, Any]:
@@ -378,7 +376,7 @@ def lock(
 
     Args:
         names: of datasets.
-        path: the file, made if there is none.
+        path: the file; a missing one is created.
         storage: where the datasets are kept; None for the default store.
         stacks: iterators by the names that they have in the lock.
 
@@ -407,7 +405,7 @@ def lock(
 
 
 def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options to load with: those given, which complete the locked ones if there is one configuration."""
+    """The options to load with: the caller's, added to the locked ones if there is one configuration."""
     locked = [each["config"] for each in configurations]
     if len(locked) == 1:
         return {**locked[0], **config}
@@ -428,14 +426,14 @@ def load_by_lock(
     locked = LockFile.read(path)
     entry = locked.entry(name)
     connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
-    versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
     config = _choose(name, entry["configurations"], config)
     try:
-        loaded = default_repository().load(versioned, split, connector, progress=progress, **config)
+        dataset = _resolve(name, entry, connector, None)
     except DatasetNotFoundError as error:
         raise LockError(f"{error} {_name_plugin(entry, error)}") from error
+    loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):
-        found = list(locked._check(name, connector, None, prepares=False, only=(config, split)))
+        found = list(locked._compare(name, dataset, prepares=False, only=(config, split)))
     if problems := [each for each in found if not each.is_harmless]:
         raise LockError("; ".join(map(str, problems)))
     return loaded

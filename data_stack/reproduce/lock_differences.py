@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.repository.description import DatasetDescription
+from data_stack.io.redaction import shorten
+from data_stack.repository.unknown_names import install_command
 from data_stack.reproduce.libraries import differing_libraries
 from data_stack.reproduce.locked_samples import SampleDigests
 
@@ -22,7 +24,7 @@ Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What is not as the lock says.
+    """A difference from the lock.
 
     Attributes:
         name: of the dataset or stack.
@@ -46,9 +48,7 @@ def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Differen
     for source in locked:
         now = declared.get(source.get("identifier"))
         if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
-            problem = (
-                "is not declared any more" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
-            )
+            problem = "is no longer declared" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
             yield Difference(
                 name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
             )
@@ -73,9 +73,7 @@ def advise_repair(name: str) -> str:
 def differing_samples(
     name: str,
     entry: Mapping[str, Any],
-    factory: Any,
-    description: DatasetDescription,
-    load: Callable[..., Any],
+    dataset: Any,
     *,
     compares_equal_bytes: bool,
     only: Chosen | None = None,
@@ -85,22 +83,22 @@ def differing_samples(
     Args:
         name: of the dataset.
         entry: of the lock file.
-        factory: of the dataset, which is ready.
-        description: of the dataset.
-        load: ``load(split, **config)`` opens a split.
+        dataset: resolved, and ready.
         compares_equal_bytes: whether to compare them where the prepared bytes are those of the lock.
         only: compare only this configuration and split, if the lock file has them.
     """
-    same_bytes = prepared_of(factory) == entry.get("prepared")
+    distribution = dataset.package and dataset.package[0]
+    same_bytes = prepared_of(dataset.factory) == entry.get("prepared")
     if same_bytes and entry.get("prepared") and not compares_equal_bytes:
         return
-    digests, known = SampleDigests(name, factory, description.distribution), description.splits or ("",)
+    digests, known = SampleDigests(name, dataset.factory, distribution), dataset.splits or ("",)
     differing = []
     try:
         for config, then, splits in _wanted(entry["configurations"], known, only):
             options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})" if config else ""
             for split in splits:
-                now = digests.of(config, split, functools.partial(load, split or None, **config)) if split in known else None
+                load = functools.partial(dataset.load, split or None, **config)
+                now = digests.of(config, split, load) if split in known else None
                 if now != then.get(split):
                     differing.append(f"{split!r}{options}")
     except DatasetFileCorruptError as error:
@@ -108,11 +106,11 @@ def differing_samples(
         return
     if same_bytes and not differing:
         return
-    plugin = f"{description.distribution} {description.distribution_version}" if description.distribution else None
-    libraries = differing_libraries(entry, description.distribution)
+    libraries = differing_libraries(entry, distribution)
     if differing:
         although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
-        made_by = f"{plugin or 'this program'} made them here, {entry.get('plugin', 'another program')} then{libraries}"
+        plugin = " ".join(dataset.package or ("this program",))
+        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then{libraries}"
         yield Difference(
             name,
             "samples",
@@ -148,15 +146,15 @@ def advise_code(entry: Mapping[str, Any], *, is_missing: bool = False) -> str:
     """
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     if not distribution:
-        return "Register the dataset with the code that it had then"
+        return "Register the dataset with its earlier code"
     installed = None
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
         installed = importlib.metadata.version(distribution)
     if installed != version or is_missing:
-        return f"Install it with `pip install {distribution}=={version}`"
+        return f"Install it with {install_command(f'{distribution} {version}')}"
     return (
-        f"{distribution} {version} is installed, so its code or a library has changed since: bring back the code of then, and "
-        f"give changed code another version, or install the libraries of then"
+        f"{distribution} {version} is installed, so its code or a library has changed since: restore the earlier code, and "
+        f"give changed code another version, or install the earlier libraries"
     )
 
 
@@ -165,7 +163,9 @@ def sources_of(factory: Any) -> list[dict[str, Any]]:
     sources = factory.sources if isinstance(factory, DatasetFactory) else ()
     keys = ("identifier", "size", "sha256", "md5_sum")
     return [
-        without_none({**{key: getattr(source, key) for key in keys}, "sources": list(source.sources)})
+        without_none(
+            {**{key: getattr(source, key) for key in keys}, "sources": [shorten(os.fsdecode(each)) for each in source.sources]}
+        )
         for source in sorted(sources, key=lambda source: source.identifier)
     ]
 

@@ -31,7 +31,7 @@ SplitDigest: TypeAlias = dict[str, Any]
 _ROWS_AT_ONCE = 1024
 #: Splits and configurations of the last few versions of the code.
 _MAX_NOTES = 200
-#: For stores that cannot be written.
+#: For read-only stores.
 _notes_of_this_process: dict[str, dict[str, SplitDigest]] = {}
 
 
@@ -85,7 +85,7 @@ class SampleDigests:
         return hashlib.sha256(canonical_json([self._content, dict(config), split]).encode()).hexdigest()
 
     def _notes(self) -> dict[str, SplitDigest]:
-        """All that is remembered, the latest last."""
+        """All remembered digests, the latest last."""
         notes = dict(_notes_of_this_process.get(self._place, {}))
         with suppress(DatasetFileCorruptError, StorageError):
             data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
@@ -101,7 +101,7 @@ class SampleDigests:
         try:
             stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
         except (StorageError, UnsupportedStorageOperationError) as error:
-            logger.info("the digests of the samples of %r are kept in this process only: %s", self._name, error)
+            logger.info("the store cannot keep digests of samples of %r, so this process keeps them: %s", self._name, error)
             _notes_of_this_process[self._place] = dict(latest)
 
 

@@ -1,4 +1,4 @@
-"""``data_stack.plan``: what loading a dataset would do, found out without doing it."""
+"""``data_stack.plan``: what loading a dataset would do."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.inquiry import SourceAnswers, ask_sources
+from data_stack.io.retriever.inquiry import ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.repository import default_repository
-from data_stack.show.licences import obligations_of
 from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
 from data_stack.stores.inventory import take_inventory
 from data_stack.util.distributions import distributions_of
@@ -35,7 +34,7 @@ class PlannedSource:
         size: bytes; None if unknown.
         is_stored: whether the store has it; its bytes are compared with its digest when it is used.
         source: the first of its sources that answers; None if it is stored, or if no source answers.
-        refusals: ``(source, what it said)`` for each source that did not answer.
+        refusals: ``(source, reason)`` of each source that did not answer.
     """
 
     identifier: str
@@ -53,17 +52,17 @@ class Plan(TextDocument):
         name: of the dataset.
         version: of its prepared data; None for a legacy factory.
         storage: the store.
-        is_ready: whether it is prepared already: then it is only opened.
-        reason: why stored data cannot be used as it is; None if there is none, or it can.
-        sources: what is retrieved; empty if the dataset is ready.
+        is_ready: whether the dataset is prepared, and would only be opened.
+        reason: why stored data cannot be used; None if nothing is stored, or it can.
+        sources: what would be retrieved; empty if the dataset is ready.
         steps: what would be done, in order.
-        bytes_needed: the store grows by so much: missing sources, and prepared resources as large as those of an earlier
-            preparation in the store; None if unknown.
-        bytes_free: on the disk of the store; None for stores that do not tell.
-        licence: of the card; None if it names none.
-        code: whose code would run, ``"datastack-digits 1.0.0"``.
-        seconds: an earlier preparation of the dataset in the store took; None if there was none.
-        problems: why it cannot work; empty if nothing is known that speaks against it.
+        bytes_needed: growth of the store: missing sources, and prepared resources as large as those of an earlier preparation;
+            None if unknown.
+        bytes_free: on the disk of the store; None for stores that are not folders.
+        licence: of the card; None if it names no licence.
+        code: the package whose code would run, ``"datastack-digits 1.0.0"``.
+        seconds: duration of an earlier preparation in the store; None if there was none.
+        problems: why loading would fail; empty if no problem is known.
     """
 
     name: str
@@ -82,16 +81,15 @@ class Plan(TextDocument):
 
     @property
     def works(self) -> bool:
-        """Whether nothing is known that speaks against it."""
+        """Whether no problem is known."""
         return not self.problems
 
     @property
     def bytes_to_fetch(self) -> int | None:
-        """Bytes of the sources that are missing in the store; None if one of them does not tell its size."""
+        """Bytes of the sources that are missing in the store; None if one size is unknown."""
         return _sum(source.size for source in self.sources if not source.is_stored)
 
     def document(self, level: int = 1) -> list[Block]:
-        asks = obligations_of(self.licence)
         facts = [
             ("storage", self.storage),
             ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
@@ -100,8 +98,7 @@ class Plan(TextDocument):
             ("disk", f"{_size(self.bytes_needed)} needed, {_size(self.bytes_free)} free"),
             ("time", "unknown" if self.seconds is None else f"{self.seconds:.1f} s when it was prepared before"),
             ("licence", self.licence or "unknown"),
-            ("which asks", "unknown" if asks is None else ", ".join(sorted(asks)) or "nothing"),
-            ("runs code of", self.code),
+            ("executes code from", self.code),
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
         if self.sources:
@@ -110,10 +107,10 @@ class Plan(TextDocument):
                 for each in self.sources
             ]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
-        refusals = [(place, said) for each in self.sources for place, said in each.refusals]
+        refusals = [(place, reason) for each in self.sources for place, reason in each.refusals]
         if refusals:
-            blocks.append(Table(("does not answer", "why"), refusals))
-        return [*blocks, *(Paragraph(f"It cannot work: {problem}") for problem in self.problems)]
+            blocks.append(Table(("no answer from", "reason"), refusals))
+        return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
 
 
 def plan(
@@ -124,28 +121,29 @@ def plan(
     timeout_seconds: float = 10.0,
     **config: Any,
 ) -> Plan:
-    """Find out what loading a dataset would retrieve, run and need, without doing it; nothing is written.
+    """Find out what loading a dataset would retrieve, run and need; nothing is written.
 
     ::
 
         print(data_stack.plan("mnist", storage="/data/sets"))
 
-    Sources that are missing in the store are asked for their first bytes, the mirrors too where a source does not answer.
+    Requests the first bytes of each source that is missing in the store, and its mirrors if the source does not answer.
 
     Args:
         name: as for :func:`data_stack.load`, like ``storage`` and ``config``.
         storage: where the dataset would be kept.
-        offline: use no network; None: as ``DATA_STACK_OFFLINE`` says.
+        offline: use no network; None reads ``DATA_STACK_OFFLINE``.
         timeout_seconds: longest silence of a source.
         config: further options of the dataset.
 
     Raises:
-        DatasetNotFoundError, AmbiguousDatasetError, PluginError: there is no such dataset, or its plugin is broken.
-        ConfigError: there is no such store. StorageError: the store cannot be read.
+        DatasetNotFoundError, AmbiguousDatasetError, PluginError: the dataset is unknown, or its plugin is broken.
+        ConfigError: ``storage`` is not a store. StorageError: the store cannot be read.
     """
-    repository, connector = default_repository(), as_storage_connector(storage)
+    connector = as_storage_connector(storage)
     check_there(connector, may_be_new=True)
-    description, factory = repository.describe(name), repository.get_factory(name, connector)
+    dataset = default_repository().resolve(name, connector)
+    description, factory = dataset.describe(), dataset.factory
     module = type(factory).__module__
     base = Plan(
         name=name,
@@ -153,9 +151,9 @@ def plan(
         storage=repr(connector),
         code=", ".join(distributions_of(module.partition(".")[0])) or module,
         licence=description.license,
-        steps=(f"{type(factory).__qualname__}.get_dataset_iterator, which does what its author wrote",),
+        steps=(f"{type(factory).__qualname__}.get_dataset_iterator, whose steps are not known",),
         bytes_free=_free_bytes(connector),
-        problems=_problem(LicenceDeniedError, lambda: repository.check_licence(name)),
+        problems=_problem(LicenceDeniedError, dataset.check_licence),
     )
     if not isinstance(factory, DatasetFactory):
         return base
@@ -169,7 +167,7 @@ def plan(
 
 
 def _with_needs(planned: Plan, definition: DatasetDefinition, connector: StorageConnector, *, resumes: bool) -> Plan:
-    """A plan of a dataset to be prepared, with steps, disk and time."""
+    """The plan of a dataset that is not prepared, with steps, disk and time."""
     problems = [
         f"no source of {each.identifier!r} answers" for each in planned.sources if not each.is_stored and each.source is None
     ]
@@ -180,7 +178,7 @@ def _with_needs(planned: Plan, definition: DatasetDefinition, connector: Storage
     least, free = missing if needed is None else needed, planned.bytes_free
     if free is not None and (least or 0) > free:
         problems.append(
-            f"the disk of {connector!r} has {_size(free)} free, and {_size(least)} are needed; make room, or use another"
+            f"{connector!r} needs {_size(least)}, but its disk has {_size(free)} free; make room, or use another store"
         )
     seconds = [manifest.seconds for manifest in earlier if manifest.seconds is not None]
     return replace(
@@ -193,7 +191,7 @@ def _with_needs(planned: Plan, definition: DatasetDefinition, connector: Storage
 
 
 def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[str, ...]:
-    """What a check says that raises errors of a kind; nothing if it passes."""
+    """The message of the error that a check raises; empty if it passes."""
     try:
         check()
     except kind as error:
@@ -202,27 +200,22 @@ def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[s
 
 
 def _sources(stored: StoredDataset, offline: bool | None, timeout_seconds: float) -> tuple[PlannedSource, ...]:
-    """The sources of a dataset, those asked that are missing in the store."""
-    definitions = stored.definition.sources
-    infos = {definition.identifier: _stored_source(stored, definition) for definition in definitions}
-    missing = [definition for definition in definitions if infos[definition.identifier] is None]
+    """The sources of a dataset: first the stored ones, then the missing ones, which are asked."""
+    known = {each.identifier: _stored_source(stored, each) for each in stored.definition.sources}
+    missing = [each for each in stored.definition.sources if known[each.identifier] is None]
     answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
-    asked = {definition.identifier: answer for definition, answer in zip(missing, answers, strict=True)}
-    return tuple(_planned(name, info, asked.get(name)) for name, info in infos.items())
+    planned = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
+    for each, answer in zip(missing, answers, strict=True):
+        planned.append(PlannedSource(each.identifier, answer.size, False, answer.source, answer.refusals))
+    return tuple(planned)
 
 
 def _stored_source(stored: StoredDataset, definition: ResourceDefinition) -> ResourceInfo | None:
-    """What the store has of a source; None if nothing, or something of another size or recorded digest."""
+    """The stored source; None if it is missing, or has another size or recorded digest."""
     info = stored.stat(definition.identifier)
     if info is None or definition.size not in (None, info.size):
         return None
     return None if None not in (definition.sha256, info.sha256) and definition.sha256 != info.sha256 else info
-
-
-def _planned(name: str, info: ResourceInfo | None, answer: SourceAnswers | None) -> PlannedSource:
-    if info is not None or answer is None:
-        return PlannedSource(name, None if info is None else info.size, True, None, ())
-    return PlannedSource(name, answer.size, False, answer.source, answer.refusals)
 
 
 def _steps(definition: DatasetDefinition, sources: tuple[PlannedSource, ...], *, resumes: bool) -> tuple[str, ...]:
@@ -241,7 +234,7 @@ def _earlier(name: str, connector: StorageConnector) -> list[Manifest]:
 
 
 def _free_bytes(connector: StorageConnector) -> int | None:
-    """Free bytes of the disk of a folder, which need not be there yet; None for other stores."""
+    """Free bytes of the disk of a folder, which may not exist yet; None for other stores."""
     connector = uncached(connector)
     if not isinstance(connector, FileStorageConnector):
         return None

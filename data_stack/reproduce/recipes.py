@@ -81,7 +81,7 @@ def from_recipe(
     are called only if they are allowed here. It can still ask for more work than you have time for.
 
     Args:
-        recipe: what :meth:`~data_stack.DatasetIteratorIF.recipe` gave, or its JSON text.
+        recipe: returned by :meth:`~data_stack.DatasetIteratorIF.recipe`, or its JSON text.
         storage: where datasets, and caches in a store, are kept: a connector, a path or a URL; None for the default store.
         sources: iterators that stand for what no recipe can make, such as an iterator of your own class or large arrays:
             each takes the place of the nodes that are equal to the last one of its own recipe. Of several alike, the first
@@ -157,17 +157,17 @@ def _parse(recipe: Any) -> Any:
     try:
         return parse_json(recipe, object_pairs_hook=distinct_fields)
     except ValueError as error:
-        raise RecipeError(f"this is no JSON of a recipe: {error!s:.200}") from error
+        raise RecipeError(f"the recipe is not valid JSON: {error!s:.200}") from error
 
 
 def _check_nodes(recipe: Any) -> list[_Node]:
     if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
-        raise RecipeError("this is no recipe of data_stack: it has no field 'data_stack_recipe'")
+        raise RecipeError("not a recipe of data_stack: the field 'data_stack_recipe' is missing")
     version = recipe["data_stack_recipe"]
     _require(
         type(version) is int and version == RECIPE_VERSION,
         f"this is a recipe of version {shorten(version)}; this data_stack follows recipes of version {RECIPE_VERSION}. "
-        f"Make an older one anew, with iterator.recipe(); a newer one needs the data_stack that wrote it",
+        f"Make an older recipe again, with iterator.recipe(); a newer one needs the data_stack that wrote it",
     )
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
@@ -199,7 +199,7 @@ def _list(names: Iterable[Any]) -> str:
     return ", ".join(sorted(map(shorten, names))) or "none"
 
 
-# ---------------------------------------------------------------------- what the caller gives
+# ---------------------------------------------------------------------- sources and functions of the caller
 
 
 def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
@@ -217,14 +217,14 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     try:
         digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
     except (TypeError, ValueError, RecursionError) as error:
-        raise RecipeError(f"this is no JSON data: {error!s:.200}") from error
+        raise RecipeError(f"invalid JSON data: {error!s:.200}") from error
     given: dict[int, Any] = {}
     for digest, alike_sources in alike.items():
         numbers = [number for number, other in enumerate(digests) if other == digest]
         if not numbers or len(alike_sources) not in (1, len(numbers)):
             raise RecipeError(
                 f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal the "
-                f"last node of its own recipe; give one source for all such nodes, or one for each in their order"
+                f"last node of its own recipe; pass one source for all such nodes, or one for each in their order"
             )
         given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
     return given
@@ -254,7 +254,7 @@ class _Reader:
         }
 
     def arguments_of(self, node: _Node) -> dict[str, Any] | None:
-        """The arguments as values; None where one of them, or the class itself, cannot be had from a recipe."""
+        """The arguments as values; None if one of them, or the class itself, cannot be restored from a recipe."""
         if node.layer is None:
             what = f"an iterator of {node.arguments.get('class')!s:.300} with {shorten(node.arguments.get('n_samples'))} samples"
             self._unavailable.append(f"node {node.number}: {what}")
@@ -271,7 +271,7 @@ class _Reader:
         return arguments
 
     def check_that_nothing_is_missing(self) -> None:
-        """Raise RecipeError if the caller has to give something."""
+        """Raise RecipeError if the caller must pass something."""
         if self._unavailable:
             raise RecipeError(
                 f"{len(self._unavailable)} of the recipe's nodes cannot be made from it. Give the iterator that each was, as "
@@ -290,7 +290,7 @@ class _Reader:
         if isinstance(content, dict) and content.keys() == {"name"} and isinstance(content["name"], str):
             name = content["name"]
             found = self._functions.get(name, register_function(name))
-            hint = "; or import the module that gives it that name by @data_stack.named_function"
+            hint = "; or import the module that names it by @data_stack.named_function"
             return self._is_not_allowed(name, hint) if found is None else found
         if not isinstance(content, str) or not _is_function_name(content):
             raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
@@ -326,7 +326,7 @@ class _Reader:
 
     def _storage_connector(self, content: Any) -> Any:
         if content is not None:
-            raise ConfigError(f"a recipe does not say where things are stored, but this one says {shorten(content)}")
+            raise ConfigError(f"a recipe must not name a store, but this one names {shorten(content)}")
         return as_storage_connector(self._storage)
 
     def _tensor(self, content: Any) -> Any:
@@ -376,26 +376,25 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
     is_known = isinstance(samples, str) or (samples is None and bool(resources))
+    _require(isinstance(name, str), f"the name of a dataset is a string, not {shorten(name)}", node)
+    versioned = name if version is None else f"{name}@{version}"
     _require(
-        not is_place(name), f"a recipe names datasets, and {shorten(name)} is a path or URL; give it as one of sources", node
+        not is_place(versioned),
+        f"a recipe names datasets, but {shorten(versioned)} is a path or URL; pass it in sources=",
+        node,
     )
-    _require(is_known, f"a dataset is told by its resources, or by a fingerprint of its samples, not {shorten(samples)}", node)
+    _require(is_known, f"a dataset needs resources, or a fingerprint of its samples, not {shorten(samples)}", node)
     try:
-        if repository.is_of_catalogue(name):
-            name = f"{name}@{version}"
-        description = repository.describe(name)
-        if description.version != version and version in repository.versions(name):
-            name = f"{name}@{version}"
-            description = repository.describe(name)
+        dataset: Any = repository.resolve(versioned, storage)
         _require(
-            description.version == version,
-            f"the recipe is of version {version or 'unknown'} of dataset {name!r}; installed is version "
-            f"{description.version or 'unknown'}. Samples may differ: install the version of the recipe, or make it anew",
+            dataset.version == version,
+            f"the recipe is of dataset {name!r} without version; version {dataset.version} is installed. Samples may differ: "
+            f"make the recipe again",
             node,
         )
-        splits = f"dataset {name!r} has the splits {_list(description.splits)}, and the recipe names none of them"
-        _require(split is not None or not description.splits, splits, node)
-        loaded = repository.load(name, split, storage, **origin["config"])
+        splits = f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them"
+        _require(split is not None or not dataset.splits, splits, node)
+        loaded = dataset.load(split, **origin["config"])
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
         keys = sorted(resources.keys() | found.keys()) if resources else []
         differing = [key for key in keys if resources.get(key) != found.get(key)]
@@ -404,14 +403,14 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
     advice = (
-        "Samples differ: prepare the dataset as it was then (its store, or the code and sources that it was made from), or make "
-        "the recipe anew"
+        "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
+        "recipe again"
     )
     for key in differing:
-        then, now = (digests.get(key, "none, as it was not there") for digests in (resources, found))
+        then, now = (digests.get(key, "none: the resource is missing") for digests in (resources, found))
         _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}")
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(node, f"what dataset {name!r} gives has the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
+        _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
     return loaded
 
 
@@ -426,7 +425,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
         description = describe_layer(made)
     except _ENVIRONMENT:
         raise
-    except Exception as error:  # noqa: BLE001  # a constructor says in its own way what it does not take
+    except Exception as error:  # noqa: BLE001  # constructors may raise anything
         _refuse(node, f"it cannot be made of its arguments: {_reason(error)}", error)
     if meta is not None and not isinstance(meta, DatasetMetaIF):
         _refuse(node, f"its meta is {shorten(meta)}")

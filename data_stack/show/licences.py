@@ -1,10 +1,10 @@
-"""Implements ``iterator.licences``, ``citation`` and ``provenance``: where datasets of a stack come from, and what they ask."""
+"""Implements ``iterator.licences``, ``citation`` and ``provenance``: where datasets of a stack come from."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,26 +13,9 @@ from data_stack.dataset.recipes.recipe import list_origins
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table
 from data_stack.util.distributions import distributions_of
 
-__all__ = ["LicencedDataset", "Licences", "citation", "is_denied", "licences", "obligations_of", "provenance", "spdx_problem"]
+__all__ = ["LicencedDataset", "Licences", "citation", "is_denied", "licences", "provenance", "spdx_problem"]
 
-ATTRIBUTION, SHARE_ALIKE = "attribution", "share-alike"
-NON_COMMERCIAL, NO_DERIVATIVES = "non-commercial", "no derivatives"
-OBLIGATIONS = (ATTRIBUTION, SHARE_ALIKE, NON_COMMERCIAL, NO_DERIVATIVES)
-
-# By the beginning of an SPDX identifier. What is not listed here is unknown, not free.
-_TERMS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("0BSD", "CC0-", "CC-PDDC", "CC-PDM-", "MIT-0", "PDDL-", "Unlicense"), frozenset[str]()),
-    **dict.fromkeys(
-        ("Apache-", "BSD-", "C-UDA-", "CDLA-Permissive-", "DL-DE-BY-", "etalab-", "ISC", "MIT", "ODC-By-", "OGL-UK-", "PSF-"),
-        frozenset({ATTRIBUTION}),
-    ),
-    **dict.fromkeys(
-        ("AGPL-", "CDLA-Sharing-", "EUPL-", "GFDL-", "GPL-", "LGPL-", "MPL-", "ODbL-"), frozenset({ATTRIBUTION, SHARE_ALIKE})
-    ),
-}
 _OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
-_CREATIVE_COMMONS = {"BY": ATTRIBUTION, "SA": SHARE_ALIKE, "NC": NON_COMMERCIAL, "ND": NO_DERIVATIVES}
-
 _DATA_STACK = """\
 @software{data_stack,
   title = {data_stack: any dataset, from any store, behind one lazy random-access interface},
@@ -52,61 +35,26 @@ def spdx_problem(licence: str) -> str | None:
     return "; ".join(found.errors) or None
 
 
-def obligations_of(licence: str | None) -> frozenset[str] | None:
-    """What a licence asks of those who use and share the data; None if that is not known.
-
-    ``A AND B`` asks for what either asks; of ``A OR B`` the user may choose, so it asks for what all known ones ask.
-    """
-
-    def combine(is_choice: bool, parts: list[Any]) -> Any:
-        known = [part for part in parts if part is not None]
-        if is_choice:
-            return known[0].intersection(*known) if known else None
-        return known[0].union(*known) if len(known) == len(parts) else None
-
-    found: frozenset[str] | None = _walk(licence, _obligations_of_one, combine)
-    return found
-
-
 def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
-    """Whether no way to use the data under its licence avoids the denied licences; None if that is not known.
+    """Whether a licence is denied: no choice of its ``OR`` avoids the patterns; None if the licence is not known.
 
     Args:
         licence: an SPDX expression.
         patterns: of SPDX identifiers, such as ``"*-NC-*"``, in upper or lower case.
     """
-
-    def matches(name: str) -> bool:
-        return any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
-
-    def combine(is_choice: bool, parts: list[Any]) -> Any:
-        decisive = not is_choice  # one denied part denies all of "A AND B"; one that is not, permits "A OR B"
-        return decisive if decisive in parts else None if None in parts else not decisive
-
-    denied: bool | None = _walk(licence, matches, combine)
-    return denied
-
-
-def _walk(licence: str | None, of_one: Callable[[str], Any], combine: Callable[[bool, list[Any]], Any]) -> Any:
-    """Combine what is known of the identifiers of an expression; None where nothing is."""
     if licence is None or spdx_problem(licence) is not None:
         return None
     own = _OWN_LICENCE.findall(licence)
 
-    def visit(node: Any) -> Any:
+    def visit(node: Any) -> bool | None:
         if node.args:
-            return combine(type(node).__name__ == "OR", [visit(each) for each in node.args])
+            parts = [visit(each) for each in node.args]
+            decisive = type(node).__name__ != "OR"  # one denied part denies "A AND B"; one permitted part permits "A OR B"
+            return decisive if decisive in parts else None if None in parts else not decisive
         name = getattr(node, "license_symbol", node).key  # "GPL-2.0-only WITH …": an exception only permits more
-        return None if name in own else of_one(name)
+        return None if name in own else any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
 
     return visit(_spdx().parse(licence))
-
-
-def _obligations_of_one(name: str) -> frozenset[str] | None:
-    if name.startswith("CC-BY"):
-        return frozenset(_CREATIVE_COMMONS[part] for part in name.split("-") if part in _CREATIVE_COMMONS)
-    beginnings = [each for each in _TERMS if name == each or (each.endswith("-") and name.startswith(each))]
-    return _TERMS[beginnings[0]] if beginnings else None
 
 
 def _spdx() -> Any:
@@ -125,23 +73,19 @@ class LicencedDataset:
     Attributes:
         name: such as ``"digits"``.
         version: of the prepared data; None if its factory declares none.
-        licence: what its card says; None if it says nothing.
-        obligations: of :data:`OBLIGATIONS`; None if the licence is missing or not known.
+        licence: the licence on its card; None if the card names no licence.
         homepage: where to read about it.
     """
 
     name: str
     version: str | None
     licence: str | None
-    obligations: frozenset[str] | None
     homepage: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Licences(Document):
     """The licences of all datasets in a stack. It prints as text, and shows as HTML in a notebook.
-
-    The obligations are a reading aid, not legal advice: the text of each licence decides.
 
     Attributes:
         datasets: each once, in the order of the stack.
@@ -151,27 +95,14 @@ class Licences(Document):
     datasets: tuple[LicencedDataset, ...]
     n_unnamed: int
 
-    @property
-    def obligations(self) -> frozenset[str] | None:
-        """What the datasets ask together; None if one of them, or a source without a card, is not known."""
-        known = [each.obligations for each in self.datasets]
-        if self.n_unnamed or any(each is None for each in known):
-            return None
-        return frozenset().union(*(each for each in known if each is not None))
-
     def document(self, level: int = 1) -> list[Block]:
         rows = [
-            [
-                each.name if each.version is None else f"{each.name}@{each.version}",
-                each.licence or "unknown",
-                *("?" if each.obligations is None else "yes" if name in each.obligations else "no" for name in OBLIGATIONS),
-            ]
+            (each.name if each.version is None else f"{each.name}@{each.version}", each.licence or "unknown", each.homepage or "")
             for each in self.datasets
         ]
-        blocks: list[Block] = [Heading(level, "Licences"), Table(["dataset", "licence", *OBLIGATIONS], rows)]
+        blocks: list[Block] = [Heading(level, "Licences"), Table(("dataset", "licence", "homepage"), rows)]
         if self.n_unnamed:
-            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their terms are unknown."))
-        blocks.append(Paragraph("A reading aid, not legal advice: the text of each licence decides. Unknown is not free."))
+            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."))
         return blocks
 
 
@@ -182,17 +113,14 @@ def provenance(iterator: DatasetIteratorIF) -> list[dict[str, Any]]:
 
 
 def licences(iterator: DatasetIteratorIF) -> Licences:
-    """The licences of all datasets in a stack, with what they ask."""
+    """The licences of all datasets in a stack."""
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
-    return Licences(tuple(map(_licenced, found.values())), n_unnamed)
-
-
-def _licenced(origin: Mapping[str, Any]) -> LicencedDataset:
-    licence = origin.get("license")
-    return LicencedDataset(
-        str(origin.get("name")), origin.get("version"), licence, obligations_of(licence), origin.get("homepage")
-    )
+    datasets = [
+        LicencedDataset(str(each.get("name")), each.get("version"), each.get("license"), each.get("homepage"))
+        for each in found.values()
+    ]
+    return Licences(tuple(datasets), n_unnamed)
 
 
 # ---------------------------------------------------------------------- citations

@@ -56,7 +56,7 @@ def copy_datasets(
         What was copied.
 
     Raises:
-        DatasetNotFoundError: the source has no resource of that name. PreparationError: it has, but no manifest.
+        DatasetNotFoundError: the source has no resource of a name. PreparationError: it has resources, but no manifest.
         IncompleteCopyError: parts of the source are damaged or missing; all else is copied.
         ConfigError: both stores are the same, or a URL names no store.
         UnsupportedStorageOperationError: ``names`` is None, and the source cannot list its resources.

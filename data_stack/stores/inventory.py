@@ -159,7 +159,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
     Raises:
         MalformedIdentifierError: no dataset can have such a name.
         DatasetNotFoundError: nothing is stored of one of ``names``, and ``must_exist``.
-        StorageError: there is no such folder, likewise.
+        StorageError: the folder does not exist, likewise.
     """
     connector = existing_storage(storage) if must_exist else as_storage_connector(storage)
     names = [stored_name(name) for name in names]
@@ -194,10 +194,10 @@ def describe_absence(connector: StorageConnector, name: str) -> str:
     """Say that nothing of a dataset is stored, and what is."""
     stored = take_inventory(connector)
     if not stored.is_listed:
-        return f"nothing of a dataset {name!r} is in {connector!r}; prepare it there first (data-stack prepare {name})"
+        return f"dataset {name!r} is not in {connector!r}; prepare it there first (data-stack prepare {name})"
     there = sorted(stored.prepared_versions)
     near = did_you_mean(name, [*there, *stored.versions])
-    return f"nothing of a dataset {name!r} is in {connector!r}{near}; it has: {', '.join(there[:20]) or 'none'}"
+    return f"dataset {name!r} is not in {connector!r}{near}; the store has: {', '.join(there[:20]) or 'no datasets'}"
 
 
 def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:

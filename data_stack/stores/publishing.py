@@ -57,16 +57,15 @@ def publish(
         ConfigError: the dataset stores nothing, or the destination has another one.
         StorageError: the destination cannot be written.
     """
-    repository = default_repository()
-    name = repository.pin(name, storage)
-    repository.check_licence(name)
-    factory = repository.get_factory(name, storage)
+    dataset = default_repository().resolve(name, storage)
+    dataset.check_licence()
+    name, factory = dataset.name, dataset.factory
     if not isinstance(factory, DatasetFactory) or not DatasetDefinition.of(factory, DatasetFactory).needs_store:
-        raise ConfigError(f"dataset {name!r} stores no prepared resources, so there is nothing to publish")
+        raise ConfigError(f"dataset {name!r} stores no prepared resources, so it cannot be published")
     factory.prepare(progress=progress)
     manifest = factory.manifest()
     if manifest is None:
-        raise ConfigError(f"dataset {name!r} was changed while it was published; publish it again")
+        raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
     folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
     _check(manifest)
     _refuse_another(folder, manifest)
@@ -76,11 +75,11 @@ def publish(
     for record in manifest.prepared:
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
             blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
-    data = _describe(manifest, repository.describe(name).license, blocks)
+    data = _describe(manifest, dataset.describe().license, blocks)
     if folder.has_file(DESCRIPTION):
         with folder.open(DESCRIPTION) as file:
             if file.read(MAX_BYTES + 1) != data:
-                raise ConfigError(f"{folder.describe('')} has {name} with another card; choose another destination")
+                raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
     else:
         with folder.create(_CROISSANT) as file:
             file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
@@ -101,15 +100,13 @@ def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, byte
 
 
 def _check(manifest: Manifest) -> None:
-    """Refuse what cannot be described: resources of names that are taken, and more bytes than a description has room for."""
+    """Refuse reserved names of resources, and more bytes than a description has room for."""
     taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
     if taken:
-        raise ConfigError(
-            f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets use themselves; rename it"
-        )
+        raise ConfigError(f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it")
     if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
         raise ConfigError(
-            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than one published dataset can; publish parts"
+            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than the limit of a published dataset; publish parts"
         )
 
 

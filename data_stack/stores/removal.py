@@ -96,7 +96,7 @@ def remove_dataset(
         dry_run: only report what would be removed.
 
     Raises:
-        DatasetNotFoundError: the store does not have it, or not that version.
+        DatasetNotFoundError: the store does not have the dataset or version.
         ConfigError: there are several versions, and neither ``version`` nor ``all_versions`` is given.
         StorageConflictError: another process is preparing, copying or removing it.
         UnsupportedStorageOperationError: the store cannot list or delete; nothing was removed.
@@ -108,7 +108,7 @@ def remove_dataset(
     if version is not None and all_versions:
         raise ConfigError("version and all_versions exclude each other")
     if "/" in name:
-        raise ConfigError(f"{name!r:.80} is not the name of a dataset; give its version as version=… (--version)")
+        raise ConfigError(f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)")
     connector = as_storage_connector(storage)
     stored = take_inventory(connector, [name])
     _check_removable(connector, name, is_listed=stored.is_listed)

@@ -37,7 +37,7 @@ def save_splits(
         splits: the result of ``iterator.split``, ``iterator.folds`` or a splitter, or any views of one iterator, in nested
             lists, tuples and dicts.
         iterator: what the parts are views of, directly or through other views; None for what they were directly made from.
-        replace: whether to replace other splits of that name.
+        replace: whether to replace other splits with the same identifier.
 
     Returns:
         What was stored.
@@ -52,8 +52,8 @@ def save_splits(
     if not replace and connector.has_resource(identifier):
         if SavedSplits.from_json(_read(connector, identifier), identifier) == saved:
             return saved
-        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or say replace=True")
-    # As a stream: legacy connectors iterate their argument, and iterating bytes gives integers.
+        raise ConfigError(f"other splits are stored as {identifier!r} already; choose another name, or pass replace=True")
+    # As a stream: legacy connectors iterate their argument, and iterating bytes yields integers.
     connector.set_resource(identifier, StreamedResource(identifier, io.BytesIO(saved.to_json())))
     return saved
 
@@ -61,7 +61,7 @@ def save_splits(
 def load_splits(storage: Storage, identifier: str, iterator: DatasetIteratorIF) -> Any:
     """The parts that :func:`save_splits` stored, as views of ``iterator``, arranged as they were.
 
-    Where the iterator has a meta, a part with a name has it in its ``dataset_tag``, as :class:`SplitPartIterator` says.
+    If the iterator has a meta, the ``dataset_tag`` of a named part is its name, see :class:`SplitPartIterator`.
 
     Args:
         storage: a connector, or the path or URL of a store.

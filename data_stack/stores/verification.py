@@ -22,7 +22,7 @@ class Fault:
 
     Attributes:
         identifier: of the resource.
-        problem: what is wrong, in words.
+        problem: describes the fault.
     """
 
     identifier: str
@@ -68,8 +68,8 @@ def verify_storage(
         progress: show a progress bar; None to show it on a terminal and in a notebook.
 
     Raises:
-        DatasetNotFoundError: nothing is stored of one of ``names``.
-        StorageUnavailableError: the store does not answer. StorageError: there is no such folder.
+        DatasetNotFoundError: one of ``names`` is not stored.
+        StorageUnavailableError: the store does not answer. StorageError: the folder does not exist.
     """
     started = time.perf_counter()
     connector = existing_storage(storage)

@@ -81,7 +81,7 @@ def reasons(
 @pytest.mark.parametrize(
     ("attributes", "reason"),
     [
-        pytest.param({"card": DatasetCard(name=NAME, version="2.0.0")}, "what is stored is reasons 1.0.0", id="version"),
+        pytest.param({"card": DatasetCard(name=NAME, version="2.0.0")}, "stored: reasons 1.0.0", id="version"),
         pytest.param({"numbers": "4 5 6"}, "prepared from another 'raw/numbers.txt'", id="digest-of-a-source"),
     ],
 )

@@ -481,7 +481,7 @@ class TestBesideOthers:
                 super().preprocess(raw, prepared)
                 connector.set_resource("numbers/1.0.0/preprocessed/train.json", b"[0]")
 
-        with pytest.raises(PreparationError, match=r"what else writes below 'numbers/1\.0\.0'"):
+        with pytest.raises(PreparationError, match=r"below 'numbers/1\.0\.0'"):
             Vandalised(connector).prepare()
         assert not Vandalised(connector).is_ready()
 

@@ -66,7 +66,7 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
     train = data_stack.load("hf:team/zoo", split="train")
     zoo.commit({"data/train-00000-of-00001.parquet": parquet_of({"x": [1]})})
 
-    assert data_stack.default_repository().pin("hf:team/zoo") != f"hf:team/zoo@{commit}"
+    assert data_stack.default_repository().resolve("hf:team/zoo").name != f"hf:team/zoo@{commit}"
     again = data_stack.from_recipe(train.recipe())
     assert [exact(again[i]) for i in range(6)] == [exact(train[i]) for i in range(6)]
     description = data_stack.describe(f"hf:team/zoo@{commit}")

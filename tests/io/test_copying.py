@@ -142,7 +142,7 @@ def test_after_a_copy_the_target_has_what_the_source_has_and_keeps_the_rest(
 
 
 def test_a_folder_that_is_not_there_is_not_taken_for_an_empty_store(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no folder"):
+    with pytest.raises(StorageError, match="does not exist"):
         copy_datasets(tmp_path / "misspelt", InMemoryStorageConnector())
 
 

@@ -80,7 +80,7 @@ BROKEN = {
         "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(url): return {}",
         "data_stack_storage_connectors",
     ),
-    "unmarked": ("def data_stack_storage_connectors(): return {}", "marks no hook"),
+    "unmarked": ("def data_stack_storage_connectors(): return {}", "no hook marked"),
     "exits": (HOOK + "raise SystemExit(5)", "SystemExit: 5"),
     "generator": (HOOK + "yield {}", "returned generator"),
     "not_callable": (HOOK + "return {'remote': 1}", "'remote': 1"),

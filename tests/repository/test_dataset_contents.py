@@ -84,7 +84,7 @@ def test_content_that_was_prepared_otherwise_under_the_same_version_has_another_
 def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_digests() -> None:
     recipe = json.dumps(repository_with(Labels).load("labels", "train").shuffle(seed=1).take(10).recipe())
 
-    with pytest.raises(RecipeError, match=r"resource 'train\.npy' of dataset 'labels'.*make\s+the recipe anew") as caught:
+    with pytest.raises(RecipeError, match=r"resource 'train\.npy' of dataset 'labels'") as caught:
         from_recipe(recipe, repository=repository_with(MadeOtherwise))
 
     assert (caught.value.node, caught.value.layer) == (0, "dataset")
@@ -141,5 +141,5 @@ def test_a_factory_that_is_registered_anew_with_other_arguments_gets_nothing_of_
         Loader(new, 8).load_state_dict(state)
     with pytest.raises(ConfigError, match="these splits are of a dataset"):
         load_splits(store, "splits.json", new)
-    with pytest.raises(RecipeError, match="what dataset 'scaled' gives has the fingerprint"):
+    with pytest.raises(RecipeError, match="dataset 'scaled' have the fingerprint"):
         from_recipe(recipe, repository=repository)

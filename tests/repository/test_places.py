@@ -129,7 +129,7 @@ def test_places_are_no_names_and_names_no_places(tmp_path: Path, monkeypatch: py
         with pytest.raises(ConfigError, match="nothing at"):
             data_stack.load(missing)
     write_csv(tmp_path / "x.csv")
-    with pytest.raises(ConfigError, match="opened as it lies"):
+    with pytest.raises(ConfigError, match="has no factory"):
         data_stack.plan("./x.csv")
     recipe = json.dumps(data_stack.load("digits", split="test").recipe())
     with pytest.raises(RecipeError, match="path or URL"):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 import data_stack
@@ -18,7 +23,12 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetNotFoundError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.plugins.manager import default_manager
+from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository
+from data_stack.repository.resolved import FromPlugin, Published, Registered
+
+ROOT = Path(data_stack.__file__).parents[1]
 
 
 class NumbersFactory(BaseDatasetFactory):
@@ -158,8 +168,12 @@ def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) 
     assert iterator.dataset_meta == DatasetMeta(IteratorMeta(0, 0, 0), "numbers", "numbers", None)
 
 
-def test_load_hands_on_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:
-    informed = InformedDatasetIterator(SequenceDatasetIterator([[1]]), MetaFactory.get_dataset_meta(identifier="own"))
+def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:
+    class Own(InformedDatasetIterator):
+        def greet(self) -> str:
+            return "hello"
+
+    informed = Own(SequenceDatasetIterator([[1]]), MetaFactory.get_dataset_meta(identifier="own"))
 
     class InformedFactory(BaseDatasetFactory):
         def get_dataset_iterator(self, config: Any = None) -> Any:
@@ -167,7 +181,12 @@ def test_load_hands_on_an_iterator_that_is_informed_already(repository: DatasetR
 
     repository.register("own", InformedFactory())
 
-    assert repository.load("own", "train") is informed
+    loaded = repository.load("own", "train")
+
+    assert loaded.dataset_meta is informed.dataset_meta
+    assert (list(loaded), loaded.greet()) == ([(1,)], "hello")
+    assert loaded.recipe()["nodes"][0]["arguments"]["name"] == "own"
+    assert informed._origin is None  # the factory's object stays as it is
 
 
 def test_a_registered_dataset_is_described_by_its_class(repository: DatasetRepository) -> None:
@@ -188,3 +207,44 @@ def test_a_loaded_split_has_the_names_that_its_factory_declares() -> None:
 
     assert flowers.dataset_meta.class_names == ("setosa", "versicolor", "virginica")
     assert flowers.dataset_meta.feature_names == ("sepal length", "sepal width", "petal length", "petal width")
+
+
+# ---------------------------------------------------------------------- resolve
+
+
+def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
+    repository = DatasetRepository(default_manager(), InMemoryStorageConnector())
+    repository.register("numbers", NumbersFactory)
+    np.save(tmp_path / "numbers.npy", np.arange(3))
+    data_stack.publish("iris", tmp_path / "iris", InMemoryStorageConnector())
+
+    names = ["numbers", "iris", f"iris@{repository.describe('iris').version}", str(tmp_path / "numbers.npy")]
+    resolved = [repository.resolve(name) for name in [*names, str(tmp_path / "iris")]]
+
+    assert [type(each) for each in resolved] == [Registered, FromPlugin, FromPlugin, Place, Published]
+    assert [each.version is None for each in resolved] == [True, False, False, True, False]
+    assert [each.describe().name for each in resolved] == [*names, names[2]]
+    assert list(resolved[3].load()) == [(0,), (1,), (2,)]
+
+
+def test_loading_goes_as_the_map_of_the_architecture_says() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    walk = page[page.index('load("digits", split="train")   ') : page.index("train[7]\n")]
+    stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", walk)
+    called = set[tuple[str, str]]()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call":
+            called.add((frame.f_code.co_name, frame.f_code.co_filename))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        data_stack.load("digits", split="train", storage=InMemoryStorageConnector())
+    finally:
+        sys.setprofile(before)
+
+    assert len(stops) >= 8
+    for stop, file in stops:
+        name = stop.rpartition(".")[2]
+        assert ("__init__" if name[0].isupper() else name, str(ROOT / "data_stack" / file)) in called, (stop, file)

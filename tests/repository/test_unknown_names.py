@@ -86,7 +86,7 @@ def test_a_misspelled_name_of_a_package_that_is_not_installed_is_suggested(witho
 
 @pytest.mark.parametrize("name", ["nope.csv", "nope.csv.gz", "folder/nope.parquet", "nope/", "x.npz"])
 def test_what_looks_like_a_path_does_not_exist(name: str) -> None:
-    assert message(name).startswith(f"there is no file or folder {name!r} in {os.getcwd()}")
+    assert message(name).startswith(f"found neither a file or folder {name!r} in {os.getcwd()}")
 
 
 def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def test_samples_of_one_key_are_changed_and_their_columns_named() -> None:
 
 
 def test_a_key_that_identifies_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"3 have the value of sample 0 of split ''"):
+    with pytest.raises(ConfigError, match=r"3 samples have the value of sample 0 of split ''"):
         data_stack.diff(numbers([0, 3, 6]), numbers([1]), key=1)
     with pytest.raises(ConfigError, match="'nix'"):
         data_stack.diff(Samples([{"a": 1}]), Samples([{"a": 1}]), key="nix")

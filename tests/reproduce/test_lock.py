@@ -334,3 +334,19 @@ def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_pat
     assert "`data-stack prepare numbers --again`" in found.message
     assert "`data-stack copy --deep`" in found.message
     assert LockFile.read(lock_path).restore(tmp_path / "first") == []
+
+
+def test_a_lock_file_has_no_password_of_a_source(tmp_path: Path, source: Path) -> None:
+    class Guarded(numbers_class(source)):  # type: ignore[misc]  # a class made here
+        sources = (
+            ResourceDefinition("raw/numbers.txt", source.as_uri(), mirrors=("https://me:hunter2@example.org/x?token=abcdef",)),
+        )
+
+    register(Guarded)
+    path = tmp_path / "data_stack.lock"
+
+    data_stack.lock("numbers", path=path, storage=tmp_path / "store")
+
+    assert "https://***@example.org/x?token=***" in path.read_text()
+    assert "hunter2" not in path.read_text()
+    assert LockFile.read(path).check(tmp_path / "store") == []

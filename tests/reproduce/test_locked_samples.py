@@ -95,7 +95,7 @@ def test_a_changed_open_of_the_same_version_is_an_error(lock_path: Path, store: 
 
     assert [number for number, _, _ in same] == list(range(10))
     assert (checked.what, checked.is_harmless) == (restored.what, restored.is_harmless) == ("samples", False)
-    assert "Register the dataset with the code that it had then" in checked.message
+    assert "Register the dataset with its earlier code" in checked.message
 
 
 def test_a_factory_with_a_store_of_its_own_is_compared_too(tmp_path: Path, store: StorageConnector) -> None:

@@ -71,7 +71,7 @@ def test_a_plan_finds_the_mirror_that_answers_and_what_is_needed(
     assert plan.steps == ("retrieve 1 of 1 sources", "preprocess", "open")
     assert not (tmp_path / "new").exists()
     assert "there" in str(plan)
-    assert "attribution" in plan._repr_html_()
+    assert "CC-BY-4.0" in plan._repr_html_()
 
 
 def test_a_plan_knows_what_is_stored_and_earlier_runs(

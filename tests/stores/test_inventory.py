@@ -70,5 +70,5 @@ def test_a_whole_store_is_verified(folder: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
     for look in (data_stack.verify_storage, data_stack.disk_usage):
-        with pytest.raises(StorageError, match="no folder"):
+        with pytest.raises(StorageError, match="does not exist"):
             look(tmp_path / "typo")

@@ -96,7 +96,7 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(files: FileStor
         remove_dataset("letters", files, version="3")
     remove_dataset("letters", files, version="2.0")
     remove_dataset("letters", files)
-    with pytest.raises(DatasetNotFoundError, match="nothing of a dataset 'letters'"):
+    with pytest.raises(DatasetNotFoundError, match="'letters'"):
         remove_dataset("letters", files)
 
 

@@ -441,7 +441,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         return explain(self)
 
     def licences(self: Any) -> Any:
-        """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
+        """The licences of all datasets in the stack, as their cards state them."""
         from data_stack.show.licences import licences
 
         return licences(self)

@@ -38,7 +38,7 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
     """The absolute path or URL of a document, and its bytes.
 
     Raises:
-        RetrievalError, MissingFileError: it cannot be had, or is longer than any document.
+        RetrievalError, MissingFileError: it cannot be read, or exceeds the limit of size.
     """
     text = os.fspath(place)
     if is_web(text):
@@ -56,10 +56,10 @@ def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
 
 
 def parse_document(place: str, data: bytes) -> Any:
-    """What a document says, as mlcroissant's ``Metadata``.
+    """Parse a document as mlcroissant's ``Metadata``.
 
     Raises:
-        DatasetFileCorruptError: it is no JSON, no valid Croissant, refers to itself, or names contexts elsewhere.
+        DatasetFileCorruptError: it is not valid JSON or Croissant, refers to itself, or names contexts elsewhere.
     """
     try:
         if len(data) > MAX_BYTES:
@@ -73,7 +73,7 @@ def parse_document(place: str, data: bytes) -> Any:
     except Exception as error:  # mlcroissant raises anything
         reason = re.sub(r"\s+", " ", str(error))[:1000]
         raise DatasetFileCorruptError(
-            f"{shorten(place)} is no valid Croissant document: {reason or type(error).__name__}. Ask its publisher to correct it"
+            f"{shorten(place)} is not a valid Croissant document: {reason or type(error).__name__}. Ask its publisher to fix it"
         ) from error
 
 
@@ -81,14 +81,14 @@ def _check(document: Any) -> None:
     """Refuse what would make a parser fetch other documents, or go round in circles."""
     context = document.get("@context") if isinstance(document, dict) else None
     if not isinstance(context, dict):
-        raise ValueError("it is no object with a @context that is one; contexts elsewhere are not fetched")
+        raise ValueError("it is not an object with an object as @context; contexts elsewhere are not fetched")
     body = {key: value for key, value in document.items() if key != "@context"}
     words = {"@context", "@import", "@base", "@graph", "@reverse", "@included", "@nest"}
     for node in (*_objects(body), *_objects(context)):
         if found := words & node.keys():
             raise ValueError(f"{min(found)} is only understood at the top, where it is an object")
     if any(isinstance(value, str) and value.startswith("@") for value in context.values()):
-        raise ValueError("its @context gives words that begin with @ other names")
+        raise ValueError("its @context renames words that begin with @")
     known: dict[str, list[Any]] = {}
     for node in _objects(body):
         if "@id" in node:

@@ -1,4 +1,4 @@
-"""What has to be read for each record set of a document, worked out before anything is retrieved."""
+"""Plans how each record set of a document is read, before anything is retrieved."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Column:
 
     Attributes:
         uuid: of the field.
-        table: where its values come from: a FileObject, FileSet or record set, by its identifier; None: all are ``value``.
+        table: the identifier of the FileObject, FileSet or record set with its values; None: all values are ``value``.
         key: of the values in a row of the table: a column, ``"file:…"`` with a property of the file, ``"json:…"`` with a path,
             or a field of the other record set.
         transforms: mlcroissant's, in their order.
         field: of the Parquet file that it becomes; media are bytes there.
         dtype: of the values, or of the elements of arrays and lists.
-        depth: of the lists that the values are, because fields around this one are repeated.
+        depth: of nested lists, if fields around this one are repeated.
         kind: the data type that the document declares.
         where: record set and field, for messages.
     """
@@ -76,8 +76,8 @@ class Column:
         """Values of rows of a file, transformed, of the dtype that the document declares.
 
         Args:
-            values: as they are in the file.
-            paths: of the file of each, for messages.
+            values: as stored in the file.
+            paths: the file of each value, for messages.
 
         Raises:
             DatasetFileCorruptError: a value is of another type, or a regular expression takes too long.
@@ -104,7 +104,7 @@ class Column:
         except UNFIT as error:
             value = arguments[-1]
             raise DatasetFileCorruptError(
-                f"{path!r} holds {value!r:.80}, which is no {self.dtype}, but {self.where} takes it: {error!s:.200}"
+                f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
             ) from error
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
@@ -144,7 +144,7 @@ class Column:
         if depth == 0:
             return bounding_box(value).tolist() if self.kind == "BoundingBox" else cast_value(value, self.dtype)
         if not isinstance(value, (list, np.ndarray)):
-            raise TypeError("it is no list")
+            raise TypeError("expected a list")
         return [self._cast_list(each, depth - 1) for each in value]
 
 
@@ -164,11 +164,11 @@ def _parse_replace(replace_: str) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Join:
-    """Rows of another table, added to those where a value is equal; the first table keeps its rows without any.
+    """A left join with the rows of another table by equal values.
 
     Attributes:
-        left: the value in the rows so far.
-        right: that in the rows of its table.
+        left: the key in the rows so far.
+        right: the key in the rows of its table.
     """
 
     left: Column
@@ -181,10 +181,10 @@ class Plan:
 
     Attributes:
         identifier: of the record set.
-        table: the identifier of that with the rows, see :class:`Column`; None: there are no rows.
+        table: the identifier of the file or record set with the rows, see :class:`Column`; None without rows.
         joins: of other tables, in their order.
-        columns: all, with that of the split.
-        split: the column that says to which split a row belongs; None: there is none.
+        columns: all of them, including the split.
+        split: the column with the split of each row; None without splits.
         splits: their names.
         rows: in the document, by the identifiers of the fields.
     """
@@ -208,17 +208,17 @@ class Plans:
 
     Attributes:
         chosen: of all record sets but those that only list splits or classes, if there are others.
-        all: these, and those of the record sets whose fields they take, by their identifiers.
+        all: these, and the record sets to which their fields refer, by their identifiers.
         files: mlcroissant's FileObjects and FileSets by their identifiers.
 
     Raises:
-        ConfigError: a field needs something that is not read; it names the record set and the field.
+        ConfigError: a field is not supported; the message names record set and field.
     """
 
     def __init__(self, metadata: Any) -> None:
         if not metadata.record_sets:
             raise ConfigError(
-                f"the croissant document of {metadata.name!r:.80} has no record sets: it does not say how files become samples"
+                f"the croissant document of {metadata.name!r:.80} has no record sets, which describe how files become samples"
             )
         self.files = {node.uuid: node for node in metadata.distribution}
         for identifier, node in self.files.items():
@@ -239,12 +239,12 @@ class Plans:
         if identifier in self.all:
             return self.all[identifier]
         if identifier in self._waiting:
-            raise ConfigError(f"the record sets {' and '.join(map(repr, self._waiting))} take their values from each other")
+            raise ConfigError(f"the record sets {' and '.join(map(repr, self._waiting))} refer to each other")
         self._waiting.append(identifier)
         record_set, rows = self._record_sets[identifier], tuple[Mapping[str, Any], ...]()
         leaves = list(_leaves(record_set.fields))
         if not leaves:
-            raise ConfigError(f"the record set {identifier!r} has no fields: the document does not say what its records hold")
+            raise ConfigError(f"the record set {identifier!r} has no fields, so its records are not described")
         columns = [self._column(record_set, field) for field in leaves]
         if record_set.data:
             rows = tuple(_by_identifiers(row, leaves) for row in record_set.data)
@@ -257,7 +257,7 @@ class Plans:
         return self.all[identifier]
 
     def _check_methods(self, columns: Sequence[Column]) -> None:
-        """Check that each file is read in one way; properties such as its name go with any."""
+        """Check that each file is read in one way; its properties, such as its name, can be read besides."""
         methods: dict[str, str] = {}
         for column in columns:
             kind, colon, name = column.key.partition(":")
@@ -266,8 +266,8 @@ class Plans:
                 other = methods.setdefault(str(column.table), by)
                 if other != by:
                     raise ConfigError(
-                        f"{column.where} takes {by} of a file of which other fields take {other}, {_LEAVE_OUT}; a second "
-                        f"FileObject may name the same file"
+                        f"{column.where} reads {by} of a file, but other fields read {other}, and a file has one way: leave "
+                        f"the field out of the document, or name the file in a second FileObject"
                     )
 
     def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
@@ -280,7 +280,7 @@ class Plans:
         return None, (EVERYTHING,)
 
     def _join(self, record_set: Any, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[str | None, tuple[Join, ...]]:
-        """The table with the rows, and what is joined to it: those tables whose columns are taken."""
+        """The table with the rows, and the joins of the other tables whose columns are read."""
         tables = list(dict.fromkeys(column.table for column in columns if column.table is not None))
         joins = []
         for field, left in zip(leaves, columns, strict=True):
@@ -296,7 +296,7 @@ class Plans:
         if rest := [each for each in tables if each not in joined]:
             column = next(each for each in columns if each.table == rest[0])
             raise ConfigError(
-                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, for which no field of the record set refers "
+                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, but no field of the record set refers "
                 f"from one to the other; leave the field out of the document to read the others"
             )
         return first, tuple(ordered)
@@ -322,7 +322,7 @@ class Plans:
         is_whole, of_files = table in self.files and key == "file:content", ("sampling_rate", "un_archive", "read_lines")
         patterns = [text for each in transforms for text in (each.regex, each.replace, each.json_path, each.format) if text]
         for is_wrong, what in (
-            (table is not None and table not in self.files and table not in self._record_sets, f"takes values of {table!r:.80}"),
+            (table is not None and table not in self.files and table not in self._record_sets, f"refers to {table!r:.80}"),
             (any(each.parent_field for each in (field, *_parents(field))), "nests records of another record set"),
             (
                 field.source.sampling_rate or any(getattr(each, name) for each in transforms for name in of_files),
@@ -332,8 +332,8 @@ class Plans:
                 any(len(text) > MAX_PATTERN_LENGTH for text in patterns),
                 f"has a pattern of more than {MAX_PATTERN_LENGTH} characters",
             ),
-            (type_ is None, "has no dataType of Croissant, nor has its source"),
-            (is_whole and kind not in (*_MEDIA, "bytes"), f"takes values of type {kind} for a whole file"),
+            (type_ is None, "has no dataType of Croissant, nor does its source"),
+            (is_whole and kind not in (*_MEDIA, "bytes"), f"has the type {kind} for a whole file"),
         ):
             if is_wrong:
                 raise ConfigError(f"{where} {what}, {_LEAVE_OUT}")
@@ -355,7 +355,7 @@ class Plans:
         return Column(field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where)
 
     def _type_of(self, field: Any) -> Any:
-        """The type that a field declares, or the field that it takes its values from, or that of its parents."""
+        """The type that a field declares, or else that of the field which it refers to, or of its parents."""
         seen: set[str] = set()
         while field is not None and field.uuid not in seen:
             seen.add(field.uuid)
@@ -376,7 +376,7 @@ def _shape(field: Any) -> tuple[int | None, ...]:
 
 
 def _nested_field(name: str, dtype: np.dtype[Any], depth: int) -> Field:
-    """A column of lists in lists, of which any element may be missing."""
+    """A column of nested lists whose elements may be missing."""
     inner: Any = describe_type(arrow_type_of_dtype(dtype))
     for _ in range(depth):
         inner = {"list": inner}

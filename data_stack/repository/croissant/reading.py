@@ -26,7 +26,7 @@ from data_stack.repository.croissant.plans import EVERYTHING, Column, Plan, Plan
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.repository import DatasetRepository
+from data_stack.repository.resolved import Registered
 from data_stack.show.splits import Splits
 
 
@@ -56,15 +56,14 @@ def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None
             many.
         CatalogueError, DatasetNotFoundError: the Hub does not list the files of a repository that the document names.
         MaliciousFilePathError: the document names files outside of its folder.
-        RetrievalError: a file cannot be had, or is not the one that the document describes.
-        PreparationError: a file does not hold what the document says; its cause names the field.
+        RetrievalError: a file cannot be retrieved, or differs from its digest in the document.
+        PreparationError: a file does not match the document; the cause names the field.
         MissingDependencyError: mlcroissant is not installed.
     """
     factory = CroissantFactory(*read_document(place), as_storage_connector(storage))
     default_manager().register_retrievers(source.source for source in factory.sources)  # those of repositories are a plugin's
-    repository, name = DatasetRepository(), factory.card.name
-    repository.register(name, factory)
-    loaded = {split: repository.load(name, split, progress=progress) for split in factory.splits}
+    dataset = Registered(factory.card.name, factory)
+    loaded = {split: dataset.load(split, progress=progress) for split in factory.splits}
     return loaded[EVERYTHING] if list(loaded) == [EVERYTHING] else Splits(loaded)
 
 
@@ -112,7 +111,7 @@ class CroissantFactory(DatasetFactory):
                     for split, columns in _divide(plan, rows).items():
                         if split not in writers:
                             where = plan.split and plan.split.where
-                            raise ConfigError(f"{where} gives the split {split!r:.80}, which the document does not list")
+                            raise ConfigError(f"{where} has the split {split!r:.80}, which the document does not list")
                         writers[split].append_columns(columns)
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:

@@ -1,4 +1,4 @@
-"""The rows of files that a document names: of tables, of JSON, lines, and files as they are, also in archives."""
+"""Reads the rows of a document's files: tables, JSON, lines and whole files, also in archives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from data_stack.util.request_limit import check_request
 
 #: Rows that are converted together, and those of whole files.
 _BATCH_ROWS, _BATCH_FILES = 4096, 128
-#: A join makes at most so many rows of each that it reads, or this many in all.
+#: Limits of a join: rows made of one row, and of all rows.
 _MAX_JOINED_PER_ROW, _MAX_JOINED = 1000, 1_000_000
 _ARCHIVES: Final = re.compile(r"zip|x-g?tar|x-xz|zstd")
 _Files = Iterator[tuple[str, Any]]
@@ -52,7 +52,7 @@ class RowReader:
         """The rows of a record set in batches; each row has the values of its columns in their order.
 
         Raises:
-            DatasetFileCorruptError: a file is not as the document says.
+            DatasetFileCorruptError: a file differs from its description in the document.
             ArchiveError: an archive is damaged, or unpacks to names outside of it.
         """
         rows = self._rows_of_table(plan, plan.table, _taken(plan, plan.table)) if plan.table is not None else iter(())
@@ -80,8 +80,8 @@ class RowReader:
                 n_joined += len(found)
                 if n_joined > max(_MAX_JOINED, _MAX_JOINED_PER_ROW * n_read):
                     raise DatasetFileCorruptError(
-                        f"the join of {table!r} by {join.left.where} makes more than {n_joined - 1:,} rows of {n_read:,}: its "
-                        f"values repeat too often. Ask the document's publisher to correct it"
+                        f"the join of {table!r} by {join.left.where} has more than {n_joined - 1:,} rows, made of {n_read:,}, "
+                        f"as its values repeat too often. Ask the document's publisher to correct it"
                     )
                 for each in found:
                     yield path, {**row, **each}
@@ -95,7 +95,7 @@ class RowReader:
             except KeyError as error:
                 column = next(each for each in columns if each.key == error.args[0])
                 what = column.key.removeprefix("file:")
-                raise DatasetFileCorruptError(f"{path!r} has no {what!r:.80}, but {column.where} takes it") from error
+                raise DatasetFileCorruptError(f"{path!r} has no {what!r:.80}, but {column.where} needs it") from error
 
     def _rows_by_key(self, plan: Plan, table: str, columns: Sequence[Column]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if table == plan.identifier:
@@ -130,7 +130,7 @@ class RowReader:
                         is_found = True
                         yield member, opened() if is_archive else opened
         if not is_found:
-            raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200}, of which {node.uuid!r} consists")
+            raise DatasetFileCorruptError(f"no file matches {', '.join(includes)!r:.200} of {node.uuid!r}")
 
 
 def containers_of(node: Any, files: Mapping[str, Any]) -> list[Any]:
@@ -144,7 +144,7 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 def _taken(plan: Plan, table: str | None) -> list[Column]:
-    """The columns of a table that a record set takes, and joins by."""
+    """The columns of a table that a record set reads, and its join keys."""
     joined = [column for join in plan.joins for column in (join.left, join.right)]
     return [column for column in (*plan.columns, *joined) if column.table == table]
 
@@ -185,23 +185,23 @@ def _rows_of_table_file(kinds: str, keys: Mapping[str, Any], stream: Any) -> Ite
 
 
 def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool) -> Iterator[Mapping[str, Any]]:
-    """A row for each place in a file of JSON to which the paths lead, or for those of each of its lines."""
+    """A row for each match of the paths in a JSON file, or in each of its lines."""
     paths = {key: parse_path(key.removeprefix("json:")) for key in keys}
     data = _read(_decompress(stream), path)
     try:
         values = [json.loads(line) for line in data.splitlines() if line.strip()] if is_lines else [json.loads(data)]
     except (ValueError, RecursionError) as error:
-        raise DatasetFileCorruptError(f"{path!r} is no JSON: {error!s:.200}") from error
+        raise DatasetFileCorruptError(f"{path!r} is not valid JSON: {error!s:.200}") from error
     for value in values:
         found = {key: find_in_json(value, steps) for key, steps in paths.items()}
         if len({len(each) for each in found.values()}) > 1:
             counts = ", ".join(f"{key.removeprefix('json:')!r:.80} {len(each)} times" for key, each in found.items())
-            raise DatasetFileCorruptError(f"{path!r} has values of one record set that are not equally many: {counts}")
+            raise DatasetFileCorruptError(f"{path!r} has different numbers of values for one record set: {counts}")
         yield from (dict(zip(found, row, strict=True)) for row in zip(*found.values(), strict=True))
 
 
 def _read(stream: Any, path: str) -> bytes:
-    """All bytes of a file, if they are not more than a request may take."""
+    """All bytes of a file, up to the limit of a request."""
     data = bytearray()
     while chunk := stream.read(COPY_BYTES):
         data += chunk

@@ -27,7 +27,7 @@ from data_stack.util.logger import logger
 
 #: Files of a FileSet that is a folder, or in a repository.
 MAX_FILES: Final = 100_000
-#: Entries of a folder that are looked at for them.
+#: Entries of a folder that are searched for them.
 _MAX_ENTRIES: Final = 1_000_000
 _GLOB: Final = re.compile(r"[*?[]")
 _HUB: Final = re.compile(
@@ -42,15 +42,15 @@ class Sources:
     Args:
         place: path or URL of the document.
         files: mlcroissant's FileObjects and FileSets by their identifiers.
-        wanted: those that record sets take their values from.
+        wanted: the nodes that record sets read.
 
     Attributes:
         definitions: of the resources.
         places: name and path of each resource of a node that is in no archive, by its identifier.
-        facts: by which the files are recognized, where the document does not say it by a digest.
+        facts: identify the files that have no digest in the document.
 
     Raises:
-        ConfigError: nothing lists the files of a FileSet, or a git repository is on another server than the Hub.
+        ConfigError: the files of a FileSet cannot be listed, or a git repository is not on the Hub.
         MaliciousFilePathError: the document names files outside of its folder.
         CatalogueError, DatasetNotFoundError: the Hub does not list the files of a repository.
     """
@@ -75,15 +75,13 @@ class Sources:
             elif getattr(node, "content_url", None) is None:
                 self._add_of_folder(node)
             elif _is_repository(node):
-                raise ConfigError(
-                    f"{node.uuid!r} is a git repository, which is no file: name files in it by a FileSet containedIn it"
-                )
+                raise ConfigError(f"{node.uuid!r} is a git repository, not a file: select its files by a FileSet containedIn it")
             else:
                 definition = define_source(node, place)
                 self._add(node, unquote(urlsplit(definition.source).path).rpartition("/")[2], definition)
 
     def _add(self, node: Any, path: str, definition: ResourceDefinition, *, is_listed: bool = False) -> None:
-        """Add a file of a node, unless it is known by another node; its digest may be listed by another than the document."""
+        """Add a file of a node, unless another node has it; ``is_listed``: a catalogue, not the document, states its digest."""
         name = self._names.get(definition.source)
         if name is None:
             name = f"raw/{len(self.definitions):04d}-{slug(urlsplit(definition.source).path.rpartition('/')[2])}"
@@ -94,13 +92,13 @@ class Sources:
         self.places.setdefault(node.uuid, []).append((name, path))
 
     def _add_of_folder(self, node: Any) -> None:
-        """The files of a FileSet that is in nothing: below the folder of the document, or named in full."""
+        """The files of a FileSet without container: below the folder of the document, or with full names."""
         patterns = globs_of(node, "includes")
         if is_web(self._place):
             if not patterns or any(map(_GLOB.search, (_unescape(each) for each in patterns))):
                 raise ConfigError(
-                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn: nothing lists the files of a web "
-                    f"server; copy the document and its files to a folder, or name them in full"
+                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, but the files of a web server "
+                    f"cannot be listed; copy the document and its files to a folder, or write full names"
                 )
             paths: Iterable[str] = sorted(map(_unescape, patterns))
         else:
@@ -131,8 +129,8 @@ class Sources:
         match = _HUB.fullmatch(node.content_url or "")
         if match is None:
             raise ConfigError(
-                f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}, and only "
-                f"those on huggingface.co are read: copy the document and the repository's files to a folder, and remove "
+                f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}, but only "
+                f"repositories on huggingface.co are read: copy the document and the repository's files to a folder, and remove "
                 f"containedIn from its FileSets"
             )
         repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
@@ -148,11 +146,11 @@ class Sources:
         if not paths or len(paths) > MAX_FILES:
             patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
             number = f"more than {MAX_FILES:,} files match" if paths else "no file matches"
-            raise ConfigError(f"{number} {patterns!r:.200}, of which {node.uuid!r} consists")
+            raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
 
 
 def define_source(node: Any, place: str) -> ResourceDefinition:
-    """The resource of a FileObject that nothing contains; its identifier is to be replaced.
+    """The resource of a FileObject that is not contained in another; the caller replaces its identifier.
 
     Raises:
         MaliciousFilePathError: it names a file outside of the document's folder.
@@ -192,12 +190,12 @@ def _digest(node: Any, name: str, n_bytes: int) -> str | None:
     if len(decoded) == n_bytes:
         return decoded.hex()
     if written:
-        logger.warning("the %s of %r, %.80r, is no digest, so its bytes are not compared with one", name, node.uuid, written)
+        logger.warning("the %s of %r, %.80r, is not a digest, so its bytes are not verified", name, node.uuid, written)
     return None
 
 
 def _state(source: str) -> str:
-    """By which a change of a file on this machine is noticed; empty for files elsewhere."""
+    """Size and modification time of a local file, to notice changes; empty for other files."""
     try:
         status = os.stat(source) if not re.match("[a-z]+://", source) else None
     except OSError:
@@ -227,7 +225,7 @@ def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
         for parent, _, names in os.walk(folder / start):
             n_entries += len(names) + 1
             if n_entries > _MAX_ENTRIES:
-                raise ConfigError(f"{folder} has more than {_MAX_ENTRIES:,} files, among which a FileSet would be searched")
+                raise ConfigError(f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet")
             for name in names:
                 path = (Path(parent) / name).relative_to(folder).as_posix()
                 if matches(path, patterns):

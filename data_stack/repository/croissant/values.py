@@ -97,11 +97,11 @@ def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
     """A value of the dtype that a document declares.
 
     Raises:
-        ValueError, TypeError, LookupError, OverflowError: it is none.
+        ValueError, TypeError, LookupError, OverflowError: it is invalid.
     """
     if dtype.kind == "U":
         if isinstance(value, (list, np.ndarray, dict)):
-            raise TypeError("it has several values, and the field is no array")
+            raise TypeError("it has several values, but the field is not an array")
         return text_of(value)
     if dtype.kind == "S":
         return value["bytes"] if isinstance(value, dict) else value

@@ -55,8 +55,8 @@ def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]
     """The ``dataType`` of a column, with ``isArray`` and ``arrayShape`` where its values are arrays.
 
     Args:
-        value: one of them; None: there is none.
-        declared: what a schema says of them; None: nothing.
+        value: one of them; None if missing.
+        declared: their type in a schema; None if the schema has none.
     """
     if type(value).__module__.startswith("PIL."):
         return {"dataType": "sc:ImageObject"}

@@ -55,8 +55,8 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
         DatasetNotFoundError, PluginError: as for :func:`data_stack.load`.
         ConfigError: its factory declares no card, or a source has no digest and is not prepared, so that none is known.
     """
-    repository = default_repository()
-    description, factory = repository.describe(name), repository.get_factory(name, storage)
+    dataset = default_repository().resolve(name, storage)
+    description, factory = dataset.describe(), dataset.factory
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(
             f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) without a card, which Croissant needs; "
@@ -76,7 +76,7 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     resources = Resources(factory.storage_connector, dataset_folder(factory), manifest.prepared)
     record_sets = []
     for split in description.splits:
-        iterator = repository.load(name, split, storage, **config)
+        iterator = dataset.load(split, **config)
         files, record_set = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
         document["distribution"] += files
         record_sets += record_set
@@ -132,7 +132,7 @@ def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _files_of(split: str, splits: Sequence[str], resources: Resources) -> list[str]:
-    """The prepared files of a split, by their names; those that name no split where that does not tell."""
+    """The prepared files whose names have the split; if there are none, those whose names have no split."""
     named = {name: _splits_in(name, splits) for name in sorted(resources)}
     return [name for name, found in named.items() if split in found] or [name for name, found in named.items() if not found]
 

@@ -321,7 +321,7 @@ def test_a_folder_on_a_web_server_is_an_error_that_says_why(tmp_path: Path, stor
     place = server.serve("/croissant.json", json.dumps(document([folder_files("*.csv", "text/csv")], rows=columns)).encode())
 
     try:
-        with pytest.raises(ConfigError, match="nothing lists the files of a web server"):
+        with pytest.raises(ConfigError, match="FileSet without containedIn"):
             data_stack.from_croissant(place, store)
     finally:
         server.close()
@@ -350,7 +350,7 @@ def test_a_folder_without_such_files_or_with_too_many_is_an_error(
         tmp_path / "many", document([folder_files("*.csv", "text/csv")], rows=columns), a__csv=CSV, b__csv=CSV, c__csv=CSV
     )
 
-    with pytest.raises(ConfigError, match=r"no file matches '\*\.csv', of which 'files' consists"):
+    with pytest.raises(ConfigError, match=r"no file matches '\*\.csv' of 'files'"):
         data_stack.from_croissant(none, store)
     with pytest.raises(ConfigError, match="more than 2 files match"):
         data_stack.from_croissant(many, store)
@@ -363,7 +363,7 @@ def test_digests_that_are_placeholders_are_not_compared(tmp_path: Path, store: P
         samples = data_stack.from_croissant(place, store)
 
     assert len(samples) == 2
-    assert "is no digest" in caplog.text
+    assert "not a digest" in caplog.text
 
 
 def test_fractions_of_integers_are_cut_off_with_a_warning(tmp_path: Path, store: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -525,5 +525,5 @@ def test_a_git_repository_of_another_server_is_an_error_that_says_what_to_do(tmp
         [repo, file_set("files", "repo", "*.csv", "text/csv")], rows=fields("rows", {"fileSet": "files"}, id="sc:Integer")
     )
 
-    with pytest.raises(ConfigError, match=r"git repository, https://github\.com/openai/gpt-3, and only those on huggingface\.co"):
+    with pytest.raises(ConfigError, match=r"git repository, https://github\.com/openai/gpt-3, .* on huggingface\.co"):
         data_stack.from_croissant(publish(tmp_path / "set", described), store)
