@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
+from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_statistics import columns_of_samples
+from data_stack.show.column_statistics import columns_of
 from data_stack.show.kinds import Kind, look_at
 from data_stack.show.markup import readable
 from data_stack.show.samples import hints_of, part_of
@@ -104,7 +104,7 @@ class Table:
         if not samples:
             return ()
         meta = getattr(iterator, "dataset_meta", None)
-        reports = columns_of_samples(samples, meta, column_names(iterator), access_to(iterator).unwrap()[0].declare_columns())
+        reports = columns_of(iterator, samples)
         classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
         kind = getattr(meta, "target_kind", None)
         if kind != "one_hot" and any(isinstance(name, int) for name in classes):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.show.column_report import ColumnReport, ColumnStatistics
@@ -28,29 +28,24 @@ _MOST_DISTINCT = 100_000
 _Numbers = npt.NDArray[Any]
 
 
-def columns_of_samples(
-    samples: Sequence[Any],
-    meta: DatasetMetaIF | None,
-    names: Sequence[str] = (),
-    declared: Mapping[str, DeclaredColumn] | None = None,
-) -> tuple[ColumnReport, ...]:
-    """The columns of ``samples``, at least one.
+def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[ColumnReport, ...]:
+    """The columns of ``iterator`` by its schema, where it has one, and by some of its samples.
 
     Args:
-        samples: the first one has all columns.
-        meta: names the columns of the sample proper, the target and the tag.
-        names: of the columns of tuple samples.
-        declared: by a schema, for columns of dict samples; overrides the samples.
+        iterator: its meta names the columns of the sample proper, the target and the tag.
+        samples: at least one; the first one has all columns.
     """
+    meta, names = getattr(iterator, "dataset_meta", None), column_names(iterator)
+    declared = access_to(iterator).unwrap()[0].declare_columns() or {}
     rows = [_fields(sample) for sample in samples]
     roles = {} if meta is None else _roles(meta, len(rows[0]))
     columns = []
     for key in rows[0]:
-        told = (declared or {}).get(key) or DeclaredColumn()
+        of_schema = declared.get(key) or DeclaredColumn()
         dtype, shape = _layout([row[key] for row in rows if key in row])
-        if told.dtype is not None:
-            dtype, shape = told.dtype, told.shape
-        if told.is_nullable and not dtype.endswith(_NULLABLE):
+        if of_schema.dtype is not None:
+            dtype, shape = of_schema.dtype, of_schema.shape
+        if of_schema.is_nullable and not dtype.endswith(_NULLABLE):
             dtype += _NULLABLE
         name = names[key] if isinstance(key, int) and key < len(names) else None
         columns.append(ColumnReport(key, roles.get(key), dtype, shape, name=name))

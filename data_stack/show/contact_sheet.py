@@ -90,6 +90,16 @@ def contact_sheet(
     return _draw(tiles, labels, n_columns, title, f"{len(samples):,} of {n_total:,} samples")
 
 
+def show(iterator: DatasetIteratorIF, *, columns: Sequence[int | str] | int | str | None = None, **options: Any) -> Image.Image:
+    """See ``iterator.show``."""
+    if columns is not None:
+        keys = [columns] if isinstance(columns, (int, str)) else list(columns)
+        if not keys:
+            raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
+        options.update(sample_pos=keys[0], target_pos=keys[1:])
+    return contact_sheet(iterator, **options)
+
+
 # ------------------------------------------------------------------ drawing
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
-from data_stack.show import held_memory
+from data_stack.show.held_memory import HeldMemory
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
 _MOST_PARTS = 8
@@ -35,8 +35,7 @@ class ExplainedLayer:
         dataset: name, version and split by its origin, or name and tag by its meta.
         license: by its origin; None if unknown.
         is_origin: whether a repository loaded these samples.
-        keeps: objects that it holds in memory, with their sizes, without the iterators below it.
-        n_bytes: their size; shared memory is counted once.
+        n_bytes: about how much memory it holds, without the iterators below it; shared memory counts once.
         notes: randomness and cost.
     """
 
@@ -48,7 +47,6 @@ class ExplainedLayer:
     dataset: str | None
     license: str | None
     is_origin: bool
-    keeps: tuple[str, ...]
     n_bytes: int
     notes: tuple[str, ...]
 
@@ -119,13 +117,13 @@ class Explanation(Document):
 
     def _facts(self, layer: ExplainedLayer) -> Iterator[str]:
         below = [self.layers[number - 1] for number in layer.stacked_on]
-        is_told_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
+        is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
         if layer.is_origin:
             yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'not known')}"
-        elif layer.dataset is not None and (layer.number == 1 or not is_told_below):
+        elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
             yield f"dataset {layer.dataset}"
-        if layer.keeps:
-            yield "keeps " + ", ".join(layer.keeps)
+        if layer.n_bytes:
+            yield f"keeps {size_text(layer.n_bytes)} in memory"
         yield from layer.notes
 
     def _below(self, layer: ExplainedLayer, rest: str) -> list[tuple[int | str, str, str]]:
@@ -147,25 +145,22 @@ def explain(iterator: Any) -> Explanation:
     """
     found = _find(iterator)
     numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
-    memory = held_memory.HeldMemory()
-    explained: list[ExplainedLayer] = []
-    for node in reversed(found):  # from below: shared memory counts there
-        keeps, n_bytes = memory.of(node.layer)
-        explained.append(
-            ExplainedLayer(
-                number=numbers[id(node.layer)],
-                layer=_name(node.layer),
-                arguments=_arguments_text(node.layer) if node.below else "",
-                n_samples=_length(node.layer),
-                stacked_on=tuple(numbers[id(below)] for below in node.below),
-                dataset=_dataset_text(node),
-                license=_license(node),
-                is_origin=node.origin is not None,
-                keeps=tuple(keeps),
-                n_bytes=n_bytes,
-                notes=tuple(_notes(node)),
-            )
+    memory = HeldMemory()
+    explained = [
+        ExplainedLayer(
+            number=numbers[id(node.layer)],
+            layer=_name(node.layer),
+            arguments=_arguments_text(node.layer) if node.below else "",
+            n_samples=_length(node.layer),
+            stacked_on=tuple(numbers[id(below)] for below in node.below),
+            dataset=_dataset_text(node),
+            license=_license(node),
+            is_origin=node.origin is not None,
+            n_bytes=memory.of(node.layer),
+            notes=tuple(_notes(node)),
         )
+        for node in reversed(found)  # from below: shared memory counts there
+    ]
     return Explanation(explained[::-1])
 
 

@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.kinds import shorten
+from data_stack.show.samples import default_keys, part_of, title_of
 from data_stack.show.target_distribution import class_name, target_distribution
 from data_stack.values.stacked_values import present_values
 
@@ -34,6 +36,21 @@ class Plot(Figure):
         stream = io.BytesIO()
         self.savefig(stream, format="png", bbox_inches="tight", transparent=True)
         return stream.getvalue()
+
+
+def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
+    """See ``iterator.plot``."""
+    if not len(iterator):
+        raise ConfigError("there is nothing to plot: the iterator has no samples")
+    meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
+    target_key = default_keys(meta, first)[1]
+    key = target_key if column is None else column_key(iterator, column)
+    if column is None and part_of(first, key) is None:
+        raise ConfigError("the samples have no target to plot; name a column: plot(column)")
+    names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
+    classes = getattr(meta, "class_names", None) if key == target_key else None
+    title = title_of(iterator) if title is None else title
+    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=title)
 
 
 def plot_values(

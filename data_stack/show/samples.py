@@ -12,7 +12,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
 from data_stack.exception import ConfigError
 from data_stack.show.kinds import look_at, shorten
 from data_stack.show.target_distribution import n_values_of, plain_value
-from data_stack.values.stacking import exact_array
+from data_stack.values.stacked_values import exact_array, one_hot_positions
 
 Key = int | str | None
 """Names a part of a sample; None: a part that there is not, or a bare sample."""
@@ -112,6 +112,6 @@ def _label(target: Any) -> Any:
     array = exact_array(target)
     if array is None or array.dtype.kind not in "biuf":
         return plain_value(target)
-    if array.ndim == 1 and np.count_nonzero(array) == 1 and array.max() == 1 and array.size > 1:
-        return int(array.argmax())
+    if (ones := one_hot_positions(array[None])) is not None:
+        return int(ones[0])
     return array.item() if array.size == 1 else plain_value(target)

@@ -66,9 +66,9 @@ def test_a_stack_is_told_from_the_top_to_its_datasets() -> None:
         "│  calls a Python function for each sample\n"
         "sequence  1,000 samples\n"
         "   dataset digits 1.0.0, train, licence CC-BY-4.0\n"
-        "   keeps uint8 1,000 × 8 × 8 = 64.0 kB, int64 1,000 = 8.0 kB\n"
+        "   keeps 72.1 kB in memory\n"
         "\n"
-        "kept in memory: 72.0 kB\n"
+        "kept in memory: 72.1 kB\n"
         "licence CC-BY-4.0: digits 1.0.0, train"
     )
 
@@ -100,7 +100,6 @@ def test_what_lies_in_files_counts_nothing(tmp_path: Any) -> None:
         explanation = explain(SequenceDatasetIterator([mapped, file["x"]]))
 
     assert explanation.n_bytes < 1000
-    assert explanation.layers[0].keeps == ()
 
 
 def test_each_view_of_a_mapped_file_counts_nothing(tmp_path: Any) -> None:

@@ -301,7 +301,7 @@ def _n_bytes_held(iterator: DatasetIteratorIF) -> int:
     todo, seen = [iterator], {id(iterator)}
     while todo:
         layer = todo.pop()
-        n_bytes += held.of(layer)[1]
+        n_bytes += held.of(layer)
         for below in layer._stack_on():
             if id(below) not in seen:
                 seen.add(id(below))
