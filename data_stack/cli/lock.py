@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+from data_stack.cli.settings import Settings, answer, common_options, takes_settings
+from data_stack.show.markup import Facts
 
 if TYPE_CHECKING:
     from data_stack.reproduce.lock_differences import Difference
@@ -34,8 +35,7 @@ def lock() -> None:
 @lock.command("add")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
 @_file
-@common_options
-@pass_settings
+@takes_settings
 def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
     """Add datasets to the lock file, or renew their entries.
 
@@ -47,17 +47,14 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
     for name in names:
         locked.add(name, storage=settings.connector())
     locked.write(path)
-    if settings.as_json:
-        print_json({"path": path, "datasets": sorted(locked.datasets)})
-    else:
-        echo(f"{path} locks {', '.join(sorted(locked.datasets))}")
+    names_locked = sorted(locked.datasets)
+    answer(settings, {"path": path, "datasets": names_locked}, f"{path} locks {', '.join(names_locked)}")
 
 
 @lock.command("check")
 @_file
 @_samples
-@common_options
-@pass_settings
+@takes_settings
 @click.pass_context
 def check(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
     """Compare plugins and prepared datasets with the lock file.
@@ -66,7 +63,7 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
     """
     from data_stack.reproduce.lock import LockFile
 
-    _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
+    _answer(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
 
 
 @lock.command("restore")
@@ -79,8 +76,7 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
     multiple=True,
     help="A file that a stack reads, or a folder of such files, lies at NEW here; OLD is its path in the lock file. Repeatable.",
 )
-@common_options
-@pass_settings
+@takes_settings
 @click.pass_context
 def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
     """Retrieve and prepare what the lock file names, and compare.
@@ -92,15 +88,16 @@ def restore(context: click.Context, settings: Settings, path: str, samples: bool
     if wrong := [each for each in sources if not all(each.partition("="))]:
         raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")
     places = {old: new for old, _, new in (each.partition("=") for each in sources)}
-    _tell(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
+    _answer(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
 
 
-def _tell(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
+def _answer(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
     differs = any(not each.is_harmless for each in differences)
-    if settings.as_json:
-        print_json([asdict(each) for each in differences])
-    else:
-        for each in differences:
-            echo(f"{'same samples' if each.is_harmless else 'DIFFERS'}  {each}", style=None if each.is_harmless else "red")
-        echo("the data differs from the lock file" if differs else "all data is as the lock file says")
+    rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
+    answer(
+        settings,
+        [asdict(each) for each in differences],
+        *([Facts(rows)] if rows else []),
+        "the data differs from the lock file" if differs else "all data is as the lock file says",
+    )
     context.exit(1 if differs else 0)

@@ -1,4 +1,4 @@
-"""What holds for every command: where the bytes are, and how to talk."""
+"""The options and the output of every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
@@ -16,7 +16,7 @@ import click
 
 from data_stack.cli.completion import complete_places
 from data_stack.exception import ConfigError
-from data_stack.show.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
+from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, as_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,7 +31,7 @@ _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file:
 SWITCHES = {"offline": "DATA_STACK_OFFLINE", "no_color": "NO_COLOR"}
 
 #: Words of a table that are drawn in a colour.
-_STYLES = {"ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
+_STYLES = {"FAULT": "red", "DIFFERS": "red", "ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
 
 #: As rich describes the lines of a table: one below the header.
 _UNDERLINE = "    \n    \n -  \n" + 5 * "    \n"
@@ -82,7 +82,7 @@ class Settings:
         return connector
 
 
-#: Passes the Settings to a command; :func:`takes_settings` gives it their options, too.
+#: Passes the Settings to a command; :func:`takes_settings` also adds their options.
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 dataset_options = click.option(
@@ -100,7 +100,7 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError(f"an option is KEY=VALUE, got {pair!r:.80}")
+            raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
         try:
             options[key] = json.loads(value)
         except ValueError:
@@ -121,7 +121,7 @@ def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
 
 
 def common_options(command: _Command) -> _Command:
-    """Give a command, or the group before it, the options of :class:`Settings`; where both have one, the later counts."""
+    """Add the options of :class:`Settings` to a command or group; the option nearest to the end of the line wins."""
     for names, options in (
         (("--no-color",), {"is_flag": True, "default": None, "help": "Use no colours. [env: NO_COLOR]"}),
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
@@ -134,7 +134,7 @@ def common_options(command: _Command) -> _Command:
 
 
 def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of :class:`Settings`, and pass them as its first argument."""
+    """Add the options of :class:`Settings` to a command, and pass the settings as its first argument."""
     return common_options(pass_settings(command))
 
 
@@ -160,9 +160,17 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
 
 
-def answer(settings: Settings, value: Any, text: str) -> None:
-    """Write a result: ``value`` as JSON, or ``text``."""
-    print_json(value) if settings.as_json else echo(text)
+def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
+    """Write a result: ``value`` as JSON, or ``blocks`` of text, facts and tables."""
+    if settings.as_json:
+        print_json(value)
+    else:
+        print_blocks([Paragraph(block) if isinstance(block, str) else block for block in blocks])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:
+    """A table with all of its rows; the columns numbered in ``right`` are flush right."""
+    return Table(header, rows, frozenset(right), max_rows=sys.maxsize)
 
 
 def uses_colours(stream: TextIO) -> bool:
@@ -188,36 +196,6 @@ def terminal() -> Console | None:
     return Console(markup=False, highlight=False, force_jupyter=False, force_terminal=True, color_system=colours, width=width)
 
 
-def print_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
-    """Print a table whose first row is its header; the columns numbered in ``right`` are flush right."""
-    _print_rows(columns(rows, right), rows, right, has_header=True)
-
-
-def print_facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns."""
-    _print_rows(fact_lines(rows), rows, has_header=False)
-
-
-def _print_rows(lines: Iterable[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool) -> None:
-    """Print ``lines``, or on a terminal a table of ``rows`` that fits its width."""
-    console = terminal()
-    if console is None:
-        echo("\n".join(lines))
-        return
-    from rich.box import Box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    table = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(next(iter(rows), ())):
-        style = "" if has_header or number else "bold"
-        justify: Literal["left", "right"] = "right" if number in right else "left"
-        table.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
-    for row in rows[has_header:]:
-        table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
-    console.print(table)
-
-
 def print_blocks(blocks: Sequence[Block]) -> None:
     """Print a document; on a terminal its paragraphs and tables fit the width."""
     console = terminal()
@@ -230,8 +208,25 @@ def print_blocks(blocks: Sequence[Block]) -> None:
         if number:
             echo()
         if isinstance(block, Facts):
-            print_facts(block.rows)
+            _print_grid(console, block.rows)
         elif isinstance(block, Table):
-            print_columns([block.header, *block.limit_rows()], block.right)
+            _print_grid(console, [block.header, *block.limit_rows()], block.right, has_header=True)
         else:
             console.print(Text(as_text([block]), "bold" if isinstance(block, Heading) else ""))
+
+
+def _print_grid(
+    console: Console, rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = False
+) -> None:
+    from rich.box import Box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(next(iter(rows), ())):
+        style = "" if has_header or number else "bold"
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        grid.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
+    for row in rows[has_header:]:
+        grid.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
+    console.print(grid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,11 +15,10 @@ from data_stack.cli.settings import (
     Settings,
     answer,
     echo,
-    print_columns,
-    print_json,
+    table,
     takes_settings,
 )
-from data_stack.show.markup import size_text
+from data_stack.show.markup import Block, Table, size_text
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
@@ -41,18 +41,19 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
-    if settings.as_json:
-        print_json(asdict(found))
-        return int(found.state == "faulty")
-    for fault in found.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
-    echo(
+    blocks: list[Block | str] = [_table_of_faults(found.faults)] if found.faults else []
+    blocks.append(
         f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
         f"{found.storage}; {len(found.faults)} faults"
     )
     if found.n_without_digest:
-        echo(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
+        blocks.append(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
+    answer(settings, asdict(found), *blocks)
     return int(found.state == "faulty")
+
+
+def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
+    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults])
 
 
 @click.command()
@@ -88,24 +89,18 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     except (StorageError, KeyboardInterrupt):
         echo("The resources copied so far stay; the same command resumes.", err=True)
         raise
-    if settings.as_json:
-        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
-        print_json(asdict(report) | counts)
-        return int(bool(report.faults))
-    for name in report.complete:
-        echo(f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}")
-    parts = [
-        f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
-        for outcome, words in (("copied", "copied"), ("present", "there already"))
-        if report.count(outcome) or outcome == "copied"
-    ]
-    echo(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
-    for skipped in report.skipped:
-        echo(f"left   {skipped.identifier}: {skipped.problem}")
-    for fault in report.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
+    counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
+    ready = [f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}" for name in report.complete]
+    parts = [f"{report.count('copied')} copied ({size_text(report.size('copied'))})"]
+    if report.count("present"):
+        parts.append(f"{report.count('present')} already in {report.target} ({size_text(report.size('present'))})")
+    ready.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    blocks: list[Block | str] = ["\n".join(ready)]
+    blocks += [_table_of_faults(report.skipped, "left")] if report.skipped else []
     if report.faults:
-        echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
+        blocks += [_table_of_faults(report.faults)]
+        blocks += [f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"]
+    answer(settings, asdict(report) | counts, *blocks)
     return int(bool(report.faults))
 
 
@@ -165,14 +160,14 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
-    if settings.as_json:
-        items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
-        print_json({"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items})
-        return
-    if garbage:
-        rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
-        print_columns([("what", "size", "why"), *rows], right=(1,))
-    echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
+    items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
+    rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
+    answer(
+        settings,
+        {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items},
+        *([table(("what", "size", "why"), rows, right=(1,))] if garbage else []),
+        f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}",
+    )
 
 
 @click.command()
@@ -188,17 +183,14 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     from data_stack.stores.inventory import disk_usage
 
     facts = asdict(disk_usage(settings.existing_connector(), names))
-    if settings.as_json:
-        print_json(facts)
-        return
     kinds = ("raw", "preprocessed", "other", "total")
-    rows: list[tuple[str, ...]] = [("dataset", "resources", *kinds)]
-    for row in facts["datasets"]:
-        name = f"{row['name']} {row['version'] or ''}".strip()
-        rows.append((name, str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)))
-    print_columns(rows, right=range(1, 6))
-    echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
-    echo(f"{size_text(facts['unique'])} unique content")
+    rows = [
+        (f"{row['name']} {row['version'] or ''}".strip(), str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds))
+        for row in facts["datasets"]
+    ]
+    total = f"{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}"
+    unique = f"{size_text(facts['unique'])} unique content"
+    answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
 
 
 def _check_names(names: tuple[str, ...]) -> None:

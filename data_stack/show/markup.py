@@ -84,17 +84,18 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows below a header, of which 100 are shown; the columns numbered in ``right`` are numbers, flush right."""
+    """Rows below a header, of which ``max_rows`` are shown; the columns numbered in ``right`` are numbers, flush right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
+    max_rows: int = _MOST_ROWS
 
     def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and how many more there are."""
-        n_more = len(self.rows) - _MOST_ROWS
+        n_more = len(self.rows) - self.max_rows
         more = [[f"… {n_more:,} more", *[""] * (len(self.header) - 1)]] if n_more > 0 else []
-        return [*self.rows[:_MOST_ROWS], *more]
+        return [*self.rows[: self.max_rows], *more]
 
 
 @dataclass(frozen=True, slots=True)
