@@ -1,4 +1,4 @@
-"""The commands of ``data-stack`` on datasets and on the installation: they call the public API and print its results."""
+"""The commands of ``data-stack`` on datasets and on the installation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["data_stack"]
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the data or the operation failed; the message says what to do
+  1    the data or the operation failed; see the message
   2    wrong usage, or an unknown dataset, split or option
   130  interrupted
 """
@@ -130,14 +130,20 @@ def _source_text(source: dict[str, Any]) -> str:
 @_name
 @click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
 @click.option(
-    "--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; implies --engine processes."
+    "--processes",
+    "n_processes",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Number of processes; implies --engine processes.",
 )
 @click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
-@click.option("--again", is_flag=True, help="Prepare it even if it is ready; downloaded sources are reused.")
+@click.option("--again", is_flag=True, help="Prepare the dataset even if it is ready; reuses downloaded sources.")
 @click.option(
-    "--keep-steps", is_flag=True, help="Keep finished steps and shards if the code raises, and reuse those of other code."
+    "--keep-steps",
+    is_flag=True,
+    help="Keep finished steps and shards if the code raises, and reuse them if the code has changed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what it would do; writes nothing, and exits with 1 if it cannot work.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
 @takes_settings
 def prepare(
     settings: Settings,
@@ -151,7 +157,7 @@ def prepare(
 ) -> int:
     """Prepare a dataset ahead of time.
 
-    Downloads and preprocesses the dataset, so that loading it later only opens files. Files that are stored are not downloaded
+    Downloads and preprocesses the dataset, so that loading it later only opens files. Stored files are not downloaded
     again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
 
     A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
@@ -207,9 +213,9 @@ def report(
     Prepares the dataset first if it is not ready.
     """
     if settings.as_json and report_format is not None:
-        raise click.UsageError("--json and --format both say how to print")
+        raise click.UsageError("--json and --format exclude each other")
     if page is not None and report_format is not None:
-        raise click.UsageError("--html writes a file, and --format prints; give one of them")
+        raise click.UsageError("--html and --format exclude each other")
     from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
@@ -237,7 +243,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     For example: data-stack import-file digits/1.0.0/raw/digits.csv.gz ~/Downloads/digits.csv.gz
 
     The file must have the checksum that the installed dataset defines for IDENTIFIER, or the given one. The error of a failed
-    download names the identifier.
+    download contains the identifier.
     """
     from data_stack.cli.datasets import import_dataset
 
@@ -277,6 +283,6 @@ def doctor(settings: Settings) -> int:
             for each in findings["plugins"]
             if each["error"] is not None
         ),
-        "all is well" if healthy else "something is broken, see above",
+        "no problems found" if healthy else "problems found, see above",
     )
     return int(not healthy)

@@ -1,4 +1,4 @@
-"""The command ``data-stack diff``: what differs between two datasets."""
+"""The command ``data-stack diff``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_stack.show.markup import whole_page
 @click.argument("first", metavar="FIRST", shell_complete=complete_names)
 @click.argument("second", metavar="SECOND", shell_complete=complete_names)
 @click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
-@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: that of FIRST]")
+@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]")
 @click.option("--html", "page", metavar="FILE", help="Also write a page with samples.")
 @takes_settings
 def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None, page: str | None) -> int:

@@ -1,4 +1,4 @@
-"""The commands ``data-stack lock …``: the exact data of a piece of work, in a file for version control."""
+"""The commands ``data-stack lock …``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _file = click.option("--file", "path", metavar="FILE", default="data_stack.lock"
 _samples = click.option(
     "--samples/--no-samples",
     default=None,
-    help="Whether to compare the samples where prepared files are as in the lock: reads all samples once for each version of the "
-    "code. [env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
+    help="Compare the samples even if the prepared files are equal; reads all samples once for each version of the code. "
+    "[env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
 )
 
 
@@ -37,7 +37,7 @@ def lock() -> None:
 @_file
 @takes_settings
 def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
-    """Add datasets to the lock file, or renew their entries.
+    """Add datasets to the lock file, or update their entries.
 
     Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
     """
@@ -74,14 +74,14 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
     "sources",
     metavar="OLD=NEW",
     multiple=True,
-    help="A file that a stack reads, or a folder of such files, lies at NEW here; OLD is its path in the lock file. Repeatable.",
+    help="Read NEW in place of OLD, the path of a file or folder in the lock file. Repeatable.",
 )
 @takes_settings
 @click.pass_context
 def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
-    """Retrieve and prepare what the lock file names, and compare.
+    """Retrieve and prepare the datasets of the lock file, and compare them with it.
 
-    Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
+    Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.reproduce.lock import LockFile
 

@@ -1,4 +1,4 @@
-"""The commands ``data-stack parquet …``: facts, metadata, copies and throughput of Parquet datasets."""
+"""The commands ``data-stack parquet …``."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
-@click.option("--petastorm", is_flag=True, help="Write Petastorm's metadata too; existing ones are always updated.")
+@click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
 @takes_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
@@ -77,7 +77,7 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     }
     answer(settings, facts, _facts(facts))
     if report.dropped_indexes:
-        echo("Its row-group indexes were out of date and are removed; build them again: build_indexes().", err=True)
+        echo("Removed outdated row-group indexes; rebuild them with build_indexes().", err=True)
 
 
 @parquet.command("copy")
@@ -95,12 +95,12 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "none"]),
     default="zstd",
     show_default=True,
-    help="Compression of all cells but those that are compressed already.",
+    help="Compression of all cells that are not already compressed.",
 )
 @click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
 @takes_settings
 def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Copy a Parquet dataset: all or some fields, optionally without nulls, into new files. Decodes no cell.
+    """Copy all or some fields of a Parquet dataset into new files, without decoding.
 
     An interrupted copy resumes. Row-group indexes are rebuilt for the copy.
     """
@@ -112,7 +112,7 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
     report = copy_dataset(_folder(source), _folder(target), fields=fields or None, **options)
     answer(settings, asdict(report), _facts(asdict(report)))
     if report.dropped_indexes:
-        echo("Row-group indexes of SRC that are out of date, or of fields that are not copied, were not copied.", err=True)
+        echo("Did not copy row-group indexes of SRC that are outdated, or of fields that are not copied.", err=True)
 
 
 @parquet.command("throughput")

@@ -1,4 +1,4 @@
-"""The command ``data-stack publish``: a dataset as plain files that others load by their URL."""
+"""The command ``data-stack publish``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from data_stack.cli.settings import Settings, answer, takes_settings
 @click.argument("destination", metavar="DESTINATION")
 @takes_settings
 def publish(settings: Settings, name: str, destination: str) -> None:
-    """Write a prepared dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
+    """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
 
     For example: data-stack publish digits /srv/www/digits
 
-    Prepares the dataset first if it is not ready. What is published never changes; an interrupted command resumes.
+    Prepares the dataset first if it is not ready. Published files never change; an interrupted command resumes.
     Prints the digest that pins the dataset; append it to the URL after a #.
     """
     from data_stack.stores.publishing import publish as publish_dataset

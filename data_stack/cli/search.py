@@ -1,4 +1,4 @@
-"""The command ``data-stack search``: installed datasets by words that describe them."""
+"""The command ``data-stack search``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ _NOTHING = "no installed dataset matches; `data-stack list` shows all"
 
 @click.command()
 @click.argument("terms", metavar="TERM...", nargs=-1, required=True)
-@click.option("--catalogue", metavar="SCHEME", help="Ask a catalogue, such as hf, instead; needs the network.")
-@click.option("--catalogues", is_flag=True, help="Ask all catalogues that are installed instead.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many datasets of a catalogue.")
+@click.option("--catalogue", metavar="SCHEME", help="Search a catalogue, such as hf, instead; needs the network.")
+@click.option("--catalogues", is_flag=True, help="Search all installed catalogues instead.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of datasets of a catalogue."
+)
 @takes_settings
 def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
     """Search the installed datasets, or catalogues.
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, also slightly
-    misspelled; best match first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
+    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, even if slightly
+    misspelled; best matches first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
     """
     if catalogue is not None or catalogues:
         _search_catalogues(settings, " ".join(terms), catalogue, limit)

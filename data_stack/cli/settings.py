@@ -30,10 +30,10 @@ _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file:
 #: The options that set an environment variable.
 SWITCHES = {"offline": "DATA_STACK_OFFLINE", "no_color": "NO_COLOR"}
 
-#: Words of a table that are drawn in a colour.
+#: Colours of words in tables.
 _STYLES = {"FAULT": "red", "DIFFERS": "red", "ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
 
-#: As rich describes the lines of a table: one below the header.
+#: Rich's description of the lines of a table: one below the header.
 _UNDERLINE = "    \n    \n -  \n" + 5 * "    \n"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -44,10 +44,10 @@ class Settings:
     """The options that every command has.
 
     Attributes:
-        storage: URL or path of the store; None: the default one.
+        storage: URL or path of the store; None: the default store.
         as_json: print JSON on stdout instead of text.
         debug: show tracebacks and all log messages.
-        stdout: where JSON goes; all other output goes to stderr then.
+        stdout: receives the JSON; all other output then goes to stderr.
     """
 
     storage: str | None = None
@@ -56,10 +56,10 @@ class Settings:
     stdout: TextIO | None = None
 
     def connector(self) -> StorageConnector:
-        """The chosen store, or the default one; nothing is created or contacted yet.
+        """The chosen store, or the default store; nothing is created or contacted yet.
 
         Raises:
-            ConfigError: the URL names no store.
+            ConfigError: the URL is not that of a store.
         """
         from data_stack.repository.default_storage import as_storage_connector
 
@@ -73,7 +73,7 @@ class Settings:
 
         Raises:
             StorageError: the folder does not exist, or is a file.
-            ConfigError: the URL names no store.
+            ConfigError: the URL is not that of a store.
         """
         from data_stack.repository.default_storage import HOME, check_there
 
@@ -91,10 +91,10 @@ dataset_options = click.option(
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """Options given as ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
+    """Parse options ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
 
     Raises:
-        ConfigError: one has no ``=``.
+        ConfigError: an option lacks ``=`` or the key.
     """
     options = {}
     for pair in pairs:
@@ -109,14 +109,14 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
-    """Whether a text is a path or URL, and not the name of an installed dataset.
+    """Whether a text is a path or URL, not the name of an installed dataset.
 
     Raises:
-        UsageError: it is one, but there are options for a dataset.
+        UsageError: it is a path or URL, and options for a dataset are given.
     """
     found = "://" in text or os.path.exists(os.path.expanduser(text))
     if found and (options or settings.storage is not None):
-        raise click.UsageError(f"--storage and -O are for an installed dataset; {text!r} is a file, folder or URL")
+        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
     return found
 
 
@@ -142,7 +142,7 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     if value is None:
         return
     if parameter.name in SWITCHES:
-        os.environ[SWITCHES[parameter.name]] = "1"  # legacy factories and rich read them too; main restores them
+        os.environ[SWITCHES[parameter.name]] = "1"  # also read by legacy factories and rich; main restores them
         return
     settings = context.ensure_object(Settings)
     setattr(settings, str(parameter.name), value)
@@ -174,7 +174,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
 
 
 def uses_colours(stream: TextIO) -> bool:
-    """Whether ``stream`` is a terminal with colours, and the user has not switched them off."""
+    """Whether ``stream`` is a terminal with colours that the user has not switched off."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
@@ -186,7 +186,7 @@ def echo(text: str = "", *, err: bool = False, style: str | None = None) -> None
 
 
 def terminal() -> Console | None:
-    """Standard output if it is a terminal; None for a pipe or a file, which get plain lines of any length."""
+    """Standard output if it is a terminal; None for a pipe or a file, which receive plain lines of any length."""
     if not sys.stdout.isatty():
         return None
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""The command ``data-stack show``: samples with their labels, in the terminal or in an image file."""
+"""The command ``data-stack show``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _N_SAMPLES = 20
 _COLUMNS = ("position", "label", "sample")
-_TILE_PIXELS = 1 << 14  # decoded, before it is made to fit
+_TILE_PIXELS = 1 << 14  # of a decoded picture, before it is shrunk
 
 
 @click.command()
@@ -51,7 +51,7 @@ def show(
 ) -> None:
     """Draw samples with their labels.
 
-    Draws equally many samples of each class. Prepares the dataset first if it is not ready. A terminal with colours shows
+    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. A terminal with colours shows
     pictures as blocks of colour; a pipe gets a line for each sample.
     """
     if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
@@ -72,7 +72,7 @@ def show(
 
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
-    """Show samples as pictures or blocks if the terminal can, otherwise as lines of text."""
+    """Show samples as blocks of colour if they are pictures and the terminal has colours, otherwise as lines of text."""
     from data_stack.show.kinds import look_at
 
     samples = _choose_samples(iterator, n_samples, seed)

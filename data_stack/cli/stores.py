@@ -1,4 +1,4 @@
-"""The commands of ``data-stack`` on whole stores: verify, copy, remove, gc and du."""
+"""The commands of ``data-stack`` on whole stores."""
 
 from __future__ import annotations
 
@@ -23,7 +23,12 @@ from data_stack.show.markup import Block, Table, size_text
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
-    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Resources processed in parallel."
+    "--jobs",
+    "n_threads",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Number of resources processed in parallel.",
 )
 
 
@@ -60,7 +65,7 @@ def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
 @click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
-@click.option("--deep", is_flag=True, help="Also read what DST has, and replace damaged resources.")
+@click.option("--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones.")
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @takes_settings
@@ -70,12 +75,12 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
 
     SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is verified against its
-    checksum. What DST has already is not copied again, so after an interruption the same command continues. A dataset is
+    checksum. Resources already in DST are not copied again, so the same command resumes after an interruption. A dataset is
     ready at DST once it is complete.
     """
     _check_names(names)
     if settings.storage is not None:
-        raise click.UsageError("copy takes its stores as SRC and DST, not --storage")
+        raise click.UsageError("copy takes SRC and DST instead of --storage")
     from data_stack.exception import IncompleteCopyError, StorageError
     from data_stack.repository.default_storage import as_storage_connector, check_there
     from data_stack.stores.copies import copy_datasets
@@ -87,7 +92,7 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     except IncompleteCopyError as error:
         report = error.report
     except (StorageError, KeyboardInterrupt):
-        echo("The resources copied so far stay; the same command resumes.", err=True)
+        echo("The copied resources are kept; the same command resumes.", err=True)
         raise
     counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
     ready = [f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}" for name in report.complete]
@@ -106,16 +111,16 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
 
 @click.command()
 @_name
-@click.option("--version", "version", metavar="V", help="Which version.  [default: the only stored version]")
+@click.option("--version", "version", metavar="V", help="The version.  [default: the only stored version]")
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation (never asked without a terminal).")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation (asked only on a terminal).")
 @takes_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
-    The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal leaves no
-    dataset that looks ready; the same command continues. Other datasets and versions stay.
+    The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal never leaves a
+    dataset that looks ready; the same command resumes. Other datasets and versions stay.
     """
     _check_names((name,))
     if version is not None and all_versions:
@@ -145,15 +150,15 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     type=click.IntRange(0, 100_000),
     default=24,
     show_default=True,
-    help="Keep content replaced within these hours.",
+    help="Keep content that was replaced less than this many hours ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @takes_settings
 def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
-    Deletes what crashed writers left at once, and replaced versions and unreferenced content after the grace period. May run
-    beside readers and writers, and be interrupted and run again.
+    Deletes leftovers of crashed writers at once, and replaced versions and unreferenced content after the grace period. Safe to
+    run beside readers and writers, and to interrupt and repeat.
     """
     from data_stack.stores.removal import collect_garbage
 
@@ -194,6 +199,6 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
 
 
 def _check_names(names: tuple[str, ...]) -> None:
-    # A URL may hold a password, which must not appear in an error message.
+    # A URL may contain a password, which must not appear in an error message.
     if any("://" in name for name in names):
-        raise click.UsageError("NAME is the name of a dataset, not a URL; a store goes before it (copy) or with --storage")
+        raise click.UsageError("NAME must be the name of a dataset, not a URL; pass a store before it (copy) or with --storage")

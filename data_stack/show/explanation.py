@@ -1,4 +1,4 @@
-"""Implements ``iterator.explain``: a stack of iterators as a tree with lengths, memory and licences."""
+"""Implements ``iterator.explain``: the tree of layers with lengths, memory and licences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from data_stack.show.held_memory import HeldMemory
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
 _MOST_PARTS = 8
-_PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
+_PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
 
@@ -27,13 +27,13 @@ class ExplainedLayer:
     """One iterator of a stack; an :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
-        number: from 1 on, an iterator before those below it.
-        layer: its name in recipes, such as ``"view"``; otherwise its class.
-        arguments: of its constructor, shortened, without defaults.
+        number: counts from 1; an iterator comes before those below it.
+        layer: its name in recipes, such as ``"view"``, or the name of its class.
+        arguments: of its constructor, shortened; arguments equal to their defaults are left out.
         n_samples: None if unknown.
         stacked_on: numbers of the iterators below it, in order.
-        dataset: name, version and split by its origin, or name and tag by its meta.
-        license: by its origin; None if unknown.
+        dataset: name, version and split of its origin, or name and tag of its meta.
+        license: that of its origin; None if unknown.
         is_origin: whether a repository loaded these samples.
         n_bytes: about how much memory it holds, without the iterators below it; shared memory counts once.
         notes: randomness and cost.
@@ -62,8 +62,8 @@ class Explanation(Document):
 
     Attributes:
         layers: all iterators, each once; ``layers[n - 1].number == n``.
-        n_bytes: what all of them keep in memory.
-        licenses: the datasets of a repository by licence, None if that is unknown.
+        n_bytes: memory that all of them hold.
+        licenses: the loaded datasets, by licence; the key None has those of unknown licence.
     """
 
     def __init__(self, layers: Sequence[ExplainedLayer]) -> None:
@@ -81,7 +81,7 @@ class Explanation(Document):
     __repr__ = __str__
 
     def document(self, level: int = 1) -> list[Block]:
-        """The tree, and what the stack keeps."""
+        """The tree, memory and licences."""
         tree = "\n".join(self._lines())
         drawn = Rich(tree, f"<pre>{html.escape(printable(tree, keep=chr(10)))}</pre>")
         return [Paragraph(drawn), *map(Paragraph, self._summary())]
@@ -90,14 +90,14 @@ class Explanation(Document):
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]
         for of_datasets, datasets in self.licenses.items():
             more = f", … {len(datasets) - _MOST_DATASETS:,} more" if len(datasets) > _MOST_DATASETS else ""
-            what = "licence not known" if of_datasets is None else f"licence {readable(of_datasets)}"
+            what = "licence unknown" if of_datasets is None else f"licence {readable(of_datasets)}"
             lines.append(f"{what}: {', '.join(datasets[:_MOST_DATASETS])}{more}")
         return lines
 
     def _lines(self) -> Iterator[str]:
         n_above = Counter(number for layer in self.layers for number in layer.stacked_on)
         drawn: set[int] = set()
-        # To be drawn, the next one last: a layer's number or a text, and the prefixes of its first and its other lines.
+        # A stack of what is still to draw: a layer's number or a text, and the prefixes of its first and its other lines.
         waiting: list[tuple[int | str, str, str]] = [(1, "", "")] if self.layers else []
         while waiting:
             what, first, rest = waiting.pop()
@@ -119,7 +119,7 @@ class Explanation(Document):
         below = [self.layers[number - 1] for number in layer.stacked_on]
         is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
         if layer.is_origin:
-            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'not known')}"
+            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'unknown')}"
         elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
             yield f"dataset {layer.dataset}"
         if layer.n_bytes:

@@ -1,4 +1,4 @@
-"""Implements ``iterator.licences``, ``citation`` and ``provenance``: where datasets of a stack come from, and what they ask."""
+"""Implements ``iterator.licences``, ``citation`` and ``provenance``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTRIBUTION, SHARE_ALIKE = "attribution", "share-alike"
 NON_COMMERCIAL, NO_DERIVATIVES = "non-commercial", "no derivatives"
 OBLIGATIONS = (ATTRIBUTION, SHARE_ALIKE, NON_COMMERCIAL, NO_DERIVATIVES)
 
-# By the beginning of an SPDX identifier. What is not listed here is unknown, not free.
+# By the beginning of an SPDX identifier. A licence that is not listed is unknown, not free.
 _TERMS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("0BSD", "CC0-", "CC-PDDC", "CC-PDM-", "MIT-0", "PDDL-", "Unlicense"), frozenset[str]()),
     **dict.fromkeys(
@@ -44,18 +44,19 @@ _DATA_STACK = """\
 
 
 def spdx_problem(licence: str) -> str | None:
-    """Why a text is not an SPDX licence expression (https://spdx.org/licenses); None if it is one."""
+    """The reason why a text is not an SPDX licence expression (https://spdx.org/licenses); None if it is one."""
     if not licence.strip():
         return "it is empty"
-    # references to licences of one's own are SPDX, too, and their terms are not known
+    # SPDX also allows references to custom licences, whose terms are unknown
     found = _spdx().validate(_OWN_LICENCE.sub("MIT", licence))
     return "; ".join(found.errors) or None
 
 
 def obligations_of(licence: str | None) -> frozenset[str] | None:
-    """What a licence asks of those who use and share the data; None if that is not known.
+    """The obligations of a licence; None if they are unknown.
 
-    ``A AND B`` asks for what either asks; of ``A OR B`` the user may choose, so it asks for what all known ones ask.
+    ``A AND B`` has the obligations of both. The user may choose one of ``A OR B``, which has the obligations common to all
+    known ones.
     """
 
     def combine(is_choice: bool, parts: list[Any]) -> Any:
@@ -69,7 +70,7 @@ def obligations_of(licence: str | None) -> frozenset[str] | None:
 
 
 def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
-    """Whether no way to use the data under its licence avoids the denied licences; None if that is not known.
+    """Whether the patterns deny every way to use the data under its licence; None if that is unknown.
 
     Args:
         licence: an SPDX expression.
@@ -80,7 +81,7 @@ def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
         return any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
 
     def combine(is_choice: bool, parts: list[Any]) -> Any:
-        decisive = not is_choice  # one denied part denies all of "A AND B"; one that is not, permits "A OR B"
+        decisive = not is_choice  # one denied part denies "A AND B"; one permitted part permits "A OR B"
         return decisive if decisive in parts else None if None in parts else not decisive
 
     denied: bool | None = _walk(licence, matches, combine)
@@ -88,7 +89,7 @@ def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
 
 
 def _walk(licence: str | None, of_one: Callable[[str], Any], combine: Callable[[bool, list[Any]], Any]) -> Any:
-    """Combine what is known of the identifiers of an expression; None where nothing is."""
+    """Combine ``of_one`` of the identifiers of an expression; it returns None for an unknown one."""
     if licence is None or spdx_problem(licence) is not None:
         return None
     own = _OWN_LICENCE.findall(licence)
@@ -124,10 +125,10 @@ class LicencedDataset:
 
     Attributes:
         name: such as ``"digits"``.
-        version: of the prepared data; None if its factory declares none.
-        licence: what its card says; None if it says nothing.
-        obligations: of :data:`OBLIGATIONS`; None if the licence is missing or not known.
-        homepage: where to read about it.
+        version: of the prepared data; None if its factory declares no version.
+        licence: that of its card; None if the card has none.
+        obligations: a subset of :data:`OBLIGATIONS`; None if the licence is missing or unknown.
+        homepage: URL of its description.
     """
 
     name: str
@@ -144,8 +145,8 @@ class Licences(Document):
     The obligations are a reading aid, not legal advice: the text of each licence decides.
 
     Attributes:
-        datasets: each once, in the order of the stack.
-        n_unnamed: sources of the stack that no dataset's card describes, such as arrays of your own.
+        datasets: each listed once, in the order of the stack.
+        n_unnamed: number of sources without a card, such as your own arrays.
     """
 
     datasets: tuple[LicencedDataset, ...]
@@ -153,7 +154,7 @@ class Licences(Document):
 
     @property
     def obligations(self) -> frozenset[str] | None:
-        """What the datasets ask together; None if one of them, or a source without a card, is not known."""
+        """The obligations of all datasets together; None if those of a dataset or source are unknown."""
         known = [each.obligations for each in self.datasets]
         if self.n_unnamed or any(each is None for each in known):
             return None
@@ -170,19 +171,19 @@ class Licences(Document):
         ]
         blocks: list[Block] = [Heading(level, "Licences"), Table(["dataset", "licence", *OBLIGATIONS], rows)]
         if self.n_unnamed:
-            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their terms are unknown."))
+            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) without a card: their terms are unknown."))
         blocks.append(Paragraph("A reading aid, not legal advice: the text of each licence decides. Unknown is not free."))
         return blocks
 
 
 def provenance(iterator: DatasetIteratorIF) -> list[dict[str, Any]]:
-    """Who prepared each dataset of a stack, when, and from which sources; plain JSON data."""
+    """The preparer, time and sources of each dataset of a stack, as plain JSON data."""
     keys = ("name", "version", "split", "config", "distribution", "preparation")
     return [{key: origin.get(key) for key in keys} for origin in list_origins(iterator)[0]]
 
 
 def licences(iterator: DatasetIteratorIF) -> Licences:
-    """The licences of all datasets in a stack, with what they ask."""
+    """The licences of all datasets in a stack, with their obligations."""
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
     return Licences(tuple(map(_licenced, found.values())), n_unnamed)
@@ -201,7 +202,7 @@ _ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
 
 
 def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
-    """BibTeX entries of all datasets in a stack, each once; datasets without a citation are named by a comment."""
+    """BibTeX entries of all datasets in a stack, each once; a dataset without a citation gets a ``@misc`` entry."""
     entries: dict[str, str] = {}
     for origin in list_origins(iterator)[0]:
         for key, entry in _entries(origin):

@@ -1,4 +1,4 @@
-"""Describes an iterator to a reader: what it is, eight of its samples, its columns and classes, its stack."""
+"""Describes an iterator in a notebook: facts, eight samples, columns, classes, and the stack."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from data_stack.values.stacking import stack_values
 _MOST_COLUMNS_OF_SAMPLES = 12
 _MOST_CLASSES = 16
 _MOST_TARGET_BYTES = 1_000_000
-_TEXT_BYTES = 32  # what a text costs besides its characters
+_TEXT_BYTES = 32  # overhead of a text
 _MOST_BLOCKS = 100
 _SECONDS = 1.0
 _MOST_CAPTIONS = 3
@@ -147,17 +147,17 @@ class IteratorPage(Document):
 
     @_part
     def facts(self) -> list[Block]:
-        """Length, licences, class."""
+        """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else f"{n_samples:,} sample{'' if n_samples == 1 else 's'}"
-        licences = [f"licence {shorten(each)}" if each else "licence not known" for each in self._explanation.licenses]
+        licences = [f"licence {shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
         return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
 
     @_part
     def samples(self) -> list[Block]:
-        """The samples, as pictures where each has one, otherwise as a table."""
+        """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
         keys = [column.key for column in self._columns][:_MOST_COLUMNS_OF_SAMPLES]
@@ -244,7 +244,7 @@ class IteratorPage(Document):
 
 
 def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
-    """Samples with their positions, or why they cannot be read; fewer where that takes long."""
+    """Samples, or the reasons why they cannot be read, with their positions; stops after a second."""
     n_total = len(iterator)
     blocks = access_to(iterator).blocks()
     n_near = n_total if blocks is None or not len(blocks) else int(blocks[np.flatnonzero(blocks)[0]]) if blocks.any() else 0
@@ -280,7 +280,7 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
 
 
 def _reads_columns(iterator: Any) -> bool:
-    """Whether one column is read without the others, in each layer of the stack, and without calling functions."""
+    """Whether each layer of the stack reads one column without the others, and without calling functions."""
     waiting = [iterator]
     while waiting:
         layer = waiting.pop()

@@ -1,4 +1,4 @@
-"""Reports on an iterator and its stack: sizes, layouts, distributions of targets."""
+"""Makes reports on an iterator and its stack."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _N_SAMPLES_READ = 8  # to find the columns
 class DatasetIteratorReportGenerator:
     """Makes reports.
 
-    Targets are counted as plain Python values: numpy and tensor numbers as their value, one-hot vectors as the position
-    of their one, bytes, dates and other objects as text, vectors as tuples. Numbers of more than 1,000 distinct values (100 if
-    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``; of other targets of
-    more than 1,000 distinct values, the most frequent are counted, and the rest as ``"(others)"``. Targets of more
-    than 64 values each, such as masks, are not counted. An iterator without meta, or without targets, has an empty distribution.
+    The report counts targets as plain Python values: numbers of numpy and of tensors by value, one-hot vectors by the position
+    of their one, vectors as tuples, and bytes, dates and other objects as text. More than 1,000 distinct numbers (100 if
+    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``. If there are more than
+    1,000 other distinct targets, the most frequent ones are counted, and the rest as ``"(others)"``. Targets of more than 64
+    values each, such as masks, are not counted. The distribution of an iterator without meta or targets is empty.
 
-    Targets are read as a column, once for a source and the views of it. Shapes and dtypes are those of a schema, or of eight
+    Targets are read as a column, once for a source and all views of it. Shapes and dtypes come from the schema, or from eight
     samples.
     """
 
@@ -62,19 +62,19 @@ class DatasetIteratorReportGenerator:
         measure_speed: bool = False,
         statistics: bool = False,
     ) -> Any:
-        """A report on ``iterator`` and, nested in it, on what it is stacked on.
+        """Report on ``iterator`` and, nested in it, on the iterators below.
 
         Args:
             iterator: with or without meta.
-            report_format: a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or its content as a dict,
-                JSON or YAML. These number their reports and contain each iterator once: further occurrences have name, length
-                and ``"see_report": n``; layers deeper than 25 have only name and length.
+            report_format: ``"data_class"`` for a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or
+                ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number the reports and contain each iterator once:
+                further occurrences have name, length and ``"see_report": n``; layers deeper than 25 have only name and length.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
-            statistics: read all samples of ``iterator`` for missing values, extremes, mean and deviation of numbers, and numbers
-                of distinct values of each column, in bounded memory.
+            statistics: read all samples of ``iterator``, in bounded memory, and add the number of missing and of distinct values,
+                the extremes, the mean and the standard deviation of each column.
 
         Raises:
-            ConfigError: there is no such format.
+            ConfigError: ``report_format`` is unknown.
             MissingDependencyError: for YAML, PyYAML is not installed.
         """
         formats = DatasetIteratorReportGenerator.ReportFormat
@@ -83,7 +83,7 @@ class DatasetIteratorReportGenerator:
         except ValueError:
             known = [each.value for each in formats]
             near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
-            raise ConfigError(f"there is no report format {report_format!r}{near}: there are {names}") from None
+            raise ConfigError(f"unknown report format {report_format!r}{near}; known formats: {names}") from None
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
@@ -107,7 +107,7 @@ class DatasetIteratorReportGenerator:
 
 
 class _Reporter:
-    """Makes the reports of one stack, one for each iterator."""
+    """Makes one report for each iterator of a stack."""
 
     def __init__(self, measure_speed: bool) -> None:
         self._measures_speed = measure_speed

@@ -1,4 +1,4 @@
-"""The splits of a dataset as a dict that shows them side by side."""
+"""Shows the splits of a dataset in notebooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Splits(dict[str, _Iterator], Document):
         return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
 
     def document(self, level: int = 1) -> list[Block]:
-        """Title, the splits side by side, and once what they share."""
+        """The title, the splits side by side, and the columns that they share."""
         shown = list(self.items())[:_MOST_SHOWN]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:

@@ -338,5 +338,5 @@ def test_show_draws_a_grid_of_named_columns_and_rows_of_classes() -> None:
     assert grid.width < rows.width
     assert grid.height == rows.height
     assert np.array_equal(np.asarray(grid), np.asarray(photos().show(6, seed=0, n_columns=3)))
-    with pytest.raises(data_stack.exception.ConfigError, match="per_class=2 needs a column of classes"):
+    with pytest.raises(data_stack.exception.ConfigError, match="per_class=2"):
         photos().show(per_class=2, columns="photo")
