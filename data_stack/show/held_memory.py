@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.positions import ComputedPositions
 
-_ITEMS_LOOKED_AT = 1000  # of a longer list; the size of the rest is extrapolated
+_ITEMS_LOOKED_AT = 1000  # of a longer list, evenly spread; the size of the others is extrapolated
 _MOST_DEPTH = 6
 _TOO_LITTLE_TO_COUNT = 1000
 
@@ -24,8 +24,8 @@ _TOO_LITTLE_TO_COUNT = 1000
 class HeldMemory:
     """Measures iterators one after the other; shared memory counts for the first of them.
 
-    A view of an array or tensor counts with all the memory that it keeps alive. The size of a long list is extrapolated from a
-    thousand items. Files mapped by Python or numpy do not count; files mapped by pyarrow or torch do, because these libraries do
+    A view of an array or tensor counts with all the memory that it keeps alive. The size of a long list is extrapolated from
+    some thousand items. Files mapped by Python or numpy do not count; files mapped by pyarrow or torch do, because these libraries do
     not mark them. Objects in closures and inside objects of other libraries are not found.
     """
 
@@ -66,7 +66,9 @@ class HeldMemory:
 
     def _bytes_of_items(self, value: Any, depth: int) -> int:
         items = chain.from_iterable(value.items()) if isinstance(value, Mapping) else getattr(value, "flat", value)
-        looked_at = list(islice(items, _ITEMS_LOOKED_AT))  # copied at once, because other threads may change it
+        if isinstance(value, (list, tuple)):
+            items = value[:: max(1, len(value) // _ITEMS_LOOKED_AT)]
+        looked_at = list(islice(items, 2 * _ITEMS_LOOKED_AT))  # copied at once, because other threads may change it
         kept = [self._bytes(item, depth) for item in looked_at]
         n_items = value.size if isinstance(value, np.ndarray) else len(value) * (2 if isinstance(value, Mapping) else 1)
         own = value.nbytes if isinstance(value, np.ndarray) else sys.getsizeof(value)

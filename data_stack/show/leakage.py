@@ -113,9 +113,7 @@ class DuplicatesReport(Document):
             ]
             header = ["splits", "shared samples", "of the first", "of the second", "at"]
             blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
-            blocks.append(
-                Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits.")
-            )
+            blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
         return blocks
 
 

@@ -96,7 +96,7 @@ class IteratorPage(Document):
         return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
 
     def __str__(self) -> str:
-        return as_text([Heading(1, self.title), *self.facts(), *self.stack()])
+        return as_text([Heading(1, self.title), *self.facts(), *self.tree()])
 
     @cached_property
     def _explanation(self) -> Explanation:
@@ -236,8 +236,13 @@ class IteratorPage(Document):
         return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
 
     @_part
-    def stack(self) -> list[Block]:
+    def tree(self) -> list[Block]:
         """The tree of layers."""
+        return self._explanation.document()
+
+    @_part
+    def stack(self) -> list[Block]:
+        """The tree of layers, folded below their names."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
         return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]

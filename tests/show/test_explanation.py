@@ -128,8 +128,10 @@ def test_an_array_counts_once_as_a_whole_and_as_the_list_of_its_rows(make: Any) 
 def test_rows_of_several_arrays_and_arrays_of_their_own_are_extrapolated() -> None:
     parts = [row for _ in range(60) for row in np.zeros((50, 100))]
     own = [np.zeros(100) for _ in range(3000)]
+    halves = [row for _ in range(2) for row in np.zeros((3000, 100))]
 
     assert SequenceDatasetIterator([parts]).explain().n_bytes == pytest.approx(60 * 50 * 808, rel=0.1)
+    assert SequenceDatasetIterator([halves]).explain().n_bytes == pytest.approx(6000 * 808, rel=0.1)
     assert SequenceDatasetIterator([own]).explain().n_bytes == pytest.approx(3000 * 808, rel=0.1)
 
 
