@@ -25,8 +25,8 @@ class HeldMemory:
     """Measures iterators one after the other; shared memory counts for the first of them.
 
     A view of an array or tensor counts with all the memory that it keeps alive. The size of a long list is extrapolated from
-    some thousand items. Files mapped by Python or numpy do not count; files mapped by pyarrow or torch do, because these libraries do
-    not mark them. Objects in closures and inside objects of other libraries are not found.
+    some thousand items. Files mapped by Python or numpy do not count; files mapped by pyarrow or torch do, because these
+    libraries do not mark them. Objects in closures and inside objects of other libraries are not found.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class HeldMemory:
     def _bytes_of_items(self, value: Any, depth: int) -> int:
         items = chain.from_iterable(value.items()) if isinstance(value, Mapping) else getattr(value, "flat", value)
         if isinstance(value, (list, tuple)):
-            items = value[:: max(1, len(value) // _ITEMS_LOOKED_AT)]
+            items = value[:: len(value) // _ITEMS_LOOKED_AT | 1]  # odd, to see both of two arrays in turns
         looked_at = list(islice(items, 2 * _ITEMS_LOOKED_AT))  # copied at once, because other threads may change it
         kept = [self._bytes(item, depth) for item in looked_at]
         n_items = value.size if isinstance(value, np.ndarray) else len(value) * (2 if isinstance(value, Mapping) else 1)
