@@ -272,8 +272,10 @@ class Checkout:
         folder.mkdir(parents=True)
         paths = [root, root / "benchmarks", root / "tests" / "support", *sorted((root / "plugins").glob("*/"))]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "DATA_STACK_HOME": str(folder / "home")}
-        command = [sys.executable, __file__, "--serve", str(folder)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        command = [sys.executable, str(Path(__file__).resolve()), "--serve", str(folder)]
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        # Not the caller's folder: `python -c` in a checkout would import that checkout.
+        self._process = subprocess.Popen(command, cwd=folder, env=environment, **pipes)
 
     def measure(self, case: str, n_calls: int) -> float:
         """Seconds of one call.

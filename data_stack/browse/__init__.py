@@ -1,1 +1,1 @@
-"""A dataset as a page: in the web browser, or in one file to send."""
+"""A dataset as a page, in the web browser or in one file."""

@@ -1,4 +1,4 @@
-"""The browser over HTTP: each URL is one question to it."""
+"""Serves a browser over HTTP."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ except ImportError as error:
     raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
 _STATIC: Final = Path(__file__).with_name("static")
-#: The URL of a picture holds a number of this run, so another dataset on the same port is never taken for this one.
+#: The URL of a picture contains a number of this run, so that pictures of another dataset on the same port are never reused.
 _KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
 
 
 def make_app(browser: Browser, token: str) -> Guard:
-    """An ASGI application that answers the pages, for those who have the token."""
+    """An ASGI application that answers requests with the token."""
     questions: dict[str, Callable[[Mapping[str, str]], Any]] = {
         "/api/overview": lambda _: browser.overview(),
         "/api/samples": lambda given: browser.samples(
@@ -63,7 +63,7 @@ def _answer(question: Callable[[Any], Any]) -> Callable[[Request], Response]:
         try:
             answer = question(request.query_params)
             return answer if isinstance(answer, Response) else JSONResponse(answer)
-        except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page says what it raised
+        except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page shows the error
             return _failure(error)
 
     return endpoint

@@ -1,4 +1,4 @@
-"""What the pages of a browser ask for: overview, samples, histograms, pictures, duplicates."""
+"""Answers the requests of the pages."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
 class Browser:
-    """Splits side by side, for the pages; all it returns is plain JSON data or the bytes of a picture.
+    """Splits side by side. Methods return plain JSON data, or the bytes of a picture.
 
     Args:
         title: of the pages.
         splits: iterators by name; they stay the caller's to close.
-        facts: names and values to show about the dataset, such as its licence.
+        facts: names and values to show, such as the licence of the dataset.
     """
 
     def __init__(self, title: str, splits: Mapping[str, DatasetIteratorIF], facts: Mapping[str, str] | None = None) -> None:
@@ -56,7 +56,7 @@ class Browser:
 
     def _open_table(self, split: int) -> Table:
         if not 0 <= split < len(self._names):
-            raise ConfigError(f"there is no split number {split}; there are {len(self._names)}")
+            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
         return Table(self._splits[self._names[split]])
 
     def _table(self, split: int) -> Table:
@@ -64,7 +64,7 @@ class Browser:
             return self._table_of(split)
 
     def overview(self) -> dict[str, Any]:
-        """Title, facts, and the splits with their columns; what cannot be opened says why."""
+        """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
         splits = []
         for number, name in enumerate(self._names):
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
@@ -81,9 +81,9 @@ class Browser:
     # ------------------------------------------------------------------ samples
 
     def samples(self, split: int, where: str, start: int, count: int) -> dict[str, Any]:
-        """The samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
+        """``count`` samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
 
-        Looks at more samples for a fraction of a second if so many are not found yet; ask again until ``is_complete``.
+        Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
         """
         if start < 0 or not 0 <= count <= _MAX_SAMPLES:
             raise ConfigError(f"start must be at least 0 and count 0 to {_MAX_SAMPLES}, got {start} and {count}")
@@ -111,14 +111,14 @@ class Browser:
         return search
 
     def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
-        """Position and texts of samples; None for what is shown as a picture."""
+        """Positions and texts of samples; the text of a picture is None."""
         n_columns = min(len(table.columns), _MOST_CELLS)
         shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
         if not positions or not shown:
             return [{"position": position, "cells": [None] * n_columns} for position in positions]
         try:
             columns = table.read_columns(shown, np.asarray(positions, dtype=np.intp))
-        except Exception as error:  # noqa: BLE001  # foreign code; said where the sample would be
+        except Exception as error:  # noqa: BLE001  # foreign code; the page shows the error in place of the sample
             if len(positions) == 1:
                 return [{"position": positions[0], "error": _message(error)}]
             return [cells for position in positions for cells in self._cells(table, [position])]
@@ -131,7 +131,7 @@ class Browser:
         return [{"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)]
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
-        """All of one sample, and the positions of its neighbours, of the same class where there are classes."""
+        """One sample in full, and the positions of its neighbours, of the same class if there are classes."""
         table = self._table(split)
         _check_position(table, position)
         found: dict[str, Any] = {"position": position, "where": None, "fields": [], "neighbours": _neighbours(table, position)}
@@ -150,10 +150,10 @@ class Browser:
         return found
 
     def picture(self, split: int, position: int, column: int, is_large: bool) -> bytes:
-        """A value as PNG; raises what the iterator raises.
+        """A value as PNG; errors of the iterator pass through.
 
         Raises:
-            ConfigError: there is no such column, or no picture of this value.
+            ConfigError: the column does not exist, or the value cannot be drawn.
         """
         table = self._table(split)
         _check_position(table, position)
@@ -167,7 +167,7 @@ class Browser:
     # ------------------------------------------------------------------ columns
 
     def histograms(self, split: int, where: str, columns: Sequence[int]) -> dict[str, Any]:
-        """Bars of columns; ask again until ``is_complete``, or nothing more was read."""
+        """Bars of columns; ask again until ``is_complete``, or until ``n_read`` stays the same."""
         table = self._table(split)
         wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
         for number in wanted:
@@ -179,11 +179,11 @@ class Browser:
         return compare([self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS)
 
     def duplicates(self, column: int, *, starts: bool) -> dict[str, Any]:
-        """How far the search for equal samples within and between the splits is, and what it found.
+        """The state and the results of the search for equal samples within and between the splits.
 
         Args:
-            column: the one that is compared, by its number in the first split; -1 for whole samples.
-            starts: whether to begin the search, which reads all samples once, in a thread.
+            column: number of the column to compare, in the first split; -1 for whole samples.
+            starts: whether to start the search, in a thread that reads all samples once.
         """
         tables = [self._table(number) for number in range(len(self._names))]
         n_samples = sum(table.n_samples for table in tables)
@@ -206,7 +206,7 @@ class Browser:
 
 
 def _neighbours(table: Table, position: int) -> list[int]:
-    """Positions before and behind, of the same class; as many as are found in a moment."""
+    """Nearby positions of the same class that are found in a fraction of a second."""
     if table.class_column is not None:
         return find_alike(table, table.class_column, position, _N_NEIGHBOURS, _NEIGHBOUR_SECONDS)
     around = range(max(0, position - _N_NEIGHBOURS), min(position + _N_NEIGHBOURS + 1, table.n_samples))
@@ -215,12 +215,12 @@ def _neighbours(table: Table, position: int) -> list[int]:
 
 def _check_position(table: Table, position: int) -> None:
     if not 0 <= position < table.n_samples:
-        raise DatasetOutOfBoundsError(f"there is no sample {position}; there are {table.n_samples}, counted from 0")
+        raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {table.n_samples} samples")
 
 
 def _check_column(number: int, known: Container[int]) -> None:
     if number not in known:
-        raise ConfigError(f"column {number} does not exist here, or has no plain values")
+        raise ConfigError(f"column {number} does not exist, or has no plain values")
 
 
 def _message(error: Exception) -> str:

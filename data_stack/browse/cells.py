@@ -1,4 +1,4 @@
-"""Values as short and as long texts."""
+"""Converts values to texts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MOST_NUMBERS: Final = 400
 
 
 def cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
-    """A value as one short line; of a class its name."""
+    """A value as one short line; the name of a class."""
     return label_text(value, class_names, _CELL_CHARACTERS) if class_names else shorten(value, _CELL_CHARACTERS)
 
 
 def full_text(value: Any, class_names: Sequence[str] = ()) -> str:
-    """A value as text of at most 20,000 characters, with its line breaks; a class with its name."""
+    """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
     if isinstance(value, str):
         more = f"\n… {len(value) - _MOST_CHARACTERS:,} more characters" if len(value) > _MOST_CHARACTERS else ""
         return printable(str.__str__(value)[:_MOST_CHARACTERS], keep="\n\t") + more

@@ -1,4 +1,4 @@
-"""A connection of a web browser, one of a bounded number, which is closed when it stays idle."""
+"""Limits the number and the idle time of connections."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", "uvicorn", "browse") from error
 
-#: A web browser opens six. Far below what a process may open, of which datasets need most.
+#: A web browser opens six. The limit leaves most of the process's file descriptors to the dataset.
 MAX_CONNECTIONS: Final = 64
 
 
 class Connection(H11Protocol):
     """HTTP for one client.
 
-    Any program of this machine can connect, without the token too. So a request must arrive whole within uvicorn's
-    ``timeout_keep_alive`` after the connection or the last answer, and one connection too many closes the one that has been
-    idle for longest.
+    Any program of this machine can connect, even without the token. So a whole request must arrive within uvicorn's
+    ``timeout_keep_alive`` after the connection or the last answer, and a new connection beyond the limit closes the one that has
+    been idle for longest.
     """
 
     _timer: asyncio.TimerHandle | None = None
     _idle_since: float = 0.0
 
     def connection_made(self, transport: Any) -> None:
-        """Start to wait for a request."""
+        """Start waiting for a request."""
         super().connection_made(transport)
         self._wait_for_request()
         if len(self.connections) > MAX_CONNECTIONS:
@@ -36,13 +36,13 @@ class Connection(H11Protocol):
             min(peers, key=lambda each: (each._is_answering(), each._idle_since)).transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive a part of a request."""
         super().data_received(data)
         if self._is_answering():
             self._stop_waiting()
 
     def on_response_complete(self) -> None:
-        """Start to wait for the next request, unless it has arrived already."""
+        """Start waiting for the next request, unless it has already arrived."""
         super().on_response_complete()
         self._stop_waiting()
         if not self._is_answering():
@@ -54,7 +54,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _is_answering(self) -> bool:
-        """Whether a request is being answered, and the client reads the answer."""
+        """Whether the server answers a request, and the client reads the answer."""
         cycle: Any = self.cycle  # None before the first request
         return cycle is not None and not cycle.response_complete and not self.flow.write_paused
 

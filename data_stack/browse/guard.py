@@ -1,4 +1,4 @@
-"""Lets only the user's own browser in: a token, loopback names, no foreign page, nothing but reading."""
+"""Refuses requests that do not come from the user's own web browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ except ImportError as error:
     raise MissingDependencyError("data-stack browse", "starlette", "browse") from error
 
 _HOSTS: Final = frozenset(("127.0.0.1", "localhost", "[::1]"))
-#: What a page of ours, or the address bar, sends; other pages send ``cross-site`` or ``same-site``.
+#: Sent by our own pages and by the address bar; other pages send ``cross-site`` or ``same-site``.
 _OWN_SITES: Final = frozenset(("", "same-origin", "none"))
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
@@ -34,11 +34,11 @@ _HEADERS: Final = {
 
 
 class Guard(BaseHTTPMiddleware):
-    """Refuses requests before ``app`` sees them, and adds headers to its answers, which are kept only if they say so.
+    """Refuses requests before ``app`` sees them, and adds headers to the answers, which are not cached by default.
 
     The token comes in the URL of the first page, which sets a cookie, or in an ``Authorization: Bearer`` header. Host and Origin
-    must be names of this machine, so that a web site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing; the port may
-    be another one, as it is behind ``ssh -L``.
+    must be names of this machine, so that a web site whose name resolves to 127.0.0.1 (DNS rebinding) reads nothing. Any port is
+    allowed, because ``ssh -L`` may forward another one.
 
     Args:
         app: answers the requests that pass.
@@ -50,7 +50,7 @@ class Guard(BaseHTTPMiddleware):
         self._token = token
 
     async def dispatch(self, request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
-        # Cookies are shared by all ports of a host. The port of this one is what the client sees, be it through ``ssh -L``.
+        # All ports of a host share cookies, so the name contains the port that the client sees, also through ``ssh -L``.
         cookie = f"data_stack_{request.headers.get('host', '').rpartition(':')[2]}"
         given = request.query_params.get("token", "")
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -70,16 +70,16 @@ class Guard(BaseHTTPMiddleware):
 
 
 def _refuse(request: Request) -> Response | None:
-    """A refusal that does not depend on the token; None if the request passes."""
+    """The refusal of a request by method, Host or Origin; None if the request passes."""
     if request.method not in ("GET", "HEAD"):
         return PlainTextResponse("Only GET and HEAD are answered.\n", 405)
     host, headers = request.headers.get("host", ""), request.headers
     name, colon, port = host.rpartition(":")
     if (name if colon and port.isdigit() else host).lower() not in _HOSTS:
         return PlainTextResponse("The Host of a request must be 127.0.0.1 or localhost.\n", 403)
-    # a link in another page may open this one
+    # a link on another page may open this one
     is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
     is_ours = is_link or headers.get("sec-fetch-site", "") in _OWN_SITES
     if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
-        return PlainTextResponse("Requests of other pages are refused.\n", 403)
+        return PlainTextResponse("Requests from other pages are refused.\n", 403)
     return None

@@ -1,4 +1,4 @@
-"""Opens what lies at a path or URL as splits."""
+"""Opens a path or URL as splits."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from data_stack.repository.places import find_places, open_as
 
 
 def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack) -> dict[str, DatasetIteratorIF]:
-    """The splits that lie at a place: those in its folders, such as ``train`` and ``test``; or else all samples as one.
+    """Open the splits in the folders of ``source``, such as ``train`` and ``test``, or all of its samples as one split.
 
     Args:
         source: a path, a URL, or ``(connector, name)``.
-        split: the only one to open; None for all.
-        resources: closes what is opened.
+        split: the only split to open; None for all.
+        resources: closes the opened files.
 
     Raises:
-        ConfigError: nothing is there, or its format cannot be told.
-        UnknownSplitError: there is no such split.
+        ConfigError: the path does not exist, or its format is not detected.
+        UnknownSplitError: ``source`` has no such split.
     """
     place = location_of(source)
     found = find_places(place)

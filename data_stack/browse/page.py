@@ -1,4 +1,4 @@
-"""A dataset as one HTML file to send: facts, samples, columns and the report, without a server or JavaScript."""
+"""Writes a dataset as one HTML file, without a server or JavaScript."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _columns(splits: Mapping[str, DatasetIteratorIF]) -> list[list[Block]]:
 
 
 def _values(splits: Sequence[str], found: Mapping[str, Any]) -> list[Block]:
-    """Bars, a column for each split, of a column's values or ranges."""
+    """Bars of a column's values or ranges, side by side for each split."""
     bars, n_read = found["bars"], found["n_read"]
     notes = [] if found["is_complete"] else [Paragraph(f"from {sum(n_read):,} samples")]
     if found["kind"] == "ranges":

@@ -1,4 +1,4 @@
-"""Opens Parquet for browsing: of a row group that is read as a whole, only the texts that are shown become strings."""
+"""Opens Parquet for browsing; only the texts that are shown become Python strings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ try:
 except ImportError as error:
     raise MissingDependencyError("browsing Parquet", "pyarrow", "parquet") from error
 
-#: Of row groups: enough to scroll in, far below what training keeps.
+#: For row groups: enough for scrolling.
 _MAX_CACHED_BYTES: Final = 16 << 20
 
 
 def open_parquet(place: Location) -> ParquetDataset:
     """The Parquet file or folder at a place."""
-    pa.set_memory_pool(pa.system_memory_pool())  # the others keep what was let go of row groups
+    pa.set_memory_pool(pa.system_memory_pool())  # the other pools do not return the memory of freed row groups
     folder, prefix = (place.folder, place.name) if place.is_file() else (place.as_folder(), "")
     known = ParquetDataset(folder, prefix=prefix).schema
     schema = Schema(known.name, [_with_few_strings(field) for field in known])

@@ -1,4 +1,4 @@
-"""Filters and histograms of a table; both go on where they stopped, so that a page never waits for all samples."""
+"""Filters and histograms of a table, computed in steps so that a page never waits for all samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
 _LATEST: Final = np.iinfo(np.int64).max
-#: As numpy reads it; other texts, such as "now" or one with a time zone, are no times of a column.
+#: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
 _TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
 _NARROW_UNITS: Final = ("ns", "ps", "fs", "as")  # which hold few centuries or less
 _FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
@@ -36,15 +36,15 @@ _NOTHING: Final = np.zeros(0, dtype=bool)
 
 @dataclass(frozen=True)
 class Condition:
-    """What rows must fulfil; exactly one of the tests is given.
+    """A condition on rows, with exactly one test.
 
     Attributes:
-        column: its number; None for any column that can be filtered.
-        values: one of these texts, None for a missing value.
-        low: the least number or time, as its text.
-        high: the number or time that is too large, as its text; with ``closed`` it is included.
-        closed: see ``high``.
-        contains: text that occurs, in upper or lower case; in a column of numbers, the number itself.
+        column: number of the column; None: any column that can be filtered.
+        values: the value is one of these texts; None for a missing value.
+        low: lower bound of a number or time, as text; inclusive.
+        high: upper bound, as text; exclusive unless ``closed``.
+        closed: whether ``high`` is inclusive.
+        contains: the value contains this text, in any case; a number must equal it.
     """
 
     column: int | None = None
@@ -59,7 +59,7 @@ class Condition:
         return table.plain_columns() if self.column is None else [self.column]
 
     def mask(self, table: Table, read: Mapping[int, Values]) -> Mask:
-        """Which rows fulfil it."""
+        """Which rows fulfil the condition."""
         masks = [self._mask(table.columns[number], read[number]) for number in self.columns(table)]
         return np.logical_or.reduce(masks) if masks else np.zeros(0, dtype=bool)
 
@@ -81,17 +81,17 @@ class Condition:
 
 
 def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
-    """Conditions as a page sends them: JSON such as ``[{"column": 1, "values": ["7"]}, {"contains": "cat"}]``.
+    """Parse conditions from JSON such as ``[{"column": 1, "values": ["7"]}, {"contains": "cat"}]``.
 
     Raises:
-        ConfigError: it is something else, or there is no such column.
+        ConfigError: the text is invalid, or a column does not exist.
     """
     try:
         given = parse_json(text) if text else []
     except ValueError as error:
-        raise ConfigError(f"a filter is JSON, not {text!r:.80}") from error
+        raise ConfigError(f"a filter must be JSON, got {text!r:.80}") from error
     if not isinstance(given, list) or len(given) > _MOST_CONDITIONS:
-        raise ConfigError(f"a filter is a list of at most {_MOST_CONDITIONS} conditions, not {text!r:.80}")
+        raise ConfigError(f"a filter must be a list of at most {_MOST_CONDITIONS} conditions, got {text!r:.80}")
     return tuple(_parse_condition(each, table) for each in given)
 
 
@@ -107,7 +107,7 @@ def _parse_condition(given: Any, table: Table) -> Condition:
     is_range = fields.get("low") is not None or fields.get("high") is not None
     n_tests = ("values" in fields) + is_range + (fields.get("contains") is not None)
     if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MOST_BARS:
-        raise ConfigError(f"there is no such condition: {given!r:.120}")
+        raise ConfigError(f"invalid condition: {given!r:.120}")
     return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
 
 
@@ -132,17 +132,17 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
 
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
-    """The number or time of a text; NaN or NaT, which equal nothing, for other texts."""
+    """The number or time of a text; NaN or NaT for other texts."""
     if dtype.kind == "M":
         return _as_time(dtype, text)
     number = number_of(text)
     if dtype.kind == "m":
         return dtype.type("NaT") if np.isnan(number) else np.int64(min(max(number, -_LATEST), _LATEST)).astype(dtype)
-    return np.float64(number) if dtype.kind == "f" else number  # a Python float would be rounded to the column's dtype
+    return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
 
 
 def _as_time(dtype: np.dtype[Any], text: str) -> Any:
-    """The time of a text; the first or last one that ``dtype`` holds, if the text lies beyond: numpy would compare what wraps."""
+    """The time of a text, clipped to the range of ``dtype``, because numpy would wrap around."""
     try:
         time = np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT")
     except ValueError:  # month 13
@@ -155,11 +155,11 @@ def _as_time(dtype: np.dtype[Any], text: str) -> Any:
 
 
 class Search:
-    """The rows that fulfil some conditions, found block by block as far as they are wanted; takes one bit a row.
+    """Finds the rows that fulfil conditions, block by block on demand; takes one bit per row.
 
     Args:
         table: the rows.
-        conditions: all of which must be fulfilled.
+        conditions: a row must fulfil all of them.
     """
 
     def __init__(self, table: Table, conditions: Sequence[Condition]) -> None:
@@ -173,16 +173,16 @@ class Search:
 
     @property
     def n_found(self) -> int:
-        """How many rows were found so far."""
+        """Number of rows found so far."""
         return self._ends[-1] if self._conditions else self._table.n_samples
 
     @property
     def is_complete(self) -> bool:
-        """Whether all rows were looked at."""
+        """Whether all rows were searched."""
         return self.n_scanned == self._table.n_samples
 
     def advance(self, seconds: float, wanted: int | None = None) -> None:
-        """Look at more rows for about ``seconds``, or until ``wanted`` are found; at least at one block."""
+        """Search at least one more block, for about ``seconds`` or until ``wanted`` rows are found."""
         deadline = time.perf_counter() + seconds
         with self._lock:
             for start, stop in self._blocks:
@@ -195,7 +195,7 @@ class Search:
                     break
 
     def positions(self, start: int, count: int) -> list[int]:
-        """The positions of the rows found from the ``start``-th on; fewer than ``count`` where no more were found."""
+        """The positions of up to ``count`` found rows, from the ``start``-th on."""
         if not self._conditions:
             return list(range(min(start, self.n_found), min(start + count, self.n_found)))
         found: list[int] = []
@@ -209,7 +209,7 @@ class Search:
 
 
 def find_alike(table: Table, column: int, position: int, count: int, seconds: float) -> list[int]:
-    """Up to ``count`` positions before and behind ``position``, the nearest ones with the same value, in order."""
+    """The nearest positions with the same value, up to ``count`` before and after ``position``, in order."""
     own = table.read([column], position, position + 1)[column].tolist()[0]
 
     def look(edge: int, step: int) -> list[int]:
@@ -228,10 +228,10 @@ def find_alike(table: Table, column: int, position: int, count: int, seconds: fl
 
 
 def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condition], seconds: float) -> dict[str, Any]:
-    """Bars of some columns as plain JSON data: of all rows, and of those that fulfil the conditions on other columns.
+    """Bars of some columns as plain JSON data, for all rows, and for rows that fulfil the conditions on other columns.
 
-    Reads for about ``seconds``; what was read stays in the table's cache, so that another call goes on. Each bar has the
-    condition that chooses its rows.
+    Reads for about ``seconds`` into the table's cache, so that another call continues. Each bar has the condition that selects
+    its rows.
     """
     tested = {number for condition in conditions for number in condition.columns(table)}
     wanted = sorted({*columns, *tested})
@@ -246,47 +246,22 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
             masks[number].append(np.logical_and.reduce([np.ones(n_rows, dtype=bool), *others]))
             pieces[number].append(read[number])
             if not table.is_small and number not in tested and _are_distinct(read[number]):
-                wanted.remove(number)  # texts take longest to read, and will not make bars
-    values = {number: _join(pieces[number]) for number in columns}
+                wanted.remove(number)  # texts are the slowest to read, and these will have no bars
     bars = {
-        number: _histogram(table.columns[number], number, values[number], [np.concatenate([_NOTHING, *masks[number]])])
+        number: _histogram(table.columns[number], number, _join(pieces[number]), [np.concatenate([_NOTHING, *masks[number]])])
         for number in columns
     }
-    if n_read == table.n_samples:
-        for number, other in _equal_columns(values, table.class_column):
-            bars[number]["same_as"] = other
     return {"columns": bars, "n_read": n_read, "is_complete": n_read == table.n_sampled}
 
 
-def _equal_columns(values: Mapping[int, Values], first: int | None) -> Iterator[tuple[int, int]]:
-    """Columns and an earlier one with the same values, ``first`` being the earliest."""
-    seen: dict[Any, list[int]] = {}
-    for number in sorted(values, key=lambda number: (number != first, number)):
-        column = values[number]
-        key: Any = tuple(column) if column.dtype == object else column.tobytes()
-        if column.dtype.kind in "biuf":  # of any dtype
-            key = column.astype(np.float64).tobytes()
-        others = seen.setdefault(hash(key), [])
-        equal = next((other for other in others if _is_equal(column, values[other])), None)
-        if equal is not None and len(column):
-            yield number, equal
-        others.append(number)
-
-
-def _is_equal(one: Values, other: Values) -> bool:
-    """Whether two columns have the same values, missing ones too."""
-    missing = missing_in(one)
-    return np.array_equal(missing, missing_in(other)) and bool((one[~missing] == other[~missing]).all())
-
-
 def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
-    """Bars of the column ``name`` over the rows of all tables, with how many rows of each table; see :func:`histograms`."""
+    """Bars of the column ``name`` over all tables, with the number of rows of each table; see :func:`histograms`."""
     numbers = [next((each for each in table.plain_columns() if table.columns[each].name == name), None) for table in tables]
     known = [
         (place, table, number) for place, (table, number) in enumerate(zip(tables, numbers, strict=True)) if number is not None
     ]
     if not known:
-        raise ConfigError(f"no split has a column {name!r:.60} that can be compared")
+        raise ConfigError(f"no split has a column {name!r:.60} of plain values")
     pieces, lengths = list[Values](), [0] * len(tables)
     for place, table, number in known:
         for n_rows, read in _read_sampled(table, [number], seconds / len(tables)):
@@ -300,7 +275,7 @@ def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any
 
 
 def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[tuple[int, dict[int, Values]]]:
-    """Row counts and values of blocks that stand for all rows; of at least one, and then as many as can be read in time."""
+    """Row counts and values of representative blocks: at least one, and as many as can be read in time."""
     deadline = time.perf_counter() + seconds
     for start, stop in table.sampled_blocks():
         yield stop - start, table.read(wanted, start, stop)
@@ -309,7 +284,7 @@ def _read_sampled(table: Table, wanted: list[int], seconds: float) -> Iterator[t
 
 
 def _join(pieces: Sequence[Values]) -> Values:
-    """Blocks of one column, of which each has a dtype by its own values."""
+    """Join the blocks of one column, whose dtypes may differ."""
     if len({piece.dtype for piece in pieces}) < 2:
         return np.concatenate(pieces) if pieces else np.zeros(0)
     return plain(
@@ -318,7 +293,7 @@ def _join(pieces: Sequence[Values]) -> Values:
 
 
 def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Sequence[Mask]) -> dict[str, Any]:
-    """Bars of values or ranges, each with how many rows there are, and how many of each group."""
+    """Bars of values or ranges, each with the number of all rows and of the rows of each group."""
     missing = missing_in(values)
     present, chosen = values[~missing], [group[~missing] for group in groups]
     distinct, inverse = _number_values(present)
@@ -342,12 +317,12 @@ def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Seque
 
 
 def _are_distinct(values: Values) -> bool:
-    """Whether nearly every value is a text of its own."""
+    """Whether the values are texts of which nearly every one is different."""
     return values.dtype == object and len(set(values.tolist())) > max(_N_RANGES, len(values) // 2)
 
 
 def _number_values(values: Values) -> tuple[Values, npt.NDArray[np.intp]]:
-    """The distinct values, and which of them each value is."""
+    """The distinct values, and the index of each value among them."""
     if values.dtype != object:
         return np.unique(values, return_inverse=True)
     numbers: dict[str, int] = {}
@@ -365,7 +340,7 @@ def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
 
 
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
-    """Bars of equally wide ranges, the last one up to the largest value; infinities fall into the outermost ones."""
+    """Bars of ranges of equal width up to the largest value; infinities count in the outermost ranges."""
     dtype = values.dtype
     numbers = values.astype(np.int64) if dtype.kind in "Mm" else values
     finite = numbers[np.isfinite(numbers)]
@@ -395,7 +370,7 @@ def _label(column: BrowsedColumn, value: Any) -> str:
 
 
 def _exact(value: Any) -> str:
-    """A value as the text that a condition has for it."""
+    """A value as the text in a condition."""
     if isinstance(value, np.timedelta64):
         return str(value.astype(np.int64))
     return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)

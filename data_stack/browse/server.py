@@ -32,32 +32,32 @@ def serve(browser: Browser, *, port: int = 0, opens: bool = True, announce: Call
     """Serve on 127.0.0.1 until Ctrl-C.
 
     Args:
-        browser: what is shown.
-        port: 0 for any free one.
+        browser: the splits to show.
+        port: 0 for any free port.
         opens: whether to open the page in the user's web browser.
-        announce: is called with the URL once the port is bound; the URL holds the token.
+        announce: called with the URL, which contains the token, once the port is bound.
 
     Raises:
-        ConfigError: the port is taken, or not the user's to bind.
+        ConfigError: the port is taken, or the user may not bind it.
     """
     token = secrets.token_urlsafe(24)
     with _bind(port) as listener:
         url = f"http://{_HOST}:{listener.getsockname()[1]}/?token={token}"
         announce(url)
         if opens:
-            # A browser in the terminal keeps its caller waiting. The socket listens already, so the page waits for the server.
+            # In a thread, because a text browser blocks its caller. The socket listens already, so the page waits for the server.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):  # raised again by uvicorn, once it has ended
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it again when it ends
             Server(browser, token).run(sockets=[listener])
 
 
 class Server(uvicorn.Server):
-    """Answers a number of connections at a time, and writes a number of errors, however many there are.
+    """Limits the number of connections and of logged errors.
 
     Args:
-        browser: what is shown.
-        token: opens the pages.
-        idle_seconds: how long a connection may wait before it is closed.
+        browser: the splits to show.
+        token: required by every request.
+        idle_seconds: idle connections are closed after this time.
     """
 
     def __init__(self, browser: Browser, token: str, idle_seconds: int = _IDLE_SECONDS) -> None:
@@ -72,7 +72,7 @@ class Server(uvicorn.Server):
             server_header=False,
             timeout_keep_alive=idle_seconds,
             timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-            backlog=MAX_CONNECTIONS,  # asyncio accepts as many at once, before a connection can close another one
+            backlog=MAX_CONNECTIONS,  # asyncio accepts this many at once, before a connection can close another one
         )
         super().__init__(config)
         self._n_reported = 0
@@ -96,4 +96,4 @@ def _bind(port: int) -> socket.socket:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
         why = "is taken by another program" if error.errno == errno.EADDRINUSE else "needs more rights"
-        raise ConfigError(f"port {port} {why}; choose another one, or leave --port out for any free one") from error
+        raise ConfigError(f"port {port} {why}; choose another one, or omit --port for any free port") from error

@@ -1,4 +1,4 @@
-"""A split as columns that are read block by block, so that filters and histograms take little memory."""
+"""Reads the columns of a split block by block, in little memory."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator import Column, DatasetIteratorIF, column_names
+from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_statistics import columns_of_samples
+from data_stack.show.column_statistics import columns_of
 from data_stack.show.kinds import Kind, look_at
 from data_stack.show.markup import readable
 from data_stack.show.samples import hints_of, part_of
@@ -26,10 +26,10 @@ from data_stack.values.stacked_values import is_missing, is_null, present_values
 from data_stack.values.stacking import join_columns, stack_values
 
 Values = npt.NDArray[Any]
-"""Plain values of a column, shape ``(n,)``: numbers, times, or objects that are str or None."""
+"""Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""
 
 _N_LOOKED_AT: Final = 8
-#: All rows of smaller splits take part in histograms; of larger ones so many.
+#: Histograms count at most this many rows of a split.
 _MOST_ROWS: Final = 1 << 16
 _N_STRETCHES: Final = 64
 _BLOCK_SECONDS: Final = 0.03
@@ -37,7 +37,7 @@ _LEAST_BLOCK, _LARGEST_BLOCK = 16, 1 << 13
 _CACHE_BYTES: Final = 48 << 20
 _BYTES_OF_TEXT: Final = 100
 _NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
-#: How columns are called whose values only tell one row from another.
+#: Names of columns that only identify rows.
 _ID: Final = re.compile(r"(^|[_. ])(id|idx|index|key|uuid|guid|row|row_?number|unnamed.*)$", re.IGNORECASE)
 _PLAIN_SHAPES: Final = ((), (1,))
 _TRUTHS: Final = {"True": 1, "False": 0}
@@ -49,15 +49,15 @@ class BrowsedColumn:
 
     Attributes:
         key: position or key in a sample; None of bare samples.
-        name: for people.
-        role: ``"sample"``, ``"target"`` or ``"tag"``, if the meta says so.
-        dtype: of its values, in words.
-        shape: of a value; None where it varies.
-        kind: what its values are shown as.
-        is_plain: whether its values are single numbers, times or texts, which can be filtered.
+        name: shown on the page.
+        role: ``"sample"``, ``"target"`` or ``"tag"`` in the meta, or None.
+        dtype: of its values, as text.
+        shape: of a value; None if it varies.
+        kind: how its values are shown.
+        is_plain: whether its values are single numbers, times or texts; only these can be filtered.
         has_picture: whether its values are shown as pictures.
-        hint: what the meta says of it, see :func:`~data_stack.show.pictures.kind_of_value`.
-        class_names: names of the values 0, 1 …; empty without names.
+        hint: its kind in the meta, see :func:`~data_stack.show.pictures.kind_of_value`.
+        class_names: names of the values 0, 1 …; may be empty.
     """
 
     key: int | str | None
@@ -76,19 +76,19 @@ class Table:
     """The samples of a split.
 
     Args:
-        iterator: of the split; stays the caller's to close.
+        iterator: the samples; the caller closes it.
 
     Attributes:
-        n_samples: how many there are.
-        columns: of the samples; none where no sample can be read.
-        class_column: the number of the column of classes, if there is one.
-        caption_column: the number of the column that says most about a sample in few words; None without plain columns.
+        n_samples: number of samples.
+        columns: of the samples; empty if no sample can be read.
+        class_column: number of the column of classes; None if there is none.
+        caption_column: number of the column that best describes a sample in a few words; None without plain columns.
     """
 
     def __init__(self, iterator: DatasetIteratorIF) -> None:
         self._access = access_to(iterator)
         self.n_samples = self._access.n_samples
-        self._lock = threading.RLock()  # not every iterator bears several threads
+        self._lock = threading.RLock()  # not every iterator is thread-safe
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
@@ -96,15 +96,15 @@ class Table:
         self._block = self._measure_block()
 
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
-        """The columns by the first samples that can be read."""
+        """Find the columns from the first samples that can be read."""
         samples = []
         for position in range(min(_N_LOOKED_AT, self.n_samples)):
-            with contextlib.suppress(Exception):  # foreign code; a damaged sample is said where it is shown
+            with contextlib.suppress(Exception):  # foreign code; the error is shown in place of the sample
                 samples.append(self._access.sample(position))
         if not samples:
             return ()
         meta = getattr(iterator, "dataset_meta", None)
-        reports = columns_of_samples(samples, meta, column_names(iterator), access_to(iterator).unwrap()[0].declare_columns())
+        reports = columns_of(iterator, samples)
         classes = getattr(meta, "class_names", None) or getattr(iterator, "class_names", None) or ()
         kind = getattr(meta, "target_kind", None)
         if kind != "one_hot" and any(isinstance(name, int) for name in classes):
@@ -133,14 +133,14 @@ class Table:
         return tuple(found)
 
     def _find_class_column(self) -> int | None:
-        """Where the classes are: the target, or a column with a usual name."""
+        """Find the column of classes: the target, or a column with a usual name."""
         plain = self.plain_columns()
         targets = [number for number in plain if self.columns[number].role == "target"]
         usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
         return next(iter([*targets, *usual]), None)
 
     def _find_caption_column(self) -> int | None:
-        """The classes, else a text, else numbers; an id of the row only where there is nothing else."""
+        """Find the column of captions: classes, else a text, else numbers; an id of rows only if there is nothing else."""
         numbers, rows = self.plain_columns(), min(_N_LOOKED_AT, self.n_samples)
         if self.class_column is not None or not numbers:
             return self.class_column
@@ -155,7 +155,7 @@ class Table:
         return min(numbers, key=rank)
 
     def _measure_block(self) -> int:
-        """How many rows can be read at once without keeping a page waiting."""
+        """Measure how many rows can be read at once without delaying a page."""
         rows, numbers = min(_LEAST_BLOCK, self.n_samples), self.plain_columns()
         if not rows or not numbers:
             return _LARGEST_BLOCK
@@ -173,12 +173,12 @@ class Table:
 
     @property
     def is_small(self) -> bool:
-        """Whether histograms are of all samples."""
+        """Whether histograms count all samples."""
         return self.n_samples <= _MOST_ROWS
 
     @property
     def n_sampled(self) -> int:
-        """How many rows histograms are of."""
+        """Number of rows that histograms count."""
         return self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MOST_ROWS // _N_STRETCHES)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
@@ -187,18 +187,18 @@ class Table:
             yield start, min(start + self._block, self.n_samples)
 
     def sampled_blocks(self) -> Iterator[tuple[int, int]]:
-        """Start and stop of the blocks that stand for all rows, in an order in which each beginning stands for all too."""
+        """Start and stop of representative blocks, in an order whose beginning is representative, too."""
         if self.is_small:
             yield from self.blocks()
             return
         rows = self.n_sampled // _N_STRETCHES
         for number in range(_N_STRETCHES):
-            # bit-reversed, and never the end of the table
+            # bit-reversed order; the last block ends with the table
             start = int(f"{number:06b}"[::-1], 2) * (self.n_samples - rows) // (_N_STRETCHES - 1)
             yield start, start + rows
 
     def read(self, columns: Sequence[int], start: int, stop: int) -> dict[int, Values]:
-        """Plain values of the rows from ``start`` to ``stop``; a row that cannot be read counts as missing."""
+        """Plain values of the rows from ``start`` to ``stop``; the values of an unreadable row are missing."""
         keeps = stop - start <= _MOST_ROWS // _N_STRETCHES or self.is_small
         known = self._cache.get_many((number, start, stop) for number in columns)
         values = {number: read for (number, _, _), read in known.items()}
@@ -221,7 +221,7 @@ class Table:
         return [join_columns(pieces) for pieces in halves]
 
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
-        """Columns as they are, shape ``(len(positions), ...)`` each; raises what the iterator raises."""
+        """Unconverted columns, shape ``(len(positions), ...)`` each; errors of the iterator pass through."""
         keys = [self.columns[number].key for number in columns]
         with self._lock:
             if None in keys:
@@ -229,7 +229,7 @@ class Table:
             return self._access.columns([key for key in keys if key is not None], positions)
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
-        """One sample, and where it is stored; raises what the iterator raises."""
+        """One sample, and the place where it is stored; errors of the iterator pass through."""
         with self._lock:
             return self._access.sample(position), self._access.locate(position)
 
@@ -242,7 +242,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def plain(column: Column) -> Values:
-    """A column as numbers, times, or texts with None; of one-hot vectors the positions of their ones."""
+    """A column as numbers, times, or texts with None; one-hot vectors become the positions of their ones."""
     if column.ndim > 1:
         column = column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
     if column.dtype.kind in "biufMm":
@@ -254,7 +254,9 @@ def plain(column: Column) -> Values:
             dtype = present.dtype if present.dtype.kind in "fMm" or not missing.any() else np.dtype(np.float64)
             found = np.full(len(column), "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0, dtype)
             found[~missing] = present
-            if (found[~missing].astype(present.dtype) == present).all():  # integers beyond 2**53 are texts beside a missing one
+            if (
+                found[~missing].astype(present.dtype) == present
+            ).all():  # otherwise texts: integers beyond 2**53 next to missing values
                 return found
     texts = np.empty(len(values), dtype=object)
     texts[:] = [value if type(value) is str else None if is_missing(value) else str(plain_value(value)) for value in values]
@@ -262,7 +264,7 @@ def plain(column: Column) -> Values:
 
 
 def number_of(text: str) -> float:
-    """A number by its text, as a page sends it: ``"7"``, ``"-0.5"``, ``"True"``; NaN for anything else."""
+    """Parse a number such as ``"7"``, ``"-0.5"`` or ``"True"``; NaN for other texts."""
     try:
         number = _TRUTHS[text] if text in _TRUTHS else int(text) if text.lstrip("-").isdigit() else float(text)
         return number if -(1 << 63) <= number < 1 << 64 else float(text)  # numpy compares with integers of at most 64 bits

@@ -1,4 +1,4 @@
-"""``python -m data_stack.cli``, where the command itself is not on the path."""
+"""``python -m data_stack.cli``, if the command is not on the path."""
 
 from __future__ import annotations
 

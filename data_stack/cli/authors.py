@@ -1,4 +1,4 @@
-"""The commands for authors of plugins: write a new package, and check an installed one."""
+"""The commands for authors of plugins."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _SUITE = "data_stack.testing.installed"
 def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into: Path) -> None:
     """Write a new package with a dataset.
 
-    Makes the folder NAME with a package that can be installed and tested at once. Its samples are made up until you put your
-    source in. Overwrites nothing.
+    Creates the folder NAME with a package that can be installed and tested at once. Its samples are made up until you add your
+    source. Overwrites nothing.
     """
     from data_stack.cli.new_package import write_package
 
@@ -40,7 +40,7 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
     text = (
         f"wrote {folder}: a dataset with made-up samples ({kind})\n"
         f"  cd {folder} && pip install -e '.[test]' && pytest\n"
-        f"then put your source in {module}, and choose a licence for your code: README.md says how."
+        f"Then add your source to {module}, and choose a licence for your code, see README.md."
     )
     answer(settings, {"folder": str(folder), "factory": str(module)}, text)
 
@@ -51,9 +51,9 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
 def check(settings: Settings, name: str) -> int:
     """Test an installed dataset with its real sources.
 
-    Retrieves the sources into a temporary store, each from all of its places, and runs the tests of
-    data_stack.testing.DatasetContract: digests, mirrors, broken downloads, kills, processes, stores. --offline leaves out
-    what needs the network. Runs the code of the plugin; takes several times its preparation.
+    Retrieves the sources into a temporary store, each from all of its mirrors, and runs the tests of
+    data_stack.testing.DatasetContract: digests, mirrors, broken downloads, kills, processes, stores. --offline skips
+    tests that need the network. Runs the code of the plugin; takes several times as long as preparing the dataset.
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.repository.repository import default_repository
@@ -62,9 +62,7 @@ def check(settings: Settings, name: str) -> int:
         raise MissingDependencyError("data-stack check", "pytest", "testing")
     factory = default_repository().get_factory(name, "memory://")
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(
-            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); the tests are of a DatasetFactory"
-        )
+        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); check requires a DatasetFactory")
     results = []
     for result in _run_suite(name):
         results.append(result)
@@ -77,18 +75,18 @@ def check(settings: Settings, name: str) -> int:
 
 
 def _run_suite(name: str) -> Iterator[dict[str, Any]]:
-    """The results of the tests, as they end.
+    """Yield the result of each test when it ends.
 
     Raises:
-        DataStackError: pytest could not run them; the message is what it printed.
+        DataStackError: pytest could not run the tests; the message is its output.
     """
     reading, writing = os.pipe()
     options = ["-p", _SUITE, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
     command = [sys.executable, "-m", "pytest", *options, "--results", str(writing), "--pyargs", _SUITE]
-    # The tests are those of data_stack, whatever pytest plugins are installed.
+    # Other installed pytest plugins must not change the tests.
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-    with tempfile.TemporaryFile() as said, open(reading, encoding="utf-8") as results:
-        output: Any = {"stdout": said, "stderr": subprocess.STDOUT}
+    with tempfile.TemporaryFile() as output_file, open(reading, encoding="utf-8") as results:
+        output: Any = {"stdout": output_file, "stderr": subprocess.STDOUT}
         with subprocess.Popen(command, env={**os.environ, **variables}, pass_fds=[writing], **output) as process:  # noqa: S603
             os.close(writing)
             try:
@@ -97,5 +95,5 @@ def _run_suite(name: str) -> Iterator[dict[str, Any]]:
                 process.kill()
                 raise
         if process.returncode not in (0, 1):
-            said.seek(0)
-            raise DataStackError(f"the tests of {name!r} could not be run:\n{said.read().decode(errors='replace')}")
+            output_file.seek(0)
+            raise DataStackError(f"pytest could not run the tests of {name!r}:\n{output_file.read().decode(errors='replace')}")

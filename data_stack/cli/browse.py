@@ -1,4 +1,4 @@
-"""The command ``data-stack browse``, and the page of ``data-stack report --html``."""
+"""The command ``data-stack browse``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.cli.settings import (
 )
 
 html_option = click.option(
-    "--html", "page", metavar="FILE", help="Write a page with samples and histograms to FILE, to send by mail; at most 2 MB."
+    "--html", "page", metavar="FILE", help="Write a page with samples and histograms of at most 2 MB to FILE."
 )
 
 
@@ -38,9 +38,9 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
     For example: data-stack browse mnist
 
     The source is an installed dataset, which is prepared first if it is not ready, or a folder, a file or a URL in a format
-    that data-stack convert reads: records, Parquet, WebDataset, images, HDF5 …; a folder of such folders has them as splits.
+    that data-stack convert reads: records, Parquet, WebDataset, images, HDF5 …; a folder of such folders opens as splits.
 
-    The page lies on 127.0.0.1 and only opens with the token in its URL. It only reads. Ctrl-C ends it.
+    The page is served on 127.0.0.1, requires the token in its URL, and is read-only. Ctrl-C ends it.
     """
     with contextlib.ExitStack() as resources:
         browser = _open(settings, source, split, parse_options(options), resources)
@@ -53,7 +53,7 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
 
 
 def _open(settings: Settings, text: str, split: str | None, options: Mapping[str, Any], resources: contextlib.ExitStack) -> Any:
-    """What to browse: what lies at a path or URL, or else an installed dataset."""
+    """Open a path or URL, or else an installed dataset."""
     from data_stack.browse.browser import Browser
 
     if is_place(settings, text, options):
@@ -71,7 +71,7 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
 
 
 def write_page(path: str, document: Any) -> int:
-    """Write the page of a report; return its size in bytes."""
+    """Write a report as a page; return its size in bytes."""
     from data_stack.browse.page import page_of
 
     return Path(path).write_bytes(page_of(document).encode())

@@ -1,4 +1,4 @@
-"""The commands of ``data-stack`` on datasets and on the installation: they call the public API and print its results."""
+"""The commands of ``data-stack`` on datasets and on the installation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from data_stack.cli.browse import html_option, write_page
-from data_stack.cli.completion import complete_names, complete_splits
+from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import (
     Settings,
     answer,
@@ -18,21 +18,18 @@ from data_stack.cli.settings import (
     dataset_options,
     echo,
     parse_options,
-    print_blocks,
-    print_columns,
-    print_facts,
-    print_json,
+    table,
     takes_settings,
 )
 from data_stack.exception import DatasetNotFoundError, PluginError
-from data_stack.show.markup import size_text, whole_page
+from data_stack.show.markup import Facts, size_text, whole_page
 
 __all__ = ["data_stack"]
 
 _EXIT_CODES = """\b
 Exit codes:
   0    done
-  1    the data or the operation failed; the message says what to do
+  1    the data or the operation failed; see the message
   2    wrong usage, or an unknown dataset, split or option
   130  interrupted
 """
@@ -77,16 +74,17 @@ def list_datasets(settings: Settings, versions: bool) -> None:
         for record in records
         if "@" not in record.name
     ]
-    if settings.as_json:
-        print_json(rows)
-        return
-    table = [("name", "from", *(("versions",) if versions else ()), "prepared", "")]
-    for row in rows:
-        note = row["state"] if row["error"] is not None else ""
-        offered = (", ".join(row["versions"]) or "-",) if versions else ()
-        stored = ", ".join(row["stored_versions"]) or "no"
-        table.append((row["name"], f"{row['distribution']} {row['version']}", *offered, stored, note))
-    print_columns(table)
+    cells = [
+        (
+            row["name"],
+            f"{row['distribution']} {row['version']}",
+            *([", ".join(row["versions"]) or "-"] if versions else []),
+            ", ".join(row["stored_versions"]) or "no",
+            row["state"] if row["error"] is not None else "",
+        )
+        for row in rows
+    ]
+    answer(settings, rows, table(("name", "from", *(("versions",) if versions else ()), "prepared", ""), cells))
 
 
 def _versions_of(name: str) -> list[str]:
@@ -108,14 +106,7 @@ def info(settings: Settings, name: str) -> None:
     from data_stack.cli.datasets import collect_facts
 
     facts = collect_facts(name, settings.existing_connector(may_be_new=True))
-    if settings.as_json:
-        print_json(facts)
-        return
     card: dict[str, Any] = facts["card"] or {}
-    echo(f"{facts['name']} {card.get('version', '')}".strip())
-    if facts["description"]:
-        echo(facts["description"])
-    echo()
     rows = [(key, card[key]) for key in ("license", "homepage", "citation") if card.get(key)]
     rows += [("factory", facts["factory"]), ("package", facts["distribution"])]
     if facts["splits"] is not None:
@@ -124,29 +115,35 @@ def info(settings: Settings, name: str) -> None:
     prepared = "yes" if facts["prepared"] else "no" if facts["reason"] is None else f"no: {facts['reason']}"
     rows += [("prepared", prepared), ("stored", ", ".join(facts["stored_versions"]) or "none")]
     rows.append(("store", facts["storage"]))
-    print_facts(rows)
-    for source in facts["sources"]:
-        digest = (
-            f"sha256 {source['sha256']}" if source["sha256"] else f"md5 {source['md5_sum']}" if source["md5_sum"] else "NO DIGEST"
-        )
-        size = "" if source["size"] is None else f"{size_text(source['size'])}  "
-        echo(f"\n{source['identifier']}  {size}{digest}")
-        for place in source["places"]:
-            echo(f"  {place}")
+    title = f"{facts['name']} {card.get('version', '')}".strip()
+    answer(settings, facts, f"{title}\n{facts['description']}".rstrip(), Facts(rows), *map(_source_text, facts["sources"]))
+
+
+def _source_text(source: dict[str, Any]) -> str:
+    digests = [f"{kind} {source[name]}" for kind, name in (("sha256", "sha256"), ("md5", "md5_sum")) if source[name]]
+    size = "" if source["size"] is None else f"{size_text(source['size'])}  "
+    first = f"{source['identifier']}  {size}{digests[0] if digests else 'NO DIGEST'}"
+    return "\n  ".join([first, *source["places"]])
 
 
 @data_stack.command()
 @_name
 @click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
 @click.option(
-    "--processes", "n_processes", type=click.IntRange(1, 1024), metavar="N", help="How many; implies --engine processes."
+    "--processes",
+    "n_processes",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Number of processes; implies --engine processes.",
 )
 @click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
-@click.option("--again", is_flag=True, help="Prepare it even if it is ready; downloaded sources are reused.")
+@click.option("--again", is_flag=True, help="Prepare the dataset even if it is ready; reuses downloaded sources.")
 @click.option(
-    "--keep-steps", is_flag=True, help="Keep finished steps and shards if the code raises, and reuse those of other code."
+    "--keep-steps",
+    is_flag=True,
+    help="Keep finished steps and shards if the code raises, and reuse them if the code has changed.",
 )
-@click.option("--dry-run", is_flag=True, help="Only say what it would do; writes nothing, and exits with 1 if it cannot work.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
 @takes_settings
 def prepare(
     settings: Settings,
@@ -160,7 +157,7 @@ def prepare(
 ) -> int:
     """Prepare a dataset ahead of time.
 
-    Downloads and preprocesses the dataset, so that loading it later only opens files. Files that are stored are not downloaded
+    Downloads and preprocesses the dataset, so that loading it later only opens files. Stored files are not downloaded
     again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
 
     A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
@@ -173,36 +170,30 @@ def prepare(
         from data_stack.reproduce.planning import plan
 
         found = plan(name, connector)
-        if settings.as_json:
-            print_json(asdict(found) | {"works": found.works})
-        else:
-            echo(str(found))
+        answer(settings, asdict(found) | {"works": found.works}, str(found))
         return 0 if found.works else 1
     chosen = engine_of(engine, n_processes, master)
     done, size = prepare_dataset(name, connector, chosen, again=again, keep_steps=keep_steps)
-    if settings.as_json:
-        print_json(
-            {
-                "name": name,
-                "already_ready": done.already_ready,
-                "reason": done.reason,
-                "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
-                "seconds": round(done.seconds, 6),
-                "size": size,
-                "storage": repr(connector),
-            }
-        )
-    elif done.already_ready:
-        echo(f"{name} was ready in {connector!r}")
-    else:
-        print_columns([("step", "time"), *((step, f"{duration:.3f} s") for step, duration in done.steps)], right=(1,))
-        echo(f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
+    facts = {
+        "name": name,
+        "already_ready": done.already_ready,
+        "reason": done.reason,
+        "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
+        "seconds": round(done.seconds, 6),
+        "size": size,
+        "storage": repr(connector),
+    }
+    if done.already_ready:
+        answer(settings, facts, f"{name} was ready in {connector!r}")
+        return 0
+    steps = table(("step", "time"), [(step, f"{duration:.3f} s") for step, duration in done.steps], right=(1,))
+    answer(settings, facts, steps, f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
     return 0
 
 
 @data_stack.command()
 @_name
-@click.option("--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: all splits]")
+@click.option("--split", metavar="SPLIT", help="One split.  [default: all splits]")
 @click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
 @click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
 @click.option(
@@ -222,23 +213,21 @@ def report(
     Prepares the dataset first if it is not ready.
     """
     if settings.as_json and report_format is not None:
-        raise click.UsageError("--json and --format both say how to print")
+        raise click.UsageError("--json and --format exclude each other")
     if page is not None and report_format is not None:
-        raise click.UsageError("--html writes a file, and --format prints; give one of them")
+        raise click.UsageError("--html and --format exclude each other")
     from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:
         size = write_page(page, document)
         answer(settings, {"name": name, "output": page, "size": size}, f"wrote {page} ({size_text(size)})")
-    elif settings.as_json:
-        print_json(document.to_dict())
     elif report_format == "markdown":
         echo(document.to_markdown())
     elif report_format == "html":
         echo(whole_page(name, document.to_html()))
     else:
-        print_blocks(document.document())
+        answer(settings, document.to_dict(), *document.document())
 
 
 @data_stack.command("import-file")
@@ -254,7 +243,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     For example: data-stack import-file digits/1.0.0/raw/digits.csv.gz ~/Downloads/digits.csv.gz
 
     The file must have the checksum that the installed dataset defines for IDENTIFIER, or the given one. The error of a failed
-    download names the identifier.
+    download contains the identifier.
     """
     from data_stack.cli.datasets import import_dataset
 
@@ -275,30 +264,25 @@ def doctor(settings: Settings) -> int:
     from data_stack.cli.examination import run_checks
 
     findings = run_checks(settings)
-    if settings.as_json:
-        print_json(findings)
-        return int(not findings["healthy"])
-    print_facts(list(findings["environment"].items()))
-    for original in findings["originals"]:
-        echo(f"\nin the way: {original}", style="red")
-    echo()
-    print_facts([(key, size_text(value) if key == "free" else str(value)) for key, value in findings["store"].items()])
-    echo()
-    print_columns(
-        [("package", "version", "for")]
-        + [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
-    )
-    echo()
-    print_columns(
-        [("plugin", "group", "from", "state")]
-        + [
-            (each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"])
-            for each in findings["plugins"]
-        ]
-    )
-    for each in findings["plugins"]:
-        if each["error"] is not None:
-            echo(f"\n{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}", style="red")
+    store = [(key, size_text(value) if key == "free" else str(value)) for key, value in findings["store"].items()]
+    packages = [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
+    plugins = [
+        (each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in findings["plugins"]
+    ]
     healthy = findings["healthy"]
-    echo("\nall is well" if healthy else "\nsomething is broken, see above", style="green" if healthy else "red")
+    answer(
+        settings,
+        findings,
+        Facts(list(findings["environment"].items())),
+        *(f"in the way: {original}" for original in findings["originals"]),
+        Facts(store),
+        table(("package", "version", "for"), packages),
+        table(("plugin", "group", "from", "state"), plugins),
+        *(
+            f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}"
+            for each in findings["plugins"]
+            if each["error"] is not None
+        ),
+        "no problems found" if healthy else "problems found, see above",
+    )
     return int(not healthy)

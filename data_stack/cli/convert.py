@@ -1,4 +1,4 @@
-"""The command ``data-stack convert``: a dataset from one format, or an installed one, into another format."""
+"""The command ``data-stack convert``."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def convert_dataset(settings: Settings, source: str, target: str, options: tuple
     DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
     of shards), parquet (a folder of files), images (a folder for each class).
 
-    An existing DST is never overwritten. DST appears under its name when it is complete and compared with SRC; an interrupted
-    conversion leaves nothing and starts over.
+    An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
+    leaves nothing behind and starts over.
     """
     from data_stack.formats.conversion import convert
     from data_stack.repository.places import locate
 
     report = convert(_source(settings, source, parse_options(options), how["source_format"]), locate(target), **how)
-    compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "none read back"
+    compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
         f"{report.seconds:.3f} s\ncolumns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
@@ -60,7 +60,8 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     """A path or URL, or else the samples of an installed dataset.
 
     Raises:
-        ConfigError: the dataset has several splits and none is named; DatasetNotFoundError: there is neither.
+        ConfigError: the dataset has several splits, and ``text`` names none of them.
+        DatasetNotFoundError: neither a path nor a dataset of this name exists.
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
@@ -69,7 +70,7 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     if is_place(settings, text, options):
         return locate(text)
     if source_format is not None:
-        raise ConfigError(f"there is nothing at {text!r}")
+        raise ConfigError(f"no file or folder exists at {text!r}")
     repository, connector = default_repository(), settings.connector()
     try:
         repository.describe(text)
@@ -82,5 +83,5 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     if not isinstance(loaded, dict):
         return loaded
     if len(loaded) > 1:
-        raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; say which: {name}:{next(iter(loaded))}")
+        raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}")
     return next(iter(loaded.values()))

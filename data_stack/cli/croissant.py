@@ -1,4 +1,4 @@
-"""The command ``data-stack croissant``: a dataset described for programs of others."""
+"""The command ``data-stack croissant``."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from data_stack.cli.settings import Settings, common_options, dataset_options, e
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_names)
-@click.option("-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="Where to write it; standard output.")
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The file to write.  [default: standard output]"
+)
 @dataset_options
 @common_options
 @pass_settings
 def croissant(settings: Settings, name: str, output: str | None, options: tuple[str, ...]) -> None:
     """Describe a dataset in Croissant, the vocabulary of MLCommons.
 
-    Writes JSON with the licence, sources, splits, and, if the dataset is prepared, its files and columns. Prepares nothing.
+    Writes JSON with the licence, sources, splits, and, if the dataset is prepared, its files and columns.
     """
     from data_stack.repository.croissant.writing import to_croissant
 
@@ -31,4 +33,4 @@ def croissant(settings: Settings, name: str, output: str | None, options: tuple[
         return
     Path(output).write_text(text + "\n", encoding="utf-8")
     if "recordSet" not in document:
-        echo(f"{output} describes no columns; to describe them, prepare the dataset: data-stack prepare {name}", err=True)
+        echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)

@@ -1,4 +1,4 @@
-"""What the commands do with datasets, apart from printing."""
+"""The work of the commands on datasets."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
-    """A dataset's description and its state in a store, as plain JSON data; prepares nothing.
+    """Collect a dataset's description and its state in a store, as plain JSON data.
 
     Raises:
-        DatasetNotFoundError, PluginError: there is no dataset of that name, or its plugin is broken.
+        DatasetNotFoundError, PluginError: no dataset has this name, or its plugin is broken.
     """
     dataset = default_repository().resolve(name, connector)
     description, factory = dataset.describe(), dataset.factory
@@ -67,10 +67,10 @@ def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
 def prepare_dataset(
     name: str, connector: StorageConnector, engine: PreparationEngine | None, *, again: bool, keep_steps: bool
 ) -> tuple[PreparationReport, int | None]:
-    """Prepare a dataset; return what was done, and the bytes of the prepared resources, if known.
+    """Prepare a dataset; return the report, and the size of the prepared resources in bytes, if known.
 
     Raises:
-        ConfigError: it is a legacy factory.
+        ConfigError: the dataset is a legacy factory.
     """
     dataset = default_repository().resolve(name, connector)
     dataset.check_licence()
@@ -97,8 +97,8 @@ def import_dataset(
     """Store a file under ``identifier`` after checking its digest.
 
     Raises:
-        ConfigError: no digest is known, none was given, and ``unverified`` is false.
-        ChecksumMismatchError: it is another file.
+        ConfigError: the digest of the file is unknown, and ``unverified`` is false.
+        ChecksumMismatchError: the file has another digest.
     """
     from data_stack.io.identifiers import check_identifier
     from data_stack.io.resource_definition import ResourceDefinition
@@ -114,8 +114,8 @@ def import_dataset(
     definition = replace(source, identifier=identifier, source=path, mirrors=())
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5_sum)):
         raise ConfigError(
-            f"no digest is known of {identifier!r}; known are those of: {', '.join(known) or f'nothing in a dataset {name!r}'}. "
-            f"Give --sha256 or --md5 as its publisher states it, or --unverified to store it as it is"
+            f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}. "
+            f"Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
         )
     stored = import_file(definition, path, connector, sha256=sha256, md5_sum=md5_sum)
     return {
@@ -129,30 +129,30 @@ def import_dataset(
 
 
 def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> PreparationEngine | None:
-    """The engine that the options of a command ask for; None if they ask for none.
+    """The engine that the options of a command choose; None without such options.
 
     Args:
-        kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: as the other options imply.
-        n_processes: of this machine.
-        master: of a cluster.
+        kind: ``"processes"``, or an engine of a plugin such as ``"spark"``; None: implied by the other options.
+        n_processes: number of processes on this machine.
+        master: URL of a cluster.
 
     Raises:
-        ConfigError: the options contradict each other, or there is no such engine.
+        ConfigError: the options contradict each other, or the engine is unknown.
     """
     kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
     if kind is None:
         return None
     if kind == "processes":
         if master is not None:
-            raise ConfigError("--master is of a Spark cluster; leave it out, or use --engine spark")
+            raise ConfigError("--master requires --engine spark")
         from data_stack.distributed import ProcessEngine
 
         return ProcessEngine(n_processes)
     if n_processes is not None:
-        raise ConfigError("--processes are those of this machine; leave it out, or use --engine processes")
+        raise ConfigError("--processes requires --engine processes")
     engines = default_manager().engines()
     if kind not in engines:
         known = ["processes", *sorted(engines)]
-        hint = ": the package datastack-spark brings it, plugins/spark in a clone of data_stack" if kind == "spark" else ""
-        raise ConfigError(f"there is no engine {kind!r:.60}{did_you_mean(kind, known)}{hint}; there are: {', '.join(known)}")
+        hint = "; install datastack-spark (plugins/spark in a clone of data_stack)" if kind == "spark" else ""
+        raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}{hint}; known engines: {', '.join(known)}")
     return engines[kind](master, attempts=3)

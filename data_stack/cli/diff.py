@@ -1,4 +1,4 @@
-"""The command ``data-stack diff``: what differs between two datasets."""
+"""The command ``data-stack diff``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, echo, print_blocks, print_json, takes_settings
+from data_stack.cli.settings import Settings, answer, takes_settings
 from data_stack.show.markup import whole_page
 
 
@@ -16,7 +16,7 @@ from data_stack.show.markup import whole_page
 @click.argument("first", metavar="FIRST", shell_complete=complete_names)
 @click.argument("second", metavar="SECOND", shell_complete=complete_names)
 @click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
-@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: that of FIRST]")
+@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]")
 @click.option("--html", "page", metavar="FILE", help="Also write a page with samples.")
 @takes_settings
 def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None, page: str | None) -> int:
@@ -36,9 +36,6 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
     found = compare(load(first, connector), load(second, other_storage or connector), key=column)
     if page is not None:
         Path(page).write_text(whole_page(f"{first} and {second}", found.to_html()), encoding="utf-8")
-    if settings.as_json:
-        print_json(found.to_dict())
-    else:
-        print_blocks(found.document())
-        echo("\nthe datasets differ" if found.differs else "\nthe datasets are equal")
+    verdict = "the datasets differ" if found.differs else "the datasets are equal"
+    answer(settings, found.to_dict(), *found.document(), verdict)
     return int(found.differs)

@@ -1,4 +1,4 @@
-"""The checks of ``data-stack doctor``: environment, store, optional packages, plugins, and an installed original DataStack."""
+"""The checks of ``data-stack doctor``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROBE = "doctor-probe"
 
 
 def run_checks(settings: Settings) -> dict[str, Any]:
-    """The state of everything, as plain JSON data; imports all plugins."""
+    """Check the environment, store, optional packages and plugins; returns plain JSON data. Imports all plugins."""
     store = _store(settings)
     plugins = [asdict(record) for record in default_manager().doctor()]
     originals = _originals()
@@ -65,18 +65,18 @@ def _version(distribution: str) -> str | None:
 
 
 def _originals() -> list[str]:
-    """The installations of PyPI's datastack, the original, which is imported by the name of this package."""
+    """Installations of the original DataStack (PyPI's datastack), whose modules have the names of this package."""
     return [
-        f"datastack {distribution.version} of the original DataStack lies in {distribution.locate_file('')}, and this one in "
-        f"{Path(__file__).parents[2]}: the order of sys.path, or who came last, decides which of their modules are imported. Run "
-        f"`{sys.executable} -m pip uninstall datastack` until it finds none, then install this one again from its clone"
+        f"datastack {distribution.version} of the original DataStack is in {distribution.locate_file('')}, and this one is in "
+        f"{Path(__file__).parents[2]}; both define the same modules, so Python may import either. Run "
+        f"`{sys.executable} -m pip uninstall datastack` until it finds no package, then reinstall this package from its clone"
         for distribution in importlib.metadata.distributions(name="datastack")
         if not any(entry_point.name == "data-stack" for entry_point in distribution.entry_points)
     ]
 
 
 def _store(settings: Settings) -> dict[str, Any]:
-    """Whether the store answers, and whether a few bytes can be stored there; a missing folder is not created."""
+    """Check that the store answers and can store a few bytes; a missing folder is not created."""
     found: dict[str, Any] = {"store": "none", "usable": False, "answers": False, "writable": False}
     try:
         connector = settings.connector()
@@ -87,7 +87,7 @@ def _store(settings: Settings) -> dict[str, Any]:
                 path = os.path.dirname(path)
             found |= {"exists": path == connector.root_path, "free": shutil.disk_usage(path).free}
             if not os.path.isdir(path) or (not found["exists"] and not os.access(path, os.W_OK | os.X_OK)):
-                raise NotADirectoryError(f"the folder {connector.root_path!r} is not there and cannot be made")
+                raise NotADirectoryError(f"the folder {connector.root_path!r} does not exist and cannot be created")
         connector.has_resource(_PROBE)
         found |= {"usable": True, "answers": True}
         if found.get("exists", True):
@@ -96,7 +96,7 @@ def _store(settings: Settings) -> dict[str, Any]:
             with contextlib.suppress(UnsupportedStorageOperationError):
                 connector.delete_resource(identifier)
         found["writable"] = True
-    except ReadOnlyStorageError:  # the URL asks for it
+    except ReadOnlyStorageError:  # the URL requests it
         pass
     except (DataStackError, OSError) as error:
         found |= {"usable": False, "problem": str(error)}

@@ -1,4 +1,4 @@
-"""The commands ``data-stack lock …``: the exact data of a piece of work, in a file for version control."""
+"""The commands ``data-stack lock …``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_json
+from data_stack.cli.settings import Settings, answer, common_options, takes_settings
+from data_stack.show.markup import Facts
 
 if TYPE_CHECKING:
     from data_stack.reproduce.lock_differences import Difference
@@ -20,8 +21,8 @@ _file = click.option("--file", "path", metavar="FILE", default="data_stack.lock"
 _samples = click.option(
     "--samples/--no-samples",
     default=None,
-    help="Whether to compare the samples where prepared files are as in the lock: reads all samples once for each version of the "
-    "code. [env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
+    help="Compare the samples even if the prepared files are equal; reads all samples once for each version of the code. "
+    "[env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
 )
 
 
@@ -34,10 +35,9 @@ def lock() -> None:
 @lock.command("add")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
 @_file
-@common_options
-@pass_settings
+@takes_settings
 def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
-    """Add datasets to the lock file, or renew their entries.
+    """Add datasets to the lock file, or update their entries.
 
     Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
     """
@@ -47,17 +47,14 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
     for name in names:
         locked.add(name, storage=settings.connector())
     locked.write(path)
-    if settings.as_json:
-        print_json({"path": path, "datasets": sorted(locked.datasets)})
-    else:
-        echo(f"{path} locks {', '.join(sorted(locked.datasets))}")
+    names_locked = sorted(locked.datasets)
+    answer(settings, {"path": path, "datasets": names_locked}, f"{path} locks {', '.join(names_locked)}")
 
 
 @lock.command("check")
 @_file
 @_samples
-@common_options
-@pass_settings
+@takes_settings
 @click.pass_context
 def check(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
     """Compare plugins and prepared datasets with the lock file.
@@ -66,7 +63,7 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
     """
     from data_stack.reproduce.lock import LockFile
 
-    _tell(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
+    _answer(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
 
 
 @lock.command("restore")
@@ -77,30 +74,30 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
     "sources",
     metavar="OLD=NEW",
     multiple=True,
-    help="A file that a stack reads, or a folder of such files, lies at NEW here; OLD is its path in the lock file. Repeatable.",
+    help="Read NEW in place of OLD, the path of a file or folder in the lock file. Repeatable.",
 )
-@common_options
-@pass_settings
+@takes_settings
 @click.pass_context
 def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
-    """Retrieve and prepare what the lock file names, and compare.
+    """Retrieve and prepare the datasets of the lock file, and compare them with it.
 
-    Exits with 1 if something differs, and names it: a plugin, a version, a source, prepared bytes, samples, a stack.
+    Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.reproduce.lock import LockFile
 
     if wrong := [each for each in sources if not all(each.partition("="))]:
         raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")
     places = {old: new for old, _, new in (each.partition("=") for each in sources)}
-    _tell(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
+    _answer(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
 
 
-def _tell(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
+def _answer(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
     differs = any(not each.is_harmless for each in differences)
-    if settings.as_json:
-        print_json([asdict(each) for each in differences])
-    else:
-        for each in differences:
-            echo(f"{'same samples' if each.is_harmless else 'DIFFERS'}  {each}", style=None if each.is_harmless else "red")
-        echo("the data differs from the lock file" if differs else "all data is as the lock file says")
+    rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
+    answer(
+        settings,
+        [asdict(each) for each in differences],
+        *([Facts(rows)] if rows else []),
+        "the data differs from the lock file" if differs else "all data is as the lock file says",
+    )
     context.exit(1 if differs else 0)

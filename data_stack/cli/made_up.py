@@ -1,4 +1,4 @@
-"""Made-up raw files for new plugins: the same bytes each time, different samples in each split."""
+"""Makes up raw files for new plugins."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _RATE = 8000
 
 
 def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
-    """A small file with samples of ``kind`` in each of ``splits``: its name and its bytes.
+    """Make up a small file with different samples of ``kind`` in each of ``splits``; returns its name and bytes, always the same.
 
     Raises:
-        MissingDependencyError: a package for such files is missing; its message names the extra.
+        MissingDependencyError: a package for such files is missing; the message names the extra.
     """
     random = np.random.default_rng(7)
     if kind == "images":
@@ -84,5 +84,5 @@ def _zip(files: Mapping[str, bytes]) -> bytes:
     memory = io.BytesIO()
     with zipfile.ZipFile(memory, "w") as archive:
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name), data)  # whose time is a constant
+            archive.writestr(zipfile.ZipInfo(name), data)  # has a constant time
     return memory.getvalue()

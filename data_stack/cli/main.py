@@ -1,4 +1,4 @@
-"""Runs the ``data-stack`` command: streams, errors and exit codes."""
+"""Runs the ``data-stack`` command."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ _COMMANDS = (
 for _command in _COMMANDS:
     data_stack.add_command(_command)
 
-#: Errors of the caller; all other errors of data_stack are failures of the data or the operation.
+#: Wrong usage; other errors of data_stack are failures of the data or the operation.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with ``arguments`` (None: those of the process) and return its exit code."""
+    """Run the command with ``arguments`` (None: the arguments of the process) and return its exit code."""
     _prepare_streams()
     settings = Settings()
     handler = logging.StreamHandler()  # stderr
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logger.addHandler(handler)
     try:
         code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
-        sys.stdout.flush()  # raises here, not after main, if the disk is full or the reader has left
+        sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
         return code if isinstance(code, int) else _OK
     except click.Abort:
         return _fail("interrupted", _INTERRUPTED)
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _show_traceback(settings)
         return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
     except BrokenPipeError:
-        # The reader has left. Flushing the buffer when Python exits must not fail again.
+        # The pipe is closed. Flushing the buffer when Python exits must not fail again.
         _discard_stdout()
         return _FAILED
     except OSError as error:
@@ -108,10 +108,10 @@ class PrintableFormatter(logging.Formatter):
 
 
 def _prepare_streams() -> None:
-    """Make output safe: any text in any locale, and no other file under the number of a closed stream."""
+    """Let streams print any text in any locale, and replace closed streams, so that no file reuses their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # open as long as the process
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # open until the process ends
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -129,6 +129,6 @@ def _show_traceback(settings: Settings) -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    with contextlib.suppress(OSError):  # stderr may be closed too
+    with contextlib.suppress(OSError):  # stderr may be closed, too
         echo(f"data-stack: {message}", err=True, style="red")
     return code

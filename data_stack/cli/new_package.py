@@ -1,4 +1,4 @@
-"""Writes a package with a dataset of made-up samples, for its author to go on from."""
+"""Writes a new package with a dataset of made-up samples."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ _FILES = {
 
 
 def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> Path:
-    """Write the package ``parent/name``, whole or not at all.
+    """Write the package ``parent/name`` atomically.
 
     Args:
-        name: of the dataset, and of the new folder.
-        kind: of the samples, as ``data-stack new`` lists them.
-        splits: their names.
+        name: of the dataset and of the new folder.
+        kind: of the samples, as in ``data-stack new --help``.
+        splits: names of the splits.
         parent: an existing folder.
 
     Raises:
-        ConfigError: a name cannot be used or is taken, or the folder exists.
-        MissingDependencyError: samples of this kind need a package that is not installed.
+        ConfigError: a name is invalid or taken, or the folder exists.
+        MissingDependencyError: samples of this kind require a package that is not installed.
     """
     _check_name(name)
     _check_splits(splits)
     target = parent / name
     if os.path.lexists(target):
-        raise ConfigError(f"{os.fspath(target)!r} exists already; choose another name, or another folder with --into")
+        raise ConfigError(f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into")
     texts, file, data = _fill_in(name, kind, splits)
-    # Beside the target, so that it can be renamed, and below a folder of the temporary name, so that it gets usual permissions.
+    # Beside the target, for an atomic rename; inside the temporary folder, so that the package gets the usual permissions.
     with tempfile.TemporaryDirectory(prefix=".~new-", dir=parent) as scratch:
         unfinished = Path(scratch, name)
         for path, content in {**{path: text.encode() for path, text in texts.items()}, file: data}.items():
@@ -61,23 +61,23 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
         raise ConfigError(
-            f"a dataset cannot have the name {name!r:.80}: it begins with a letter, and has up to {_MOST_CHARACTERS} letters and "
-            f"digits with single '-' or '_' between them, as in 'street-signs'"
+            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MOST_CHARACTERS} letters and "
+            f"digits, with single '-' or '_' between them, such as 'street-signs'"
         )
     taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}
     if _underscored(name) in taken or find_spec(_module_of(name)) is not None:
-        raise ConfigError(f"an installed package has a dataset {name!r} already (`data-stack list`); choose another name")
+        raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
 
 
 def _check_splits(splits: Sequence[str]) -> None:
     if not all(_SPLIT.fullmatch(split) for split in splits) or len({split.casefold() for split in splits}) < len(splits):
         raise ConfigError(
-            f"splits cannot have the names {', '.join(splits)!r:.200}: different names of up to 40 letters, digits, '_' and '-'"
+            f"invalid split names {', '.join(splits)!r:.200}: names must differ and have up to 40 letters, digits, '_' and '-'"
         )
 
 
 def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str], str, bytes]:
-    """The texts of the package by path, and path and bytes of its made-up file."""
+    """The texts of the package by path, and the path and bytes of its made-up file."""
     file, data = make_up(kind, splits)
     imports, sample, body = _template(kind).split("---\n")
     class_name = "".join(part.title() for part in re.split("[-_]", name))

@@ -1,4 +1,4 @@
-"""The commands ``data-stack parquet …``: facts, metadata, copies and throughput of Parquet datasets."""
+"""The commands ``data-stack parquet …``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.cli.settings import Settings, common_options, echo, print_columns, print_facts, print_json, takes_settings
+from data_stack.cli.settings import Settings, answer, common_options, echo, table, takes_settings
+from data_stack.show.markup import Facts
 
 __all__ = ["parquet"]
 
@@ -36,20 +37,15 @@ def info(settings: Settings, source: str, values: bool) -> None:
     from data_stack.cli.parquet_facts import facts_of
 
     facts = facts_of(_folder(source), with_values=values)
-    if settings.as_json:
-        print_json(facts)
-        return
-    fields, indexes, schema = facts.pop("fields"), facts.pop("indexes"), facts.pop("schema")
-    _tell(settings, {**facts, "schema": schema["name"]})
-    echo()
-    if fields:
-        print_columns([tuple(fields[0]), *(tuple(map(_text, field.values())) for field in fields)])
-    echo(f"\nrow-group indexes: {indexes if isinstance(indexes, str) else len(indexes)}")
+    fields, indexes, schema = facts["fields"], facts["indexes"], facts["schema"]
+    others = {key: value for key, value in facts.items() if key not in ("fields", "indexes")} | {"schema": schema["name"]}
+    rows = [tuple(map(_text, field.values())) for field in fields]
+    found = [f"row-group indexes: {indexes if isinstance(indexes, str) else len(indexes)}"]
     for index in indexes if isinstance(indexes, list) else ():
         count = f"{index['n_values']:,} values" if "n_values" in index else f"not null in {index['n_row_groups']:,} row groups"
-        echo(f"  {index['name']} of {index['field']}: {count}")
-        for value, groups in index.get("values", ()):
-            echo(f"    {value}: {_text(groups)}")
+        found.append(f"  {index['name']} of {index['field']}: {count}")
+        found += [f"    {value}: {_text(groups)}" for value, groups in index.get("values", ())]
+    answer(settings, facts, _facts(others), *([table(tuple(fields[0]), rows)] if fields else []), "\n".join(found))
 
 
 @parquet.command("generate-metadata")
@@ -61,7 +57,7 @@ def info(settings: Settings, source: str, values: bool) -> None:
     metavar="FILE.json",
     help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
 )
-@click.option("--petastorm", is_flag=True, help="Write Petastorm's metadata too; existing ones are always updated.")
+@click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
 @takes_settings
 def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
@@ -72,18 +68,16 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
 
     schema = None if schema_file is None else _schema(schema_file)
     report = generate_metadata(_folder(source), schema=schema, petastorm=petastorm)
-    _tell(
-        settings,
-        {
-            "n_files": len(report.manifest.files),
-            "n_row_groups": report.manifest.n_row_groups,
-            "n_rows": report.manifest.n_rows,
-            "schema_from": report.schema_from,
-            "dropped_indexes": report.dropped_indexes,
-        },
-    )
+    facts = {
+        "n_files": len(report.manifest.files),
+        "n_row_groups": report.manifest.n_row_groups,
+        "n_rows": report.manifest.n_rows,
+        "schema_from": report.schema_from,
+        "dropped_indexes": report.dropped_indexes,
+    }
+    answer(settings, facts, _facts(facts))
     if report.dropped_indexes:
-        echo("Its row-group indexes were out of date and are removed; build them again: build_indexes().", err=True)
+        echo("Removed outdated row-group indexes; rebuild them with build_indexes().", err=True)
 
 
 @parquet.command("copy")
@@ -101,12 +95,12 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "none"]),
     default="zstd",
     show_default=True,
-    help="Compression of all cells but those that are compressed already.",
+    help="Compression of all cells that are not already compressed.",
 )
 @click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
 @takes_settings
 def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Copy a Parquet dataset: all or some fields, optionally without nulls, into new files. Decodes no cell.
+    """Copy all or some fields of a Parquet dataset into new files, without decoding.
 
     An interrupted copy resumes. Row-group indexes are rebuilt for the copy.
     """
@@ -116,9 +110,9 @@ def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...
 
     options["partition_by"] = options["partition_by"] or None
     report = copy_dataset(_folder(source), _folder(target), fields=fields or None, **options)
-    _tell(settings, asdict(report))
+    answer(settings, asdict(report), _facts(asdict(report)))
     if report.dropped_indexes:
-        echo("Row-group indexes of SRC that are out of date, or of fields that are not copied, were not copied.", err=True)
+        echo("Did not copy row-group indexes of SRC that are outdated, or of fields that are not copied.", err=True)
 
 
 @parquet.command("throughput")
@@ -146,14 +140,12 @@ def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **op
     """
     from data_stack.cli.parquet_facts import measure
 
-    _tell(settings, measure(_folder(source), fields or None, **options))
+    figures = measure(_folder(source), fields or None, **options)
+    answer(settings, figures, _facts(figures))
 
 
-def _tell(settings: Settings, facts: dict[str, Any]) -> None:
-    if settings.as_json:
-        print_json(facts)
-        return
-    print_facts([(key, _text(value)) for key, value in facts.items()])
+def _facts(facts: dict[str, Any]) -> Facts:
+    return Facts([(key, _text(value)) for key, value in facts.items()])
 
 
 def _text(value: Any) -> str:

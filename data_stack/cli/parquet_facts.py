@@ -1,4 +1,4 @@
-"""The facts and figures of ``data-stack parquet info`` and ``throughput``."""
+"""The work of ``data-stack parquet info`` and ``throughput``."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from data_stack.loader.orders import BlockShuffled
 
 
 def facts_of(source: Any, *, with_values: bool = False) -> dict[str, Any]:
-    """The facts in the footers of a dataset, as plain JSON data.
+    """Collect the facts in the footers of a dataset, as plain JSON data.
 
     Args:
         source: as for ``ParquetDataset``.
-        with_values: whether to list the values in the indexes, each with the numbers of its row groups.
+        with_values: whether to list the values in the indexes, each with its row groups.
 
     Raises:
-        ResourceNotFoundError: there are no Parquet files.
-        DatasetFileCorruptError: a footer, or what lies beside the files, is damaged.
+        ResourceNotFoundError: ``source`` has no Parquet files.
+        DatasetFileCorruptError: a footer, or a metadata file, is damaged.
     """
     footers = Footers(find_files(source))
     schema = read_schema(footers)
@@ -85,7 +85,7 @@ def _state_of_manifest(footers: Footers) -> str:
         return "none"
     listed = {file.name: file.row_groups for file in manifest.files}
     there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
-    return "up to date" if listed == there else "out of date: `data-stack parquet generate-metadata` makes it anew"
+    return "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"
 
 
 def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
@@ -103,26 +103,26 @@ def _indexes(footers: Footers, with_values: bool) -> list[dict[str, Any]] | str:
 def measure(
     source: Any, fields: Sequence[str] | None, *, shuffle: bool, window: int, warmup: int, epochs: int, **loading: Any
 ) -> dict[str, Any]:
-    """Measure the throughput of reading whole epochs of a dataset, each from the files again.
+    """Measure the throughput of reading whole epochs of a dataset from its files.
 
     Args:
         source: as for :class:`~data_stack.formats.parquet.ParquetDataset`.
         fields: names or regular expressions; None for all.
-        shuffle: row groups in a random order, and the rows of ``window`` of them.
-        window: row groups that are mixed.
-        warmup: epochs before the measured ones.
-        epochs: measured epochs.
+        shuffle: whether to shuffle row groups, and the rows of ``window`` of them.
+        window: number of row groups to shuffle together.
+        warmup: number of epochs before measuring.
+        epochs: number of epochs to measure.
         loading: batch size and workers, as for :class:`~data_stack.loader.loader.Loader`.
 
     Returns:
-        Plain data: figures of the measured epochs; ``first_batch_seconds`` is of the first epoch of all.
+        Plain data: figures of the measured epochs; ``first_batch_seconds`` is that of the very first epoch.
 
     Raises:
-        ConfigError, ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``, or there are no rows.
+        ConfigError, ResourceNotFoundError, DatasetFileCorruptError: as ``ParquetDataset``, or the dataset has no rows.
     """
     facts = facts_of(source)
     if not facts["n_rows"]:
-        raise ConfigError(f"there are no rows to read in {facts['name']!r}")
+        raise ConfigError(f"dataset {facts['name']!r} has no rows")
     order = BlockShuffled(window=window) if shuffle else False
     first_batch, n_rows, seconds = 0.0, 0, 0.0
     for epoch in range(warmup + epochs):

@@ -1,11 +1,11 @@
-"""The command ``data-stack publish``: a dataset as plain files that others load by their URL."""
+"""The command ``data-stack publish``."""
 
 from __future__ import annotations
 
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, echo, print_json, takes_settings
+from data_stack.cli.settings import Settings, answer, takes_settings
 
 
 @click.command()
@@ -13,17 +13,15 @@ from data_stack.cli.settings import Settings, echo, print_json, takes_settings
 @click.argument("destination", metavar="DESTINATION")
 @takes_settings
 def publish(settings: Settings, name: str, destination: str) -> None:
-    """Write a prepared dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
+    """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
 
     For example: data-stack publish digits /srv/www/digits
 
-    Prepares the dataset first if it is not ready. What is published never changes; an interrupted command goes on where it was.
-    Prints the digest that pins the dataset behind the # of its URL.
+    Prepares the dataset first if it is not ready. Published files never change; an interrupted command resumes.
+    Prints the digest that pins the dataset; append it to the URL after a #.
     """
     from data_stack.stores.publishing import publish as publish_dataset
 
     pin = publish_dataset(name, destination, settings.connector())
-    if settings.as_json:
-        print_json({"name": name, "destination": destination, "pin": pin})
-    else:
-        echo(f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")
+    facts = {"name": name, "destination": destination, "pin": pin}
+    answer(settings, facts, f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")

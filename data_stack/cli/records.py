@@ -1,4 +1,4 @@
-"""The commands ``data-stack records …``: manifests of record datasets."""
+"""The commands ``data-stack records …``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from data_stack.cli.settings import Settings, answer, common_options, takes_sett
 @click.group("records")
 @common_options
 def records() -> None:
-    """Renew the manifests of record datasets."""
+    """Update the manifests of record datasets."""
 
 
 @records.command("seal")
@@ -19,7 +19,7 @@ def records() -> None:
 def seal(settings: Settings, folder: str) -> None:
     """Write the manifest of a record dataset, or of each of its shards, that Granular wrote or appended to.
 
-    The manifest covers all whole samples, and gives them checksums. It checks what an earlier manifest covers.
+    The manifest has checksums of all complete samples. Samples in an earlier manifest are verified against it.
     """
     from data_stack.formats.records import seal
 

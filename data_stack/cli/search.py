@@ -1,4 +1,4 @@
-"""The command ``data-stack search``: installed datasets by words that describe them."""
+"""The command ``data-stack search``."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from dataclasses import asdict
 
 import click
 
-from data_stack.cli.settings import Settings, common_options, echo, pass_settings, print_columns, print_json
+from data_stack.cli.settings import Settings, answer, table, takes_settings
 from data_stack.show.markup import size_text
+
+_NOTHING = "no installed dataset matches; `data-stack list` shows all"
 
 
 @click.command()
 @click.argument("terms", metavar="TERM...", nargs=-1, required=True)
-@click.option("--catalogue", metavar="SCHEME", help="Ask a catalogue, such as hf, instead; needs the network.")
-@click.option("--catalogues", is_flag=True, help="Ask all catalogues that are installed instead.")
-@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many datasets of a catalogue.")
-@common_options
-@pass_settings
+@click.option("--catalogue", metavar="SCHEME", help="Search a catalogue, such as hf, instead; needs the network.")
+@click.option("--catalogues", is_flag=True, help="Search all installed catalogues instead.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of datasets of a catalogue."
+)
+@takes_settings
 def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
     """Search the installed datasets, or catalogues.
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, also slightly
-    misspelled; best match first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
+    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, even if slightly
+    misspelled; best matches first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
     """
     if catalogue is not None or catalogues:
         _search_catalogues(settings, " ".join(terms), catalogue, limit)
@@ -31,34 +34,22 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
     from data_stack.repository.search import search_datasets
 
     found = search_datasets(" ".join(terms))
-    if settings.as_json:
-        print_json([asdict(each) for each in found])
-        return
-    if not found:
-        echo("no installed dataset matches; `data-stack list` shows all")
-        return
-    print_columns(
-        [
-            ("name", "title", "license", "found in"),
-            *(
-                (
-                    each.description.name,
-                    each.description.description.partition("\n")[0] or "-",
-                    each.description.license or "-",
-                    ", ".join(each.parts),
-                )
-                for each in found
-            ),
-        ]
-    )
+    rows = [
+        (
+            each.description.name,
+            each.description.description.partition("\n")[0] or "-",
+            each.description.license or "-",
+            ", ".join(each.parts),
+        )
+        for each in found
+    ]
+    shown = table(("name", "title", "license", "found in"), rows) if found else _NOTHING
+    answer(settings, [asdict(each) for each in found], shown)
 
 
 def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit: int) -> None:
     from data_stack.repository.catalogues import search_catalogues
 
     found = search_catalogues(text, scheme, limit=limit)
-    if settings.as_json:
-        print_json([asdict(each) for each in found])
-        return
-    rows = [(e.name, e.title or "-", e.license or "-", "-" if e.size is None else size_text(e.size)) for e in found]
-    print_columns([("name", "title", "license", "size"), *rows], right=(3,))
+    rows = [(each.name, each.title or "-", each.license or "-", size_text(each.size)) for each in found]
+    answer(settings, [asdict(each) for each in found], table(("name", "title", "license", "size"), rows, right=(3,)))

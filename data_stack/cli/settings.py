@@ -1,4 +1,4 @@
-"""What holds for every command: where the bytes are, and how to talk."""
+"""The options and the output of every command."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
 
@@ -16,7 +16,7 @@ import click
 
 from data_stack.cli.completion import complete_places
 from data_stack.exception import ConfigError
-from data_stack.show.markup import Block, Facts, Heading, Table, as_text, columns, fact_lines, printable
+from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, as_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,10 +30,10 @@ _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file:
 #: The options that set an environment variable.
 SWITCHES = {"offline": "DATA_STACK_OFFLINE", "no_color": "NO_COLOR"}
 
-#: Words of a table that are drawn in a colour.
-_STYLES = {"ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
+#: Colours of words in tables.
+_STYLES = {"FAULT": "red", "DIFFERS": "red", "ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
 
-#: As rich describes the lines of a table: one below the header.
+#: Rich's description of the lines of a table: one below the header.
 _UNDERLINE = "    \n    \n -  \n" + 5 * "    \n"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -44,10 +44,10 @@ class Settings:
     """The options that every command has.
 
     Attributes:
-        storage: URL or path of the store; None: the default one.
+        storage: URL or path of the store; None: the default store.
         as_json: print JSON on stdout instead of text.
         debug: show tracebacks and all log messages.
-        stdout: where JSON goes; all other output goes to stderr then.
+        stdout: receives the JSON; all other output then goes to stderr.
     """
 
     storage: str | None = None
@@ -56,10 +56,10 @@ class Settings:
     stdout: TextIO | None = None
 
     def connector(self) -> StorageConnector:
-        """The chosen store, or the default one; nothing is created or contacted yet.
+        """The chosen store, or the default store; nothing is created or contacted yet.
 
         Raises:
-            ConfigError: the URL names no store.
+            ConfigError: the URL is not that of a store.
         """
         from data_stack.repository.default_storage import as_storage_connector
 
@@ -73,7 +73,7 @@ class Settings:
 
         Raises:
             StorageError: the folder does not exist, or is a file.
-            ConfigError: the URL names no store.
+            ConfigError: the URL is not that of a store.
         """
         from data_stack.repository.default_storage import HOME, check_there
 
@@ -82,7 +82,7 @@ class Settings:
         return connector
 
 
-#: Passes the Settings to a command; :func:`takes_settings` gives it their options, too.
+#: Passes the Settings to a command; :func:`takes_settings` also adds their options.
 pass_settings = click.make_pass_decorator(Settings, ensure=True)
 
 dataset_options = click.option(
@@ -91,16 +91,16 @@ dataset_options = click.option(
 
 
 def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """Options given as ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
+    """Parse options ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
 
     Raises:
-        ConfigError: one has no ``=``.
+        ConfigError: an option lacks ``=`` or the key.
     """
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise ConfigError(f"an option is KEY=VALUE, got {pair!r:.80}")
+            raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
         try:
             options[key] = json.loads(value)
         except ValueError:
@@ -109,19 +109,19 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
-    """Whether a text is a path or URL, and not the name of an installed dataset.
+    """Whether a text is a path or URL, not the name of an installed dataset.
 
     Raises:
-        UsageError: it is one, but there are options for a dataset.
+        UsageError: it is a path or URL, and options for a dataset are given.
     """
     found = "://" in text or os.path.exists(os.path.expanduser(text))
     if found and (options or settings.storage is not None):
-        raise click.UsageError(f"--storage and -O are for an installed dataset; {text!r} is a file, folder or URL")
+        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
     return found
 
 
 def common_options(command: _Command) -> _Command:
-    """Give a command, or the group before it, the options of :class:`Settings`; where both have one, the later counts."""
+    """Add the options of :class:`Settings` to a command or group; the option nearest to the end of the line wins."""
     for names, options in (
         (("--no-color",), {"is_flag": True, "default": None, "help": "Use no colours. [env: NO_COLOR]"}),
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
@@ -134,7 +134,7 @@ def common_options(command: _Command) -> _Command:
 
 
 def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of :class:`Settings`, and pass them as its first argument."""
+    """Add the options of :class:`Settings` to a command, and pass the settings as its first argument."""
     return common_options(pass_settings(command))
 
 
@@ -142,7 +142,7 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     if value is None:
         return
     if parameter.name in SWITCHES:
-        os.environ[SWITCHES[parameter.name]] = "1"  # legacy factories and rich read them too; main restores them
+        os.environ[SWITCHES[parameter.name]] = "1"  # also read by legacy factories and rich; main restores them
         return
     settings = context.ensure_object(Settings)
     setattr(settings, str(parameter.name), value)
@@ -160,13 +160,21 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
 
 
-def answer(settings: Settings, value: Any, text: str) -> None:
-    """Write a result: ``value`` as JSON, or ``text``."""
-    print_json(value) if settings.as_json else echo(text)
+def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
+    """Write a result: ``value`` as JSON, or ``blocks`` of text, facts and tables."""
+    if settings.as_json:
+        print_json(value)
+    else:
+        print_blocks([Paragraph(block) if isinstance(block, str) else block for block in blocks])
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:
+    """A table with all of its rows; the columns numbered in ``right`` are flush right."""
+    return Table(header, rows, frozenset(right), max_rows=sys.maxsize)
 
 
 def uses_colours(stream: TextIO) -> bool:
-    """Whether ``stream`` is a terminal with colours, and the user has not switched them off."""
+    """Whether ``stream`` is a terminal with colours that the user has not switched off."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
@@ -178,7 +186,7 @@ def echo(text: str = "", *, err: bool = False, style: str | None = None) -> None
 
 
 def terminal() -> Console | None:
-    """Standard output if it is a terminal; None for a pipe or a file, which get plain lines of any length."""
+    """Standard output if it is a terminal; None for a pipe or a file, which receive plain lines of any length."""
     if not sys.stdout.isatty():
         return None
     from rich.console import Console
@@ -186,36 +194,6 @@ def terminal() -> Console | None:
     colours: Literal["auto"] | None = "auto" if uses_colours(sys.stdout) else None
     width = shutil.get_terminal_size().columns
     return Console(markup=False, highlight=False, force_jupyter=False, force_terminal=True, color_system=colours, width=width)
-
-
-def print_columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> None:
-    """Print a table whose first row is its header; the columns numbered in ``right`` are flush right."""
-    _print_rows(columns(rows, right), rows, right, has_header=True)
-
-
-def print_facts(rows: Sequence[tuple[str, str]]) -> None:
-    """Print names and values in two columns."""
-    _print_rows(fact_lines(rows), rows, has_header=False)
-
-
-def _print_rows(lines: Iterable[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool) -> None:
-    """Print ``lines``, or on a terminal a table of ``rows`` that fits its width."""
-    console = terminal()
-    if console is None:
-        echo("\n".join(lines))
-        return
-    from rich.box import Box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    table = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(next(iter(rows), ())):
-        style = "" if has_header or number else "bold"
-        justify: Literal["left", "right"] = "right" if number in right else "left"
-        table.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
-    for row in rows[has_header:]:
-        table.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
-    console.print(table)
 
 
 def print_blocks(blocks: Sequence[Block]) -> None:
@@ -230,8 +208,25 @@ def print_blocks(blocks: Sequence[Block]) -> None:
         if number:
             echo()
         if isinstance(block, Facts):
-            print_facts(block.rows)
+            _print_grid(console, block.rows)
         elif isinstance(block, Table):
-            print_columns([block.header, *block.limit_rows()], block.right)
+            _print_grid(console, [block.header, *block.limit_rows()], block.right, has_header=True)
         else:
             console.print(Text(as_text([block]), "bold" if isinstance(block, Heading) else ""))
+
+
+def _print_grid(
+    console: Console, rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = False
+) -> None:
+    from rich.box import Box
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    grid = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for number, name in enumerate(next(iter(rows), ())):
+        style = "" if has_header or number else "bold"
+        justify: Literal["left", "right"] = "right" if number in right else "left"
+        grid.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
+    for row in rows[has_header:]:
+        grid.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
+    console.print(grid)

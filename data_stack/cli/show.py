@@ -1,4 +1,4 @@
-"""The command ``data-stack show``: samples with their labels, in the terminal or in an image file."""
+"""The command ``data-stack show``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.completion import complete_names, complete_splits
+from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import (
     Settings,
     answer,
     dataset_options,
     parse_options,
-    print_columns,
-    print_json,
+    table,
     takes_settings,
     terminal,
 )
@@ -24,13 +23,13 @@ if TYPE_CHECKING:
 
 _N_SAMPLES = 20
 _COLUMNS = ("position", "label", "sample")
-_TILE_PIXELS = 1 << 14  # decoded, before it is made to fit
+_TILE_PIXELS = 1 << 14  # of a decoded picture, before it is shrunk
 
 
 @click.command()
 @click.argument("name", metavar="NAME", shell_complete=complete_names)
 @click.option("-o", "--output", metavar="FILE", help="Write an image file, .png or .jpg.  [default: show the samples here]")
-@click.option("--split", metavar="SPLIT", shell_complete=complete_splits, help="One split.  [default: the first]")
+@click.option("--split", metavar="SPLIT", help="One split.  [default: the first]")
 @click.option(
     "-n",
     "--samples",
@@ -52,11 +51,11 @@ def show(
 ) -> None:
     """Draw samples with their labels.
 
-    Draws equally many samples of each class. Prepares the dataset first if it is not ready. A terminal that speaks kitty's
-    graphics protocol or sixel shows pictures, another one blocks of colour; a pipe gets a line for each sample.
+    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. A terminal with colours shows
+    pictures as blocks of colour; a pipe gets a line for each sample.
     """
     if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
-        raise click.BadParameter(f"{output!r} ends neither in .png nor in .jpg", param_hint="'-o'")
+        raise click.BadParameter(f"{output!r} must end in .png or .jpg", param_hint="'-o'")
     from data_stack.repository.repository import default_repository
 
     loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))
@@ -73,30 +72,23 @@ def show(
 
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
-    """Show samples as pictures or blocks if the terminal can, otherwise as lines of text."""
+    """Show samples as blocks of colour if they are pictures and the terminal has colours, otherwise as lines of text."""
     from data_stack.show.kinds import look_at
 
     samples = _choose_samples(iterator, n_samples, seed)
     console = None if settings.as_json else terminal()
     looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
     if console is not None and looks and all(look.is_picture for look in looks):
-        from data_stack.cli.pictures import find_protocol, print_picture, print_tiles
-        from data_stack.show import contact_sheet
+        from data_stack.cli.pictures import print_tiles
         from data_stack.show.pictures import span_of, to_pixels
 
-        protocol = find_protocol()
-        if protocol is not None:
-            print_picture(contact_sheet(iterator, n_samples=n_samples, seed=seed), protocol, console)
-            return
         span = span_of([look.data for look in looks if look.kind == "image"])
         tiles = [to_pixels(look, _TILE_PIXELS, span) for look in looks]
         print_tiles(tiles, [label for _, label, _ in samples], console)
         return
     rows = [(position, label, _text_of(value)) for position, label, value in samples]
-    if settings.as_json:
-        print_json([dict(zip(_COLUMNS, row, strict=True)) for row in rows])
-    else:
-        print_columns([_COLUMNS, *((str(position), *texts) for position, *texts in rows)], right=(0,))
+    facts = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    answer(settings, facts, table(_COLUMNS, [(str(position), *texts) for position, *texts in rows], right=(0,)))
 
 
 def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> list[tuple[int, str, Any]]:

@@ -1,9 +1,10 @@
-"""The commands of ``data-stack`` on whole stores: verify, copy, remove, gc and du."""
+"""The commands of ``data-stack`` on whole stores."""
 
 from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,16 +15,20 @@ from data_stack.cli.settings import (
     Settings,
     answer,
     echo,
-    print_columns,
-    print_json,
+    table,
     takes_settings,
 )
-from data_stack.show.markup import size_text
+from data_stack.show.markup import Block, Table, size_text
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
-    "--jobs", "n_threads", type=click.IntRange(1, 64), default=4, show_default=True, help="Resources processed in parallel."
+    "--jobs",
+    "n_threads",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Number of resources processed in parallel.",
 )
 
 
@@ -41,25 +46,26 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
-    if settings.as_json:
-        print_json(asdict(found))
-        return int(found.state == "faulty")
-    for fault in found.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
-    echo(
+    blocks: list[Block | str] = [_table_of_faults(found.faults)] if found.faults else []
+    blocks.append(
         f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
         f"{found.storage}; {len(found.faults)} faults"
     )
     if found.n_without_digest:
-        echo(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
+        blocks.append(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
+    answer(settings, asdict(found), *blocks)
     return int(found.state == "faulty")
+
+
+def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
+    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults])
 
 
 @click.command()
 @click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
-@click.option("--deep", is_flag=True, help="Also read what DST has, and replace damaged resources.")
+@click.option("--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones.")
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
 @takes_settings
@@ -69,12 +75,12 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     For example: data-stack copy /data/sets 'mongodb://host/datasets' digits mnist
 
     SRC and DST are folders or URLs of stores; without NAME everything in SRC is copied. Every byte is verified against its
-    checksum. What DST has already is not copied again, so after an interruption the same command continues. A dataset is
+    checksum. Resources already in DST are not copied again, so the same command resumes after an interruption. A dataset is
     ready at DST once it is complete.
     """
     _check_names(names)
     if settings.storage is not None:
-        raise click.UsageError("copy takes its stores as SRC and DST, not --storage")
+        raise click.UsageError("copy takes SRC and DST instead of --storage")
     from data_stack.exception import IncompleteCopyError, StorageError
     from data_stack.repository.default_storage import as_storage_connector, check_there
     from data_stack.stores.copies import copy_datasets
@@ -86,41 +92,35 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     except IncompleteCopyError as error:
         report = error.report
     except (StorageError, KeyboardInterrupt):
-        echo("The resources copied so far stay; the same command resumes.", err=True)
+        echo("The copied resources are kept; the same command resumes.", err=True)
         raise
-    if settings.as_json:
-        counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
-        print_json(asdict(report) | counts)
-        return int(bool(report.faults))
-    for name in report.complete:
-        echo(f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}")
-    parts = [
-        f"{report.count(outcome)} {words} ({size_text(report.size(outcome))})"
-        for outcome, words in (("copied", "copied"), ("present", "there already"))
-        if report.count(outcome) or outcome == "copied"
-    ]
-    echo(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
-    for skipped in report.skipped:
-        echo(f"left   {skipped.identifier}: {skipped.problem}")
-    for fault in report.faults:
-        echo(f"FAULT  {fault.identifier}: {fault.problem}", style="red")
+    counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
+    ready = [f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}" for name in report.complete]
+    parts = [f"{report.count('copied')} copied ({size_text(report.size('copied'))})"]
+    if report.count("present"):
+        parts.append(f"{report.count('present')} already in {report.target} ({size_text(report.size('present'))})")
+    ready.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
+    blocks: list[Block | str] = ["\n".join(ready)]
+    blocks += [_table_of_faults(report.skipped, "left")] if report.skipped else []
     if report.faults:
-        echo(f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}")
+        blocks += [_table_of_faults(report.faults)]
+        blocks += [f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"]
+    answer(settings, asdict(report) | counts, *blocks)
     return int(bool(report.faults))
 
 
 @click.command()
 @_name
-@click.option("--version", "version", metavar="V", help="Which version.  [default: the only stored version]")
+@click.option("--version", "version", metavar="V", help="The version.  [default: the only stored version]")
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation (never asked without a terminal).")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation (asked only on a terminal).")
 @takes_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
-    The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal leaves no
-    dataset that looks ready; the same command continues. Other datasets and versions stay.
+    The plugin need not be installed, and is not removed. The manifest is deleted first, so an interrupted removal never leaves a
+    dataset that looks ready; the same command resumes. Other datasets and versions stay.
     """
     _check_names((name,))
     if version is not None and all_versions:
@@ -150,29 +150,29 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     type=click.IntRange(0, 100_000),
     default=24,
     show_default=True,
-    help="Keep content replaced within these hours.",
+    help="Keep content that was replaced less than this many hours ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @takes_settings
 def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
-    Deletes what crashed writers left at once, and replaced versions and unreferenced content after the grace period. May run
-    beside readers and writers, and be interrupted and run again.
+    Deletes leftovers of crashed writers at once, and replaced versions and unreferenced content after the grace period. Safe to
+    run beside readers and writers, and to interrupt and repeat.
     """
     from data_stack.stores.removal import collect_garbage
 
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
-    if settings.as_json:
-        items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
-        print_json({"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items})
-        return
-    if garbage:
-        rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
-        print_columns([("what", "size", "why"), *rows], right=(1,))
-    echo(f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}")
+    items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
+    rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
+    answer(
+        settings,
+        {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items},
+        *([table(("what", "size", "why"), rows, right=(1,))] if garbage else []),
+        f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}",
+    )
 
 
 @click.command()
@@ -188,20 +188,17 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     from data_stack.stores.inventory import disk_usage
 
     facts = asdict(disk_usage(settings.existing_connector(), names))
-    if settings.as_json:
-        print_json(facts)
-        return
     kinds = ("raw", "preprocessed", "other", "total")
-    rows: list[tuple[str, ...]] = [("dataset", "resources", *kinds)]
-    for row in facts["datasets"]:
-        name = f"{row['name']} {row['version'] or ''}".strip()
-        rows.append((name, str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds)))
-    print_columns(rows, right=range(1, 6))
-    echo(f"\n{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}")
-    echo(f"{size_text(facts['unique'])} unique content")
+    rows = [
+        (f"{row['name']} {row['version'] or ''}".strip(), str(row["n_resources"]), *(size_text(row[kind]) for kind in kinds))
+        for row in facts["datasets"]
+    ]
+    total = f"{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}"
+    unique = f"{size_text(facts['unique'])} unique content"
+    answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
 
 
 def _check_names(names: tuple[str, ...]) -> None:
-    # A URL may hold a password, which must not appear in an error message.
+    # A URL may contain a password, which must not appear in an error message.
     if any("://" in name for name in names):
-        raise click.UsageError("NAME is the name of a dataset, not a URL; a store goes before it (copy) or with --storage")
+        raise click.UsageError("NAME must be the name of a dataset, not a URL; pass a store before it (copy) or with --storage")

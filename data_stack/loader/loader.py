@@ -23,13 +23,15 @@ from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
-from data_stack.loader.page import LoaderPage
+from data_stack.loader.page import facts_of_loader
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
 from data_stack.loader.schedule import NEVER, Schedule
 from data_stack.loader.session import LoaderStatistics, Session
 from data_stack.loader.state import LoaderState
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
+from data_stack.show.markup import Block, as_html, as_text
+from data_stack.show.page import IteratorPage
 
 _Self = TypeVar("_Self", bound="Loader")
 
@@ -241,15 +243,15 @@ class Loader:
         return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{rank}{made}>"
 
     def __str__(self) -> str:
-        return str(self._page())
+        return f"{as_text(self._facts())}\n\n{IteratorPage(self._iterator)}"
 
     def _repr_html_(self) -> str:
-        return self._page().to_html()
+        return as_html([*self._facts(), *IteratorPage(self._iterator).document(2)])
 
-    def _page(self) -> LoaderPage:
+    def _facts(self) -> list[Block]:
         session, conversion = self._session, None if self._conversion is None else self._conversion.name
         place = (session.epoch, session.position)
-        return LoaderPage(self._iterator, session.plan, self._order, session.seed, self._epochs, place, conversion)
+        return facts_of_loader(session.plan, self._order, session.seed, self._epochs, place, conversion)
 
     # ----------------------------------------------------------------------------------------------------------------- state
 

@@ -1,4 +1,4 @@
-"""Shows one value in HTML: a picture, a line, a player of sound, or text."""
+"""Renders one value as HTML: a picture, a line, a sound player, or text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.show.pictures import png_of, to_pixels
 _Array = npt.NDArray[Any]
 
 _EDGE = 112  # of a picture on the page
-_LEAST_FACTOR = 3  # pictures that are enlarged so much show their pixels
+_LEAST_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
 _MOST_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _WIDTH_OF_LINES = 170
@@ -30,12 +30,12 @@ _MOST_CHARACTERS = 240
 
 
 def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
-    """A value as text and, where it is more than that, as HTML of about ``n_bytes`` at most.
+    """Render a value as text and, for a picture or sound, as HTML of about ``n_bytes`` at most.
 
     Args:
         look: the value.
-        n_bytes: that its picture or sound may take; these become smaller, or shorter, until they do.
-        span: what is black and white in images that are seen side by side.
+        n_bytes: maximum size of its picture or sound; a picture is shrunk and sound is shortened to fit.
+        span: the values drawn as black and white, shared by images shown side by side.
         over: ``boxes`` and ``mask`` to draw over a picture.
     """
     if look.kind == "audio":
@@ -68,7 +68,7 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
 
 
 def _player(look: Look, n_bytes: int) -> Rich:
-    """Sound as one channel of µ-law, with fewer samples a second, or only its beginning, where it would be too long."""
+    """A player of one channel in µ-law; long sound has a lower sampling rate, or only its beginning."""
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
     samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
     rate, room = look.rate, 3 * n_bytes // 4
@@ -82,7 +82,7 @@ def _player(look: Look, n_bytes: int) -> Rich:
 
 
 def _mu_law_file(samples: npt.NDArray[np.float64], rate: int) -> bytes:
-    """A WAV file of samples from -1 to 1 in 8 bits of ITU-T G.711's µ-law."""
+    """A WAV file of samples from -1 to 1, as 8-bit µ-law (ITU-T G.711)."""
     loudest = max(1.0, float(np.abs(samples).max(initial=0)))
     numbers = np.round(samples / loudest * 32635).astype(np.int64)
     magnitude = np.abs(numbers) + 132
@@ -100,7 +100,7 @@ def _layout_text(array: _Array) -> str:
 
 def _range_text(array: _Array) -> str:
     finite = sampled(array)[np.isfinite(sampled(array))]
-    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite number"
+    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"
 
 
 def _soft(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Statistics of all values of a column, and of the values in arrays and lists.
+    """Statistics of all values of a column; the values inside arrays and lists count, too.
 
     Attributes:
         n_missing: number of values that are None, NaN or NaT.
@@ -35,11 +35,12 @@ class ColumnReport:
     Attributes:
         key: position in tuple samples, key of dict samples; None of bare samples.
         role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta.
-        dtype: of a schema, e.g. ``"utf8[]"``; otherwise of the column in a batch, e.g. ``"uint8"``, or the types of objects;
-            followed by ``" or None"`` if values may be missing.
-        shape: of one value, ``()`` for a number or text; None for an extent that varies, None for all if their number varies.
+        dtype: that of the schema, e.g. ``"utf8[]"``; without a schema that of the column in a batch, e.g. ``"uint8"``, or the
+            types of its objects. It ends with ``" or None"`` if values may be missing.
+        shape: of one value, ``()`` for a number or text. None stands for an extent that varies; the shape is None if the number
+            of dimensions varies.
         statistics: None unless requested.
-        name: of the column of tuple samples, if it has one.
+        name: the column's name in tuple samples, if it has one.
     """
 
     key: int | str | None

@@ -1,4 +1,4 @@
-"""Layouts of columns, and statistics of all their values."""
+"""Finds the dtypes, shapes and statistics of columns."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.show.column_report import ColumnReport, ColumnStatistics
@@ -28,29 +28,24 @@ _MOST_DISTINCT = 100_000
 _Numbers = npt.NDArray[Any]
 
 
-def columns_of_samples(
-    samples: Sequence[Any],
-    meta: DatasetMetaIF | None,
-    names: Sequence[str] = (),
-    declared: Mapping[str, DeclaredColumn] | None = None,
-) -> tuple[ColumnReport, ...]:
-    """The columns of ``samples``, at least one.
+def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[ColumnReport, ...]:
+    """The columns of ``iterator``, from its schema if it has one, and from some of its samples.
 
     Args:
-        samples: the first one has all columns.
-        meta: names the columns of the sample proper, the target and the tag.
-        names: of the columns of tuple samples.
-        declared: by a schema, for columns of dict samples; overrides the samples.
+        iterator: its meta names the columns of sample, target and tag.
+        samples: at least one; the first one has all columns.
     """
+    meta, names = getattr(iterator, "dataset_meta", None), column_names(iterator)
+    declared = access_to(iterator).unwrap()[0].declare_columns() or {}
     rows = [_fields(sample) for sample in samples]
     roles = {} if meta is None else _roles(meta, len(rows[0]))
     columns = []
     for key in rows[0]:
-        told = (declared or {}).get(key) or DeclaredColumn()
+        of_schema = declared.get(key) or DeclaredColumn()
         dtype, shape = _layout([row[key] for row in rows if key in row])
-        if told.dtype is not None:
-            dtype, shape = told.dtype, told.shape
-        if told.is_nullable and not dtype.endswith(_NULLABLE):
+        if of_schema.dtype is not None:
+            dtype, shape = of_schema.dtype, of_schema.shape
+        if of_schema.is_nullable and not dtype.endswith(_NULLABLE):
             dtype += _NULLABLE
         name = names[key] if isinstance(key, int) and key < len(names) else None
         columns.append(ColumnReport(key, roles.get(key), dtype, shape, name=name))
@@ -58,7 +53,7 @@ def columns_of_samples(
 
 
 def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]) -> tuple[ColumnReport, ...]:
-    """``columns`` with the statistics of all samples, which are read once, about 4 MiB at once."""
+    """Add the statistics of all samples to ``columns``; reads all samples once, in blocks of about 4 MiB."""
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
         for key, column in _fields(batch).items():
@@ -79,7 +74,7 @@ def _fields(sample: Any) -> dict[Any, Any]:
 
 def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
     roles: dict[Any, str] = {}
-    for role in ("tag", "target", "sample"):  # of equal positions, the last one counts
+    for role in ("tag", "target", "sample"):  # the last role wins if positions are equal
         key = getattr(meta, f"{role}_pos", None)
         if isinstance(key, int) and -n_columns <= key < 0:
             key += n_columns
@@ -89,7 +84,7 @@ def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
 
 
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
-    """The types and the common shape of values."""
+    """The types of values, and their common shape."""
     found = [value for value in values if not is_null(value)]
     columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
     types = {
@@ -113,7 +108,7 @@ class _Collector:
     def __init__(self) -> None:
         self._moments = RunningMoments()  # of the finite numbers
         self._n_missing = self._n_infinite = 0
-        self._extremes: list[Any] = []  # in the type of the values: integers stay exact
+        self._extremes: list[Any] = []  # of the same type as the values, so integers stay exact
         self._shapes: set[tuple[int, ...]] = set()
         self._distinct: set[Any] | None = set()
 
@@ -167,7 +162,7 @@ class _Collector:
             self._add_extremes([float(low), float(high)] if numbers.dtype.kind == "f" else [int(low), int(high)])
 
     def _add_extremes(self, found: list[Any]) -> None:
-        found = [*self._extremes, *found]  # times may be of another unit than those before
+        found = [*self._extremes, *found]  # times may have another unit than earlier ones
         exact = comparable(found)
         self._extremes = [found[exact.index(min(exact))], found[exact.index(max(exact))]]
 

@@ -1,4 +1,4 @@
-"""Draws samples of a dataset on one picture, each with its label."""
+"""Draws samples of a dataset in one picture, each with its label."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
 _CELL_PIXELS, _LARGEST_CELL = 80, 160
 _N_SAMPLES = 100
-_MOST_PIXELS = 1 << 18  # of a picture that Pillow then fits into its cell
+_MOST_PIXELS = 1 << 18  # of a picture before Pillow fits it into its cell
 
 
 def contact_sheet(
@@ -90,6 +90,16 @@ def contact_sheet(
     return _draw(tiles, labels, n_columns, title, f"{len(samples):,} of {n_total:,} samples")
 
 
+def show(iterator: DatasetIteratorIF, *, columns: Sequence[int | str] | int | str | None = None, **options: Any) -> Image.Image:
+    """See ``iterator.show``."""
+    if columns is not None:
+        keys = [columns] if isinstance(columns, (int, str)) else list(columns)
+        if not keys:
+            raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
+        options.update(sample_pos=keys[0], target_pos=keys[1:])
+    return contact_sheet(iterator, **options)
+
+
 # ------------------------------------------------------------------ drawing
 
 
@@ -129,7 +139,7 @@ def _text_tile(value: Any) -> Image.Image:
 
 
 def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
-    """Enlarges a small picture by a whole factor, and shrinks a large one."""
+    """Enlarge a small picture by a whole factor, or shrink a large one."""
     image = Image.fromarray(pixels)
     if image.mode == "RGBA":
         image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
@@ -143,7 +153,7 @@ def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
 
 
 def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
-    """White paper with a title, a subtitle, and room of this size below."""
+    """A white sheet with a title and a subtitle, and ``width`` × ``height`` pixels below them."""
     title = readable(title)
     width = max(width, _text_width(title, _TITLE_SIZE), _text_width(about)) + 2 * _MARGIN
     image = Image.new("RGB", (width, height + _TITLE_HEIGHT + 2 * _MARGIN), _PAPER)
@@ -159,7 +169,7 @@ def _text_width(text: str, size: int = _TEXT_SIZE) -> int:
 
 @functools.cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
-    """An installed font with many scripts, or Pillow's own."""
+    """An installed font with many scripts, or Pillow's default font."""
     for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf"):
         try:
             return ImageFont.truetype(name, size)

@@ -1,4 +1,4 @@
-"""Implements ``iterator.explain``: a stack of iterators as a tree with lengths, memory and licences."""
+"""Implements ``iterator.explain``: the tree of layers with lengths, memory and licences."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
-from data_stack.show import held_memory
+from data_stack.show.held_memory import HeldMemory
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
 _MOST_PARTS = 8
-_PARTS_FIRST = 4  # of more parts, so many are drawn, and the last one
+_PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
 _MOST_CHARACTERS_OF_ARGUMENTS = 120
 _MOST_DATASETS = 20
 
@@ -27,16 +27,15 @@ class ExplainedLayer:
     """One iterator of a stack; an :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
-        number: from 1 on, an iterator before those below it.
-        layer: its name in recipes, such as ``"view"``; otherwise its class.
-        arguments: of its constructor, shortened, without defaults.
+        number: counts from 1; an iterator comes before those below it.
+        layer: its name in recipes, such as ``"view"``, or the name of its class.
+        arguments: of its constructor, shortened; arguments equal to their defaults are left out.
         n_samples: None if unknown.
         stacked_on: numbers of the iterators below it, in order.
-        dataset: name, version and split by its origin, or name and tag by its meta.
-        license: by its origin; None if unknown.
+        dataset: name, version and split of its origin, or name and tag of its meta.
+        license: that of its origin; None if unknown.
         is_origin: whether a repository loaded these samples.
-        keeps: objects that it holds in memory, with their sizes, without the iterators below it.
-        n_bytes: their size; shared memory is counted once.
+        n_bytes: about how much memory it holds, without the iterators below it; shared memory counts once.
         notes: randomness and cost.
     """
 
@@ -48,7 +47,6 @@ class ExplainedLayer:
     dataset: str | None
     license: str | None
     is_origin: bool
-    keeps: tuple[str, ...]
     n_bytes: int
     notes: tuple[str, ...]
 
@@ -64,8 +62,8 @@ class Explanation(Document):
 
     Attributes:
         layers: all iterators, each once; ``layers[n - 1].number == n``.
-        n_bytes: what all of them keep in memory.
-        licenses: the datasets of a repository by licence, None if that is unknown.
+        n_bytes: memory that all of them hold.
+        licenses: the loaded datasets, by licence; the key None has those of unknown licence.
     """
 
     def __init__(self, layers: Sequence[ExplainedLayer]) -> None:
@@ -83,7 +81,7 @@ class Explanation(Document):
     __repr__ = __str__
 
     def document(self, level: int = 1) -> list[Block]:
-        """The tree, and what the stack keeps."""
+        """The tree, memory and licences."""
         tree = "\n".join(self._lines())
         drawn = Rich(tree, f"<pre>{html.escape(printable(tree, keep=chr(10)))}</pre>")
         return [Paragraph(drawn), *map(Paragraph, self._summary())]
@@ -92,14 +90,14 @@ class Explanation(Document):
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]
         for of_datasets, datasets in self.licenses.items():
             more = f", … {len(datasets) - _MOST_DATASETS:,} more" if len(datasets) > _MOST_DATASETS else ""
-            what = "licence not known" if of_datasets is None else f"licence {readable(of_datasets)}"
+            what = "licence unknown" if of_datasets is None else f"licence {readable(of_datasets)}"
             lines.append(f"{what}: {', '.join(datasets[:_MOST_DATASETS])}{more}")
         return lines
 
     def _lines(self) -> Iterator[str]:
         n_above = Counter(number for layer in self.layers for number in layer.stacked_on)
         drawn: set[int] = set()
-        # To be drawn, the next one last: a layer's number or a text, and the prefixes of its first and its other lines.
+        # A stack of what is still to draw: a layer's number or a text, and the prefixes of its first and its other lines.
         waiting: list[tuple[int | str, str, str]] = [(1, "", "")] if self.layers else []
         while waiting:
             what, first, rest = waiting.pop()
@@ -119,13 +117,13 @@ class Explanation(Document):
 
     def _facts(self, layer: ExplainedLayer) -> Iterator[str]:
         below = [self.layers[number - 1] for number in layer.stacked_on]
-        is_told_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
+        is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
         if layer.is_origin:
-            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'not known')}"
-        elif layer.dataset is not None and (layer.number == 1 or not is_told_below):
+            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'unknown')}"
+        elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
             yield f"dataset {layer.dataset}"
-        if layer.keeps:
-            yield "keeps " + ", ".join(layer.keeps)
+        if layer.n_bytes:
+            yield f"keeps {size_text(layer.n_bytes)} in memory"
         yield from layer.notes
 
     def _below(self, layer: ExplainedLayer, rest: str) -> list[tuple[int | str, str, str]]:
@@ -147,25 +145,22 @@ def explain(iterator: Any) -> Explanation:
     """
     found = _find(iterator)
     numbers = {id(node.layer): number for number, node in enumerate(found, start=1)}
-    memory = held_memory.HeldMemory()
-    explained: list[ExplainedLayer] = []
-    for node in reversed(found):  # from below: shared memory counts there
-        keeps, n_bytes = memory.of(node.layer)
-        explained.append(
-            ExplainedLayer(
-                number=numbers[id(node.layer)],
-                layer=_name(node.layer),
-                arguments=_arguments_text(node.layer) if node.below else "",
-                n_samples=_length(node.layer),
-                stacked_on=tuple(numbers[id(below)] for below in node.below),
-                dataset=_dataset_text(node),
-                license=_license(node),
-                is_origin=node.origin is not None,
-                keeps=tuple(keeps),
-                n_bytes=n_bytes,
-                notes=tuple(_notes(node)),
-            )
+    memory = HeldMemory()
+    explained = [
+        ExplainedLayer(
+            number=numbers[id(node.layer)],
+            layer=_name(node.layer),
+            arguments=_arguments_text(node.layer) if node.below else "",
+            n_samples=_length(node.layer),
+            stacked_on=tuple(numbers[id(below)] for below in node.below),
+            dataset=_dataset_text(node),
+            license=_license(node),
+            is_origin=node.origin is not None,
+            n_bytes=memory.of(node.layer),
+            notes=tuple(_notes(node)),
         )
+        for node in reversed(found)  # from below: shared memory counts there
+    ]
     return Explanation(explained[::-1])
 
 

@@ -1,4 +1,4 @@
-"""Finds out what there is to show of one value: a picture, text, sound, a line, or numbers."""
+"""Decides how to show a value: as a picture, text, sound, a line, or numbers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from data_stack.show.markup import printable, readable
 from data_stack.values.stacked_values import exact_array, is_null
 
 Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "text", "bytes", "missing", "other"]
-"""What a value is shown as; see ``docs/display.md``."""
+"""How a value is shown; see ``docs/display.md``."""
 
 _Array = npt.NDArray[Any]
 
-_LEAST_EDGE = 4  # smaller arrays are no pictures
-_SHORT = 16  # vectors of so many numbers are written out
+_LEAST_EDGE = 4  # smaller arrays are not shown as pictures
+_SHORT = 16  # vectors of up to 16 numbers are written out
 _MOST_LINES = 12
 _CHANNELS = (1, 3, 4)
 _PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
@@ -30,19 +30,19 @@ _RATES = range(1_000, 400_000)  # of sound
 _MOST_DECODED_PIXELS = 1 << 25
 _MOST_DECODED_BYTES = 1 << 26
 _MOST_IN_LIST = 100_000
-_MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # whose values are what is seen
+_MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
 _SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A value as it is shown.
+    """A value, and how it is shown.
 
     Attributes:
-        kind: what it is shown as.
+        kind: how the value is shown.
         data: pictures and masks: an array of shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4; boxes: ``(n, 4)``,
-            x and y of two corners in pixels; audio: ``(n, channels)``; series: ``(n, lines)``; array: any; otherwise the value.
-        rate: of audio: samples a second.
+            x and y of two corners in pixels; audio: ``(n, channels)``; series: ``(n, lines)``; array: any; else the value.
+        rate: samples per second of audio.
     """
 
     kind: Kind
@@ -51,25 +51,25 @@ class Look:
 
     @property
     def is_picture(self) -> bool:
-        """Whether it is drawn, as a picture or lines; sound has a player, too."""
+        """Whether the value can be drawn, as a picture or as lines; sound can, and also has a player."""
         return self.kind in ("image", "mask", "series", "audio") or (self.kind == "array" and self.data.ndim > 1)
 
 
 def kind_of_value(value: Any, hint: str | None = None) -> Kind:
-    """What a value is shown as: ``"image"``, ``"audio"``, ``"text"`` and so on; raises nothing.
+    """How a value is shown: ``"image"``, ``"audio"``, ``"text"`` and so on; never raises.
 
     Args:
-        value: of any type: arrays, tensors, Pillow images, lists of numbers, text, bytes (of image and sound files too),
+        value: of any type: arrays, tensors, Pillow images, lists of numbers, text, bytes (also of image and sound files),
             ``(samples, rate)`` or ``{"array": …, "sampling_rate": …}`` for sound.
-        hint: what the meta says of the column, see :class:`~data_stack.dataset.meta.DatasetMeta`: ``"image"``, ``"mask"``,
+        hint: the kind of the column in the meta, see :class:`~data_stack.dataset.meta.DatasetMeta`: ``"image"``, ``"mask"``,
             ``"boxes"`` (corners) or ``"boxes xywh"``, ``"audio 16000"``, ``"series"``, ``"array"``, ``"text"``. It is ignored
-            where the value cannot be that.
+            if it does not fit the value.
     """
     return look_at(value, hint).kind
 
 
 def look_at(value: Any, hint: str | None = None) -> Look:
-    """A value with what it is shown as; see :func:`kind_of_value`. Image and sound files are decoded."""
+    """A value and how it is shown; see :func:`kind_of_value`. Image and sound files are decoded."""
     try:
         return _look(value, *(hint or "").partition(" ")[::2])
     except Exception:  # noqa: BLE001  # foreign values and broken files
@@ -77,9 +77,9 @@ def look_at(value: Any, hint: str | None = None) -> Look:
 
 
 def shorten(value: Any, most_characters: int = 200) -> str:
-    """A value of any type as one line of printable text, cut after ``most_characters``; raises nothing.
+    """A value of any type as one line of printable text, cut after ``most_characters``; never raises.
 
-    Control and bidirectional characters are escaped; HTML is not. A long list or array is not visited as a whole.
+    Control and bidirectional characters are escaped; HTML is not. Only the beginning of a long list or array is visited.
     """
     if isinstance(value, str):
         return readable(str.__str__(value), most_characters)
@@ -94,7 +94,7 @@ def shorten(value: Any, most_characters: int = 200) -> str:
 
 
 def sampled(array: _Array, most: int = 1 << 20) -> _Array:
-    """At most about so many values of an array, evenly spread, of every axis some; no copy."""
+    """About ``most`` values of an array at most, evenly spread along every axis; a view."""
     while array.size > most:
         axis = int(np.argmax(array.shape))
         array = array[(slice(None),) * axis + (slice(None, None, 2),)]
@@ -134,23 +134,23 @@ def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
 
 
 def _sound_of(value: Any, rate: str) -> Look | None:
-    """Sound that says its rate, or is said to have one."""
-    samples, told = value, int(rate) if rate.isdecimal() else None
+    """Sound whose rate is in the value, or in the hint."""
+    samples, hertz = value, int(rate) if rate.isdecimal() else None
     if isinstance(value, Mapping) and {"array", "sampling_rate"} <= value.keys():
-        samples, told = value["array"], value["sampling_rate"]
+        samples, hertz = value["array"], value["sampling_rate"]
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (int, np.integer)):
-        samples, told = value
-    if told is None or int(told) not in _RATES:
+        samples, hertz = value
+    if hertz is None or int(hertz) not in _RATES:
         return None
     array = exact_array(samples)
     if array is None or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or len(array) < 2:
         return None
     columns = array.reshape(len(array), -1)
-    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(told))
+    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(hertz))
 
 
 def _in_colour(image: Any, wanted: str) -> Any:
-    """An image of Pillow as it is seen: palettes, but not those of masks, and inks in colours; numbers stay what they are."""
+    """A Pillow image in colours: palettes (except those of masks) and inks are converted; modes of numbers stay unchanged."""
     if image.mode in _MODES or (image.mode == "P" and wanted == "mask"):
         return image
     return image.convert("RGBA" if image.has_transparency_data else "RGB")
@@ -184,7 +184,7 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
 
 
 def _picture_of(array: _Array) -> _Array | None:
-    """``array`` with shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4, if it has that of a picture."""
+    """``array`` with shape ``(height, width)`` or ``(height, width, c)``, c 3 or 4, if it is a picture."""
     if array.ndim == 3 and array.shape[2] not in _CHANNELS:
         array = np.moveaxis(array, 0, 2)
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in _CHANNELS):
@@ -199,7 +199,7 @@ def _is_image(picture: _Array) -> bool:
 
 
 def _lines_of(array: _Array) -> _Array | None:
-    """Numbers in time as shape ``(n, lines)``: more than a few of them, in few lines."""
+    """A series as shape ``(n, lines)``, if the array has many numbers in few lines."""
     if array.ndim > 2 or array.size <= _SHORT:
         return None
     lines = array.reshape(len(array), -1)

@@ -32,8 +32,8 @@ class RepeatedSamples:
     Attributes:
         split: its name.
         n_samples: samples in the split.
-        n_repeats: how many of them equal an earlier one.
-        positions: of some of these, (first occurrence, repeat), in order.
+        n_repeats: number of samples that equal an earlier one.
+        positions: (first occurrence, repeat) of some repeats, in order.
     """
 
     split: str
@@ -48,10 +48,10 @@ class SharedSamples:
 
     Attributes:
         first, second: names of the splits.
-        n_distinct: how many different samples both splits have.
-        n_in_first: how many samples of ``first`` are also in ``second``.
-        n_in_second: how many samples of ``second`` are also in ``first``.
-        positions: of some of the different samples, (first occurrence in ``first``, first occurrence in ``second``), in order.
+        n_distinct: number of different samples that are in both splits.
+        n_in_first: number of samples of ``first`` that are also in ``second``.
+        n_in_second: number of samples of ``second`` that are also in ``first``.
+        positions: (first occurrence in ``first``, first occurrence in ``second``) of some of these samples, in order.
     """
 
     first: str
@@ -64,7 +64,7 @@ class SharedSamples:
 
 @dataclass(frozen=True, slots=True)
 class DuplicatesReport(Document):
-    """What :func:`find_duplicates` found. It prints as Markdown, and shows as HTML in a notebook.
+    """The result of :func:`find_duplicates`. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
         columns: the compared columns; None for whole samples.
@@ -130,25 +130,25 @@ def find_duplicates(
         found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, with any label
         assert not found.is_leaking
 
-    Every sample is read once, a few thousand at a time, and takes less than 100 bytes of memory. ``sample_digest`` defines
-    equality: numbers count by value, not by type.
+    Reads every sample once, a few thousand at a time; each takes less than 100 bytes of memory. Samples are equal if their
+    ``sample_digest`` is equal: numbers of different types are equal if their values are.
 
     Args:
-        splits: iterators by name; or one iterator, to be searched for repeats.
+        splits: iterators by name, or one iterator to search for repeats.
         columns: the columns to compare; None for whole samples.
-        max_positions: how many positions of each finding to list; all are counted.
+        max_positions: maximum number of positions to list for each finding; all are counted.
 
     Raises:
-        ConfigError: there are no splits, or the samples of one have no such column.
+        ConfigError: ``splits`` is empty, or a split lacks a column.
     """
     by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
     if not by_name:
         raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}")
     if max_positions < 0:
-        raise ConfigError(f"max_positions must not be negative, it is {max_positions}")
+        raise ConfigError(f"max_positions must be at least 0, got {max_positions}")
     keys = None if columns is None else tuple(keys_of(columns))
     if keys == ():
-        raise ConfigError("there are no columns to compare; leave columns out to compare whole samples")
+        raise ConfigError("columns is empty; leave it out to compare whole samples")
     iterators = [as_iterator(iterator) for iterator in by_name.values()]
     starts = np.cumsum([0, *map(len, iterators)]).tolist()
     digests = np.empty((starts[-1], DIGEST_BYTES), dtype=np.uint8)
@@ -176,12 +176,12 @@ def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] 
 
 
 class _Split:
-    """Equal samples of one split, by numbers of contents.
+    """The samples of one split, where equal samples have equal numbers.
 
     Attributes:
-        contents: the numbers, ascending.
-        firsts: position of the first sample of each.
-        counts: number of samples of each.
+        contents: the distinct numbers, ascending.
+        firsts: position of the first sample of each number.
+        counts: number of samples of each number.
     """
 
     def __init__(self, name: str, numbers: _Positions) -> None:

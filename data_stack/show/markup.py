@@ -1,4 +1,4 @@
-"""Documents of headings, facts, tables and pictures, as text, Markdown and HTML, with all contents escaped."""
+"""Documents that render as text, Markdown or HTML, with all contents escaped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MOST_CHARACTERS = 80
 _MOST_ROWS = 100
 _MAX_WORD = 28
 
-# The page's own colour and font, of a light or a dark theme; greys and blues that are read on both.
+# Inherits the colour and font of the page; the greys and blues are readable in light and dark themes.
 _STYLE = """\
 <style scoped>
 .data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; color: inherit;
@@ -45,7 +45,7 @@ _STYLE = """\
 </style>
 """
 
-# Of a page of its own, in which nothing runs or is fetched.
+# For a page of its own; its policy forbids scripts and fetches.
 _HEAD = """\
 <meta charset="utf-8"/>
 <meta name="viewport" content="width=device-width, initial-scale=1"/>
@@ -54,7 +54,7 @@ _HEAD = """\
 <style>:root {color-scheme: light dark}
 body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px}</style>"""
 
-# On each cell, as Jupyter aligns all cells right, and some viewers remove <style>.
+# On each cell, because Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
 _MARKDOWN_SIGNS = {sign: "\\" + sign for sign in "\\`*_[]#~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -84,17 +84,18 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows below a header, of which 100 are shown; the columns numbered in ``right`` are numbers, flush right."""
+    """Rows below a header, of which ``max_rows`` are shown; the columns numbered in ``right`` are numbers, flush right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
+    max_rows: int = _MOST_ROWS
 
     def limit_rows(self) -> list[Sequence[str]]:
-        """The rows, or the first ones and how many more there are."""
-        n_more = len(self.rows) - _MOST_ROWS
+        """The rows, or the first ones and the number of the others."""
+        n_more = len(self.rows) - self.max_rows
         more = [[f"… {n_more:,} more", *[""] * (len(self.header) - 1)]] if n_more > 0 else []
-        return [*self.rows[:_MOST_ROWS], *more]
+        return [*self.rows[: self.max_rows], *more]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Gallery:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that unfold below a title; in text and Markdown they follow it."""
+    """Blocks that unfold below a title; in text and Markdown they are always shown."""
 
     title: str
     blocks: Sequence[Block]
@@ -114,7 +115,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Documents side by side as far as the page is wide enough; in text and Markdown one below the other."""
+    """Documents side by side if the page is wide enough; in text and Markdown one below the other."""
 
     documents: Sequence[Sequence[Block]]
 
@@ -123,11 +124,11 @@ Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold, Beside]
 
 
 class Rich(str):
-    """A text of a block with what HTML shows in its place.
+    """A text of a block, with HTML to show in its place.
 
     Args:
-        text: in text and Markdown.
-        html: in HTML; its values are escaped.
+        text: shown in text and Markdown.
+        html: shown in HTML; the caller has escaped its values.
     """
 
     __slots__ = ("html",)
@@ -141,7 +142,7 @@ class Rich(str):
 
 
 def bar(share: float, width: int = 24) -> Rich:
-    """A bar of a length from 0 to 1."""
+    """A bar whose length is ``share``, from 0 to 1."""
     text = "█" * (max(1, round(width * share)) if share > 0 else 0)
     return Rich(text, f'<div class="bars"><div class="bar" style="width:{100 * share:.1f}%"></div></div>')
 
@@ -203,7 +204,7 @@ def number_text(number: float | int | str | None) -> str:
 
 
 def size_text(n_bytes: int | None) -> str:
-    """``n_bytes`` in words, ``"57.5 kB"`` (1 kB is 1,000 bytes); ``"-"`` if it is not known."""
+    """``n_bytes`` as text, such as ``"57.5 kB"`` (1 kB is 1,000 bytes); ``"-"`` for None."""
     if n_bytes is None:
         return "-"
     if n_bytes < 1000:
@@ -242,7 +243,7 @@ def _pad(text: str, width: int, right: bool = False) -> str:
 
 
 def _width(text: str) -> int:
-    """The columns of a terminal that ``text`` takes; Chinese characters and emoji take two each."""
+    """The width of ``text`` in a terminal; Chinese characters and emoji are two columns wide."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -267,7 +268,7 @@ def _text_lines(block: Block) -> Iterator[str]:
 
 
 def _flat(block: Fold | Beside) -> list[Block]:
-    """What text has in the place of a block that only HTML can show."""
+    """The blocks that text and Markdown show in place of a block of HTML."""
     if isinstance(block, Fold):
         return [Paragraph(f"{block.title}:"), *block.blocks]
     return [each for document in block.documents for each in document]
@@ -285,7 +286,7 @@ def as_html(blocks: Iterable[Block]) -> str:
 
 
 def whole_page(title: str, body: str) -> str:
-    """A file of HTML with this title, and the HTML of a document."""
+    """A complete HTML page of a title and the HTML of a document."""
     head = f"<head>{_HEAD}<title>{html.escape(title)}</title></head>"
     return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
@@ -344,7 +345,7 @@ def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
 
 
 def _html_cell(kind: str, cell: str, is_number: bool = False) -> str:
-    # Words stay whole, and a wide table scrolls; only what has no words, such as a digest or a URL, is broken.
+    # Words stay whole, and a wide table scrolls; only long words, such as digests and URLs, are broken.
     is_long = not is_number and max(map(len, cell.split()), default=0) > _MAX_WORD
     name = ' class="number"' if is_number else ' class="long"' if is_long else ""
     return f"<{kind}{name} {_RIGHT if is_number else _LEFT}>{_html(cell)}</{kind}>"

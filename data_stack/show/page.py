@@ -1,4 +1,4 @@
-"""Describes an iterator to a reader: what it is, eight of its samples, its columns and classes, its stack."""
+"""Describes an iterator in a notebook: facts, eight samples, columns, classes, and the stack."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.cells import cell_of
 from data_stack.show.column_report import ColumnReport
-from data_stack.show.column_statistics import columns_of_samples
+from data_stack.show.column_statistics import columns_of
 from data_stack.show.explanation import Explanation, explain
 from data_stack.show.kinds import Look, look_at, shorten
 from data_stack.show.markup import (
     Beside,
     Block,
+    Document,
     Fold,
     Gallery,
     Heading,
     Paragraph,
     Rich,
     Table,
-    TextDocument,
+    as_text,
 )
 from data_stack.show.pictures import span_of
 from data_stack.show.report import table_of_columns, table_of_targets
@@ -35,12 +36,10 @@ from data_stack.show.samples import default_keys, hints_of, label_text, overlays
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacking import stack_values
 
-_Value = TypeVar("_Value")
-
 _MOST_COLUMNS_OF_SAMPLES = 12
 _MOST_CLASSES = 16
 _MOST_TARGET_BYTES = 1_000_000
-_TEXT_BYTES = 32  # what a text costs besides its characters
+_TEXT_BYTES = 32  # overhead of a text
 _MOST_BLOCKS = 100
 _SECONDS = 1.0
 _MOST_CAPTIONS = 3
@@ -53,41 +52,37 @@ class _Failed:
     reason: str
 
 
-def _or_else(make: Callable[[], _Value], otherwise: _Value) -> _Value:
-    try:
-        return make()
-    except Exception:  # noqa: BLE001  # foreign code
-        return otherwise
-
-
 def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {_or_else(lambda: shorten(str(error)), '')}"
+    try:
+        return f"{type(error).__name__}: {shorten(str(error))}"
+    except Exception:  # noqa: BLE001  # foreign code
+        return type(error).__name__
 
 
-def _said(part: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
-    """Decorates a part of a page that may fail, which is then said in its place."""
+def _part(make: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
+    """Decorates a part of a page; if it raises, the page shows the error in its place."""
 
-    @wraps(part)
-    def made(page: IteratorPage) -> list[Block]:
+    @wraps(make)
+    def part(page: IteratorPage) -> list[Block]:
         try:
-            return part(page)
+            return make(page)
         except Exception as error:  # noqa: BLE001  # foreign code
-            return [Paragraph(f"{part.__name__} cannot be shown: {_reason(error)}")]
+            return [Paragraph(f"{make.__name__} cannot be shown: {_reason(error)}")]
 
-    return made
+    return part
 
 
 @dataclass(frozen=True)
-class IteratorPage(TextDocument):
-    """What a notebook shows of an iterator; as a document it is text, Markdown and HTML. Making it raises nothing.
+class IteratorPage(Document):
+    """What a notebook shows of an iterator; it never raises.
 
-    It reads ``n_samples`` samples, spread over the iterator (of one that is read in blocks: over the first block), within a
-    second; and the target where its columns can be read by themselves and take at most 1 MB. What fails is said in its place.
+    The page reads ``n_samples`` samples, spread over the iterator (over its first block if the source is read in blocks), within
+    a second. It reads the target column if that reads no other column and takes at most 1 MB. ``str`` reads no sample.
 
     Args:
         iterator: any ``DatasetIteratorIF``.
-        n_samples: how many are shown.
-        n_bytes: what pictures and sound may take together.
+        n_samples: number of samples shown.
+        n_bytes: maximum size of all pictures and sounds together.
     """
 
     iterator: Any
@@ -95,10 +90,13 @@ class IteratorPage(TextDocument):
     n_bytes: int = 130_000
 
     def document(self, level: int = 1) -> list[Block]:
-        """Its parts; ``level`` is that of the title."""
+        """All parts; ``level`` is that of the title."""
         sides = [side for side in (self.columns(), self.targets()) if side]
         beside: list[Block] = [Beside(sides)] if sides else []
         return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
+
+    def __str__(self) -> str:
+        return as_text([Heading(1, self.title), *self.facts(), *self.tree()])
 
     @cached_property
     def _explanation(self) -> Explanation:
@@ -116,57 +114,50 @@ class IteratorPage(TextDocument):
     def _target_key(self) -> Any:
         return default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
-    @cached_property
+    @property
     def _meta(self) -> Any:
-        return _or_else(lambda: getattr(self.iterator, "dataset_meta", None), None)
+        return getattr(self.iterator, "dataset_meta", None)
 
     @cached_property
     def _hints(self) -> dict[Any, str]:
-        return _or_else(lambda: {**hints_of(self.iterator)}, {})
+        return dict(hints_of(self.iterator))
 
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:
-        if not self._whole:
-            return ()
-        nameless: tuple[str, ...] = ()
-        names = _or_else(lambda: column_names(self.iterator), nameless)
-        declared = self._source[0].declare_columns()
-        return columns_of_samples(self._whole, self._meta, names, declared)
-
-    @property
-    def _source(self) -> tuple[SampleAccess, Any]:
-        return access_to(self.iterator).unwrap()
+        return columns_of(self.iterator, self._whole) if self._whole else ()
 
     @cached_property
     def _counts(self) -> tuple[dict[Any, int], str]:
-        """How many samples there are of each target, and their range in words; nothing where that would take long."""
-        nothing: tuple[dict[Any, int], str] = {}, ""
-        return _or_else(lambda: _count_targets(self.iterator, self._target_key, self._whole), nothing)
+        """The number of samples of each target, and the range of the targets in words; empty if counting takes long or fails."""
+        try:
+            return _count_targets(self.iterator, self._target_key, self._whole)
+        except Exception:  # noqa: BLE001  # foreign code
+            return {}, ""
 
-    @property
+    @cached_property
     def title(self) -> str:
         """Name, version and split."""
-        return _or_else(self._dataset_text, type(self.iterator).__name__)
+        try:
+            layers = self._explanation.layers
+            origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
+            known = list(map(shorten, origins or filter(None, [layers[0].dataset])))
+            return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
+        except Exception:  # noqa: BLE001  # foreign code
+            return type(self.iterator).__name__
 
-    def _dataset_text(self) -> str:
-        layers = self._explanation.layers
-        origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
-        known = [shorten(name) for name in origins] or [shorten(layers[0].dataset or type(self.iterator).__name__)]
-        return " + ".join(known[:3] + ["…"] * (len(known) > 3))
-
-    @_said
+    @_part
     def facts(self) -> list[Block]:
-        """Length, licences, class."""
+        """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else f"{n_samples:,} sample{'' if n_samples == 1 else 's'}"
-        licences = [f"licence {shorten(each)}" if each else "licence not known" for each in self._explanation.licenses]
+        licences = [f"licence {shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
         return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
 
-    @_said
+    @_part
     def samples(self) -> list[Block]:
-        """The samples, as pictures where each has one, otherwise as a table."""
+        """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
         keys = [column.key for column in self._columns][:_MOST_COLUMNS_OF_SAMPLES]
@@ -217,20 +208,20 @@ class IteratorPage(TextDocument):
         captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MOST_CAPTIONS]]
         return cell(found, sample, key), captions
 
-    @_said
+    @_part
     def columns(self) -> list[Block]:
-        """The columns with what is known of their values."""
+        """The columns, with the range or the number of classes of their values where these are known."""
         if not self._columns:
             return []
-        source, positions = self._source
+        source, positions = access_to(self.iterator).unwrap()
         declared = (source.declare_columns() if positions is None else None) or {}
-        told = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
+        values = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
         names = getattr(self._meta, "class_names", None) or ()
         if self._counts[1] or names:
-            told[self._target_key] = self._counts[1] or f"{len(names):,} classes"
-        return [Heading(2, "Columns"), table_of_columns(self._columns, told)]
+            values[self._target_key] = self._counts[1] or f"{len(names):,} classes"
+        return [Heading(2, "Columns"), table_of_columns(self._columns, values)]
 
-    @_said
+    @_part
     def targets(self) -> list[Block]:
         """The classes with their counts."""
         counts, meta = self._counts[0], self._meta
@@ -244,16 +235,21 @@ class IteratorPage(TextDocument):
         name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
         return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
 
-    @_said
-    def stack(self) -> list[Block]:
+    @_part
+    def tree(self) -> list[Block]:
         """The tree of layers."""
+        return self._explanation.document()
+
+    @_part
+    def stack(self) -> list[Block]:
+        """The tree of layers, folded below their names."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
         return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
 
 
 def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
-    """Samples with their positions, or why they cannot be read; fewer where that takes long."""
+    """Samples, or the reasons why they cannot be read, with their positions; stops after a second."""
     n_total = len(iterator)
     blocks = access_to(iterator).blocks()
     n_near = n_total if blocks is None or not len(blocks) else int(blocks[np.flatnonzero(blocks)[0]]) if blocks.any() else 0
@@ -289,7 +285,7 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
 
 
 def _reads_columns(iterator: Any) -> bool:
-    """Whether one column is read without the others, in each layer of the stack, and without calling functions."""
+    """Whether each layer of the stack reads one column without the others, and without calling functions."""
     waiting = [iterator]
     while waiting:
         layer = waiting.pop()

@@ -1,4 +1,4 @@
-"""Turns values into small pictures."""
+"""Draws values as small pictures."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _Pixels = npt.NDArray[np.uint8]
 _Span = tuple[float, float]
 
 _MOST_AVERAGED = 1 << 18  # pixels
-_LEAST_OVERLAID = 160  # smaller pictures are enlarged before boxes are drawn
+_LEAST_OVERLAID = 160  # smaller pictures are enlarged before boxes and masks are drawn
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
-#: Of matplotlib's viridis, evenly spread.
+#: Evenly spaced colours of matplotlib's viridis.
 _HEAT = np.array(
     [(68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
      (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)]
 )  # fmt: skip
 _MOST_LINES, _WIDEST_LINES = 6, 480
 _LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
-#: Of classes in masks, and of boxes.
+#: The colours of classes in masks, and of boxes.
 _COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
 
 
@@ -44,38 +44,38 @@ def as_png(
     boxes: Any = None,
     mask: Any = None,
 ) -> bytes:
-    """A picture of a value as the bytes of a PNG file.
+    """Draw a value as a PNG file.
 
     Pictures may have any size and number type, with the channels first or last: shape ``(h, w)``, ``(h, w, c)`` or
-    ``(c, h, w)`` with c 1, 3 or 4; series and sound are drawn as lines, arrays of other shapes as heat maps, NaN transparent.
-    Large ones are shrunk, small ones are not enlarged (except below boxes and masks). Image files and Pillow images are
-    pictures too.
+    ``(c, h, w)`` with c 1, 3 or 4; series and sound are drawn as lines, arrays of other shapes as heat maps with NaN transparent.
+    Large pictures are shrunk; small ones are enlarged only below boxes and masks. The value may also be a Pillow image or the
+    bytes of an image file.
 
     Args:
         value: see :func:`kind_of_value`.
-        max_pixels: of the result; its longer edge is at most four times the square root of that.
-        span: the values of an image drawn as black and white; None for those of :func:`span_of`.
-        hint: what the meta says of the column, see :func:`kind_of_value`.
+        max_pixels: maximum size of the picture; its longer edge is at most four times the square root of it.
+        span: the values drawn as black and white; None: as :func:`span_of` returns.
+        hint: the kind of the column in the meta, see :func:`kind_of_value`.
         boxes: drawn over the picture: shape ``(n, 4)``, x and y of two corners, in pixels.
-        mask: drawn over the picture: classes or bools, of any shape ``(h, w)``; 0 is left clear.
+        mask: drawn over the picture: classes or bools, of any shape ``(h, w)``; 0 is transparent.
 
     Raises:
-        ConfigError: there is nothing to draw: the value is no image, mask, sound or array of numbers.
+        ConfigError: the value is not an image, mask, sound or array of numbers.
     """
     look = look_at(value, hint)
     if look.kind == "array" and look.data.ndim == 1:
         look = Look("array", look.data[np.newaxis])
     if not look.is_picture:
-        raise ConfigError(f"there is no picture of {shorten(value)}, a value of kind {look.kind!r}")
+        raise ConfigError(f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}")
     return png_of(to_pixels(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
 def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any = None, mask: Any = None) -> _Pixels:
-    """As :func:`as_png`: pixels of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
+    """Draw a value as :func:`as_png` does, as pixels of shape ``(h, w)``, ``(h, w, 3)`` or ``(h, w, 4)``, uint8."""
     if look.kind in ("series", "audio"):
         return _draw_lines(look.data, max_pixels)
     array = look.data
-    while look.kind == "array" and array.ndim > 2:  # of many planes the one in the middle
+    while look.kind == "array" and array.ndim > 2:  # the plane in the middle
         array = array[len(array) // 2]
     small = _shrink(array, max_pixels, averages=look.kind == "image")
     if look.kind == "mask":
@@ -93,13 +93,13 @@ def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: 
 
 
 def span_of(arrays: Sequence[_Array], *, from_zero: bool = True) -> _Span:
-    """The values of pictures that are drawn as black and white.
+    """The values to draw as black and white in pictures shown side by side.
 
-    Black is 0, or the smallest value of all if that is negative; white the largest, for bytes above 127 always 255.
+    Black is 0, or the smallest value if it is negative. White is the largest value; for uint8 above 127 it is 255.
 
     Args:
-        arrays: of numbers; of large ones, some values are looked at.
-        from_zero: False: black is the smallest value in any case.
+        arrays: of numbers; only some values of large arrays are read.
+        from_zero: False: black is always the smallest value.
     """
     low, high = math.inf, -math.inf
     for array in map(sampled, arrays):
@@ -140,14 +140,14 @@ def _chunk(name: bytes, data: bytes) -> bytes:
 
 
 def _shrink(array: _Array, max_pixels: int, *, averages: bool) -> _Array:
-    """An array of at most so many rows times columns, of the same values or of their averages."""
+    """Shrink an array to at most ``max_pixels``, by selecting or averaging its values."""
     height, width = array.shape[:2]
     longest = max(1, 4 * math.isqrt(max_pixels))
     scale = min(1.0, math.sqrt(max_pixels / (height * width)))
     new = [max(1, min(longest, int(edge * scale))) for edge in (height, width)]
     if new == [height, width]:
         return array
-    if not averages or height * width > _MOST_AVERAGED:  # of very large ones, the averages of some rows and columns
+    if not averages or height * width > _MOST_AVERAGED:  # averages only some rows and columns of a very large array
         fine = [min(edge, 4 * n if averages else n) for edge, n in zip((height, width), new, strict=True)]
         rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), fine, strict=True))
         array = array[rows][:, columns]
@@ -230,7 +230,7 @@ def _draw_boxes(pixels: _Pixels, boxes: Any, shape: tuple[int, ...]) -> _Pixels:
         x0, x1 = np.clip(np.sort(box[[0, 2]]) * width / shape[1], 0, width - 1).astype(int)
         y0, y1 = np.clip(np.sort(box[[1, 3]]) * height / shape[0], 0, height - 1).astype(int)
         inner = drawn[y0 + thick : y1 + 1 - thick, x0 + thick : x1 + 1 - thick].copy()
-        drawn[y0 : y1 + 1, x0 : x1 + 1] = _COLOURS[(number + 3) % len(_COLOURS)]  # other than the first classes' in a mask
+        drawn[y0 : y1 + 1, x0 : x1 + 1] = _COLOURS[(number + 3) % len(_COLOURS)]  # not the colours of the first classes of a mask
         if min(y1 - y0, x1 - x0) >= 2 * thick:
             drawn[y0 + thick : y1 + 1 - thick, x0 + thick : x1 + 1 - thick] = inner
     return drawn

@@ -1,4 +1,4 @@
-"""Plots of columns and of class balance, by matplotlib."""
+"""Plots the values of columns with matplotlib."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.kinds import shorten
+from data_stack.show.samples import default_keys, part_of, title_of
 from data_stack.show.target_distribution import class_name, target_distribution
 from data_stack.values.stacked_values import present_values
 
@@ -23,12 +25,12 @@ except ImportError as error:
 
 _MOST_BARS = 50
 _MOST_UPRIGHT = 12
-_INK = "#777777"  # is read on light and on dark pages
-_MAX_CLASSES = 30  # distinct numbers; more are a histogram
+_INK = "#777777"  # readable on light and dark pages
+_MAX_CLASSES = 30  # more distinct numbers are drawn as a histogram
 
 
 class Plot(Figure):
-    """A figure that notebooks display without pyplot, and that no state of pyplot keeps; on the colour of the page."""
+    """A figure with a transparent background that notebooks display, and that pyplot does not keep."""
 
     def _repr_png_(self) -> bytes:
         stream = io.BytesIO()
@@ -36,10 +38,25 @@ class Plot(Figure):
         return stream.getvalue()
 
 
+def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
+    """See ``iterator.plot``."""
+    if not len(iterator):
+        raise ConfigError("cannot plot: the iterator has no samples")
+    meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
+    target_key = default_keys(meta, first)[1]
+    key = target_key if column is None else column_key(iterator, column)
+    if column is None and part_of(first, key) is None:
+        raise ConfigError("cannot plot the target: the samples have none; name a column: plot(column)")
+    names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
+    classes = getattr(meta, "class_names", None) if key == target_key else None
+    title = title_of(iterator) if title is None else title
+    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=title)
+
+
 def plot_values(
     values: npt.NDArray[Any], name: str, class_names: Sequence[Any] | None = None, *, bins: int = 30, title: str = ""
 ) -> Plot:
-    """How often values occur: bars of classes, a histogram of many distinct numbers or times.
+    """Plot how often values occur: bars of classes, or a histogram of many distinct numbers or times.
 
     Args:
         values: a column, shape ``(n,)`` or one-hot ``(n, classes)``.
@@ -49,7 +66,7 @@ def plot_values(
         title: of the figure.
 
     Raises:
-        ConfigError: they are arrays, or ``bins`` is below 1.
+        ConfigError: the values are arrays, or ``bins`` is below 1.
     """
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, got {bins}")
@@ -57,13 +74,15 @@ def plot_values(
     if found is None or len(np.unique(found)) <= _MAX_CLASSES:
         counts = target_distribution(values)
         if not counts:
-            raise ConfigError(f"column {name!r} has neither classes nor numbers to plot: shape {values.shape}, {values.dtype}")
+            raise ConfigError(
+                f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}"
+            )
         return plot_counts({name: counts}, class_names, title=title)
     finite = found[np.isfinite(found)]  # or not NaT
     figure, axes = _figure(title)
     try:
         axes.hist(finite, bins=bins)
-    except ValueError:  # too wide or too narrow to be divided
+    except ValueError:  # the range is too wide or too narrow to divide
         return plot_counts({name: target_distribution(values)}, title=title)
     left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
     notes = [unit, *(f"{n:,} {what}" for what, n in left_out.items() if n)]
@@ -72,7 +91,7 @@ def plot_values(
 
 
 def _as_numbers(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, str]:
-    """Values as matplotlib draws a histogram of them, and their unit; None if they are neither numbers nor times."""
+    """Values as matplotlib needs them for a histogram, and their unit; None if they are neither numbers nor times."""
     if values.dtype.kind == "M":
         return values.astype("M8[us]"), ""
     if values.dtype.kind == "m":
@@ -91,23 +110,23 @@ def _as_numbers(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, str]
 def plot_counts(
     counts: Mapping[str, Mapping[Any, int]], class_names: Sequence[Any] | None = None, *, title: str = "", kind: str | None = None
 ) -> Plot:
-    """Numbers of samples by class, of one or several splits beside each other.
+    """Plot the number of samples of each class, of one split or of several side by side.
 
     Args:
-        counts: for each split or column the number of samples by class, as ``DatasetIteratorReport.target_dist`` has it.
+        counts: by split or column, the number of samples of each class, as in ``DatasetIteratorReport.target_dist``.
         class_names: by number.
         title: of the figure.
         kind: of the targets, see ``DatasetMeta``.
 
     Raises:
-        ConfigError: there are no classes.
+        ConfigError: ``counts`` has no classes.
     """
     totals: dict[Any, int] = {}
     for each in counts.values():
         for target, count in each.items():
             totals[target] = totals.get(target, 0) + count
     if not totals:
-        raise ConfigError("there is nothing to plot: the targets were not counted")
+        raise ConfigError("cannot plot: the targets were not counted")
     most = set(sorted(totals, key=lambda target: -totals[target])[:_MOST_BARS])
     shown = [target for target in totals if target in most]
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
@@ -129,7 +148,7 @@ def plot_counts(
         axes.invert_yaxis()
         axes.set(xlabel=f"samples{more}")
     if len(counts) > 1:
-        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # not over the bars
+        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # beside the bars
         axes.legend(**beside, frameon=False, labelcolor=_INK)
     else:
         (axes.set_xlabel if is_upright else axes.set_ylabel)(next(iter(counts)))

@@ -1,4 +1,4 @@
-"""Recipes as dicts that show themselves."""
+"""Shows recipes in notebooks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from data_stack.show.markup import Block, Heading, Paragraph, Table, TextDocumen
 
 
 class Recipe(dict[str, Any], TextDocument):
-    """The plain JSON data of ``iterator.recipe()``: a dict in all respects, which notebooks show as a table of its layers.
+    """The plain JSON data of ``iterator.recipe()``: a dict, which notebooks show as a table of its layers.
 
-    ``print(recipe)`` is the same as text; ``repr`` and ``json.dumps`` are those of a dict.
+    ``print(recipe)`` prints the table as text; ``repr`` and ``json.dumps`` are those of a dict.
     """
 
     __slots__ = ()
 
     def document(self, level: int = 1) -> list[Block]:
-        """The nodes from below, and why ``from_recipe`` needs help."""
+        """The nodes, lowest first, and the reasons why ``from_recipe`` needs help."""
         try:
             rows = [_row(number, node) for number, node in enumerate(self["nodes"])]
             shown: list[Block] = [Table(["node", "layer", "of", "arguments"], rows)]
@@ -28,5 +28,10 @@ class Recipe(dict[str, Any], TextDocument):
 
 
 def _row(number: int, node: dict[str, Any]) -> list[str]:
-    told = ", ".join(f"{name}={shorten(value)}" for name, value in node["arguments"].items() if value is not None)
-    return [str(number), str(node["layer"] or "not of data_stack"), ", ".join(map(str, node["of"])), readable(told, 120)]
+    arguments = ", ".join(f"{name}={shorten(value)}" for name, value in node["arguments"].items() if value is not None)
+    return [
+        str(number),
+        str(node["layer"] or "a class outside of data_stack"),
+        ", ".join(map(str, node["of"])),
+        readable(arguments, 120),
+    ]

@@ -1,4 +1,4 @@
-"""The report on one iterator, as an object, plain data, or a document."""
+"""The report on one iterator."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DatasetIteratorReport(Document):
     """The report on one iterator. It prints as Markdown, and shows as HTML in a notebook.
 
     Attributes:
-        identifier: of its meta.
+        identifier: that of its meta.
         name: the dataset's name; of an iterator without meta, its class.
         tag: the dataset's tag, e.g. ``"train"``.
         length: number of samples.
@@ -40,13 +40,13 @@ class DatasetIteratorReport(Document):
         target_pos: position or key of the target; None without meta.
         tag_pos: position or key of the tag; None without meta.
         target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
-        iteration_speed: samples per second; None if it was not measured.
-        sub_reports: of the underlying iterators, in order; a shared iterator has one report.
-        target_kind: of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
-        class_names: of its meta: names of the classes in the order of their numbers.
-        feature_names: of its meta.
-        provenance: of its meta: the layers above the loaded dataset, lowest first.
-        columns: shape and dtype of each column; empty in sub-reports, and without samples.
+        iteration_speed: samples per second; None if not measured.
+        sub_reports: those of the underlying iterators, in order; a shared iterator has one report.
+        target_kind: that of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
+        class_names: those of its meta, in the order of their numbers.
+        feature_names: those of its meta.
+        provenance: that of its meta: the layers above the loaded dataset, lowest first.
+        columns: shape and dtype of each column; empty in sub-reports, and if there are no samples.
     """
 
     identifier: str | None
@@ -83,7 +83,7 @@ class DatasetIteratorReport(Document):
         return plot_counts({name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind)
 
     def document(self, level: int = 1) -> list[Block]:
-        """The facts, columns and targets of the iterator; ``iterator.explain()`` draws its stack."""
+        """The facts, columns and targets of the iterator."""
         blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
         if self.columns:
             blocks += [Heading(level + 1, "Columns"), table_of_columns(self.columns)]
@@ -96,7 +96,7 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
     """The report as a tree of JSON's types of bounded depth, with each shared report once.
 
     Args:
-        report: of any depth.
+        report: a report of any depth.
         has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML does.
     """
     numbers: dict[int, int] = {}
@@ -156,7 +156,7 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     if report.provenance:
         facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
     if report.iteration_speed is not None:
-        facts.append(("speed", f"{report.iteration_speed:,.0f} samples a second"))
+        facts.append(("speed", f"{report.iteration_speed:,.0f} samples per second"))
     return facts
 
 
@@ -166,11 +166,11 @@ def _list(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
 
 
 def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
-    """The columns of an iterator, one a row.
+    """A table with a row for each column of an iterator.
 
     Args:
         columns: with or without statistics.
-        values: by key, what is known of the values of columns.
+        values: texts about the values of columns, by key.
     """
     header = ["column", "role", "dtype", "shape"] + (["values"] if values else [])
     if any(column.statistics is not None for column in columns):
@@ -178,8 +178,8 @@ def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] 
     rows = []
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
-        told = [values.get(column.key, "")] if values else []
-        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *told, *map(number_text, numbers)])
+        about = [values.get(column.key, "")] if values else []
+        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
     return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
 
 
@@ -203,8 +203,8 @@ def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] 
 
     Args:
         target_dist: counts by target, at least one.
-        class_names: in the order of their numbers, where they are known.
-        target_kind: of the meta.
+        class_names: in the order of their numbers; None if unknown.
+        target_kind: that of the meta.
     """
     names = {target: class_name(target, class_names, target_kind) for target in target_dist}
     has_names = any(name is not None for name in names.values())

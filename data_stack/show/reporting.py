@@ -1,4 +1,4 @@
-"""Reports on an iterator and its stack: sizes, layouts, distributions of targets."""
+"""Makes reports on an iterator and its stack."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_names
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.deep_stacks import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show import column_statistics
 from data_stack.show.column_report import ColumnReport
+from data_stack.show.column_statistics import columns_of, with_statistics
 from data_stack.show.report import DatasetIteratorReport, plain_report
 from data_stack.show.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
@@ -29,19 +30,19 @@ __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
 
-_SAMPLES_LOOKED_AT = 8  # without a schema
+_N_SAMPLES_READ = 8  # to find the columns
 
 
 class DatasetIteratorReportGenerator:
     """Makes reports.
 
-    Targets are counted as plain Python values: numpy and tensor numbers as their value, one-hot vectors as the position
-    of their one, bytes, dates and other objects as text, vectors as tuples. Numbers of more than 1,000 distinct values (100 if
-    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``; of other targets of
-    more than 1,000 distinct values, the most frequent are counted, and the rest as ``"(others)"``. Targets of more
-    than 64 values each, such as masks, are not counted. An iterator without meta, or without targets, has an empty distribution.
+    The report counts targets as plain Python values: numbers of numpy and of tensors by value, one-hot vectors by the position
+    of their one, vectors as tuples, and bytes, dates and other objects as text. More than 1,000 distinct numbers (100 if
+    fractional), as in a regression, are counted in ten ranges of equal width such as ``"[0.5, 1.0)"``. If there are more than
+    1,000 other distinct targets, the most frequent ones are counted, and the rest as ``"(others)"``. Targets of more than 64
+    values each, such as masks, are not counted. The distribution of an iterator without meta or targets is empty.
 
-    Targets are read as a column, once for a source and the views of it. Shapes and dtypes are those of a schema, or of eight
+    Targets are read as a column, once for a source and all views of it. Shapes and dtypes come from the schema, or from eight
     samples.
     """
 
@@ -61,19 +62,19 @@ class DatasetIteratorReportGenerator:
         measure_speed: bool = False,
         statistics: bool = False,
     ) -> Any:
-        """A report on ``iterator`` and, nested in it, on what it is stacked on.
+        """Report on ``iterator`` and, nested in it, on the iterators below.
 
         Args:
             iterator: with or without meta.
-            report_format: a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or its content as a dict,
-                JSON or YAML. These number their reports and contain each iterator once: further occurrences have name, length
-                and ``"see_report": n``; layers deeper than 25 have only name and length.
+            report_format: ``"data_class"`` for a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or
+                ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number the reports and contain each iterator once:
+                further occurrences have name, length and ``"see_report": n``; layers deeper than 25 have only name and length.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).
-            statistics: read all samples of ``iterator`` for missing values, extremes, mean and deviation of numbers, and numbers
-                of distinct values of each column, in bounded memory.
+            statistics: read all samples of ``iterator``, in bounded memory, and add the number of missing and of distinct values,
+                the extremes, the mean and the standard deviation of each column.
 
         Raises:
-            ConfigError: there is no such format.
+            ConfigError: ``report_format`` is unknown.
             MissingDependencyError: for YAML, PyYAML is not installed.
         """
         formats = DatasetIteratorReportGenerator.ReportFormat
@@ -82,11 +83,11 @@ class DatasetIteratorReportGenerator:
         except ValueError:
             known = [each.value for each in formats]
             near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
-            raise ConfigError(f"there is no report format {report_format!r}{near}: there are {names}") from None
+            raise ConfigError(f"unknown report format {report_format!r}{near}; known formats: {names}") from None
         report = _Reporter(measure_speed).report(iterator)
-        report.columns = _columns_of(iterator)
-        if statistics and report.columns:
-            report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
+        report.columns = _columns_of(as_iterator(iterator))
+        if statistics:
+            report.columns = with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
@@ -106,7 +107,7 @@ class DatasetIteratorReportGenerator:
 
 
 class _Reporter:
-    """Makes the reports of one stack, one for each iterator."""
+    """Makes one report for each iterator of a stack."""
 
     def __init__(self, measure_speed: bool) -> None:
         self._measures_speed = measure_speed
@@ -147,7 +148,7 @@ class _Reporter:
         source, positions = access_to(iterator).unwrap()
         try:
             if (source, target_pos) not in self._columns:
-                if _is_no_class(value_of(iterator[0], target_pos)):
+                if not _is_countable(value_of(iterator[0], target_pos)):
                     return {}
                 if positions is not None:
                     return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
@@ -158,18 +159,10 @@ class _Reporter:
         return target_distribution(column if positions is None else column.take(as_index_array(positions), axis=0))
 
 
-def _columns_of(iterator: Any) -> tuple[ColumnReport, ...]:
-    """The columns of an iterator by its schema, or by some of its samples: in one of them a value may be missing."""
+def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     n_samples = len(iterator)
-    if not n_samples:
-        return ()
-    declared = access_to(iterator).unwrap()[0].declare_columns() if isinstance(iterator, DatasetIteratorIF) else None
-    n_read = _SAMPLES_LOOKED_AT if declared is None else 1
-    positions = sorted(set(np.linspace(0, n_samples - 1, n_read).round().astype(int).tolist()))
-    samples = [iterator[position] for position in positions]
-    return column_statistics.columns_of_samples(
-        samples, getattr(iterator, "dataset_meta", None), column_names(iterator), declared
-    )
+    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, _N_SAMPLES_READ)).round().astype(int).tolist()))
+    return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
@@ -177,12 +170,9 @@ def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
 
 
-def _is_no_class(target: Any) -> bool:
-    """Whether a target has too many values to be counted, and is not a one-hot vector."""
-    if n_values_of(target) <= MOST_VALUES_OF_A_TARGET:
-        return False
-    array = as_array(target)
-    return not (array.ndim == 1 and array.dtype.kind in "biuf" and np.count_nonzero(array) == 1 and array.max() == 1)
+def _is_countable(target: Any) -> bool:
+    """Whether a target has few values, or is a one-hot vector."""
+    return n_values_of(target) <= MOST_VALUES_OF_A_TARGET or one_hot_positions(as_array(target)[None]) is not None
 
 
 def _as_yaml(report: Any) -> str:

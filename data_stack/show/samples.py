@@ -1,4 +1,4 @@
-"""Chooses samples to show, and finds the picture, label, boxes and mask of each."""
+"""Chooses samples to show."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
 from data_stack.exception import ConfigError
 from data_stack.show.kinds import look_at, shorten
 from data_stack.show.target_distribution import n_values_of, plain_value
-from data_stack.values.stacking import exact_array
+from data_stack.values.stacked_values import exact_array, one_hot_positions
 
 Key = int | str | None
-"""Names a part of a sample; None: a part that there is not, or a bare sample."""
+"""The position or key of a part of a sample; None for a missing part, or for a bare sample."""
 
-#: At most so many labels are read, evenly spread.
+#: Maximum number of labels to read, evenly spread.
 _N_LABELS_READ = 10_000
 
 
@@ -34,7 +34,7 @@ def default_keys(meta: Any, first: Any) -> tuple[Key, Key]:
 
 
 def part_of(sample: Any, key: Key) -> Any:
-    """The part of a sample at ``key``, if it has one; a bare sample is its own part 0."""
+    """The part of a sample at ``key``, or None; a bare sample is its own part 0."""
     if isinstance(sample, Mapping):
         return sample.get(key)
     if isinstance(sample, (tuple, list)):
@@ -50,7 +50,7 @@ def title_of(iterator: DatasetIteratorIF) -> str:
 
 
 def label_text(target: Any, class_names: Sequence[Any] | None, most_characters: int = 28) -> str:
-    """A target in a few words: the name of its class where it has one."""
+    """A target as a short text: the name of its class, or its value."""
     label = _label(target)
     if class_names and type(label) is int and 0 <= label < len(class_names):
         label = class_names[label]
@@ -58,14 +58,14 @@ def label_text(target: Any, class_names: Sequence[Any] | None, most_characters: 
 
 
 def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:
-    """What the meta says of columns, by position or key; see :class:`~data_stack.dataset.meta.DatasetMeta`."""
+    """The kinds of columns in the meta, by position or key; see :class:`~data_stack.dataset.meta.DatasetMeta`."""
     hints = dict(getattr(getattr(iterator, "dataset_meta", None), "column_kinds", None) or ())
     names = column_names(iterator)
     return {names.index(key) if key in names else key: kind for key, kind in hints.items()}
 
 
 def overlays_of(sample: Any, hints: Mapping[Any, str]) -> dict[str, Any]:
-    """The boxes and the mask of a sample, in corners and pixels, by the arguments of ``as_png``."""
+    """The boxes and the mask of a sample, as the arguments of ``as_png``."""
     found: dict[str, Any] = {}
     for key, hint in hints.items():
         look = look_at(part_of(sample, key), hint)
@@ -77,9 +77,9 @@ def overlays_of(sample: Any, hints: Mapping[Any, str]) -> dict[str, Any]:
 def choose(
     iterator: DatasetIteratorIF, target_key: Key, n_samples: int, seed: int | None, per_class: int | None = None
 ) -> tuple[list[int], int]:
-    """Positions to draw, the classes in turn (or, with ``per_class``, one after the other), and the number of classes.
+    """Choose positions to draw, alternating between classes (or, with ``per_class``, class after class), and count the classes.
 
-    The number is 0 if the targets are no classes; then the positions are spread over the iterator.
+    If the targets are not classes, the count is 0, and the positions are evenly spread.
     """
     n_total = len(iterator)
     candidates = np.linspace(0, n_total - 1, min(n_total, _N_LABELS_READ)).astype(np.intp)
@@ -87,12 +87,12 @@ def choose(
         np.random.default_rng(seed).shuffle(candidates)
     try:
         labels = [] if target_key is None else [_label(target) for target in iterator.read_column(target_key, candidates)]
-    except (ConfigError, LookupError, TypeError):  # there is no such column
+    except (ConfigError, LookupError, TypeError):  # the samples have no such column
         labels = []
     classes = set(labels) - {None}
     if not classes or len(classes) > len(labels) // 2 or any(isinstance(label, float) for label in classes):
         if per_class is not None:
-            raise ConfigError(f"per_class={per_class} needs a column of classes; column {target_key!r} has none")
+            raise ConfigError(f"per_class={per_class} requires a column of classes, but column {target_key!r} has none")
         return candidates[np.linspace(0, len(candidates) - 1, n_samples).astype(np.intp)].tolist(), 0
     n_before: Counter[Any] = Counter()
     in_turn: list[tuple[int, Any, int]] = []
@@ -112,6 +112,6 @@ def _label(target: Any) -> Any:
     array = exact_array(target)
     if array is None or array.dtype.kind not in "biuf":
         return plain_value(target)
-    if array.ndim == 1 and np.count_nonzero(array) == 1 and array.max() == 1 and array.size > 1:
-        return int(array.argmax())
+    if (ones := one_hot_positions(array[None])) is not None:
+        return int(ones[0])
     return array.item() if array.size == 1 else plain_value(target)

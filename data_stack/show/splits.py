@@ -1,10 +1,10 @@
-"""The splits of a dataset as a dict that shows them side by side."""
+"""Shows the splits of a dataset in notebooks."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from data_stack.show.markup import Beside, Block, Heading, Paragraph, TextDocument
+from data_stack.show.markup import Beside, Block, Document, Facts, Heading, Paragraph, as_text
 from data_stack.show.page import IteratorPage
 
 _Iterator = TypeVar("_Iterator")
@@ -13,10 +13,10 @@ _MOST_SHOWN = 8
 _N_BYTES = 130_000
 
 
-class Splits(dict[str, _Iterator], TextDocument):
-    """Iterators by the name of their split: a dict in all respects, which notebooks show side by side.
+class Splits(dict[str, _Iterator], Document):
+    """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
 
-    ``print(splits)`` is the same as text; ``repr`` is that of a dict.
+    ``print(splits)`` lists their lengths and licences, and reads no sample; ``repr`` is that of a dict.
     """
 
     __slots__ = ()
@@ -28,8 +28,13 @@ class Splits(dict[str, _Iterator], TextDocument):
             message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
         raise AttributeError(message, name=name, obj=self)
 
+    def __str__(self) -> str:
+        facts = [(str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()]
+        title = IteratorPage(next(iter(self.values()))).title.rpartition(", ") if self else ("", "", "no splits")
+        return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
+
     def document(self, level: int = 1) -> list[Block]:
-        """Title, the splits side by side, and once what they share."""
+        """The title, the splits side by side, and the columns that they share."""
         shown = list(self.items())[:_MOST_SHOWN]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:

@@ -14,7 +14,7 @@ from data_stack.show.markup import readable
 from data_stack.values.stacked_values import is_null, one_hot_positions, present_values
 
 MOST_VALUES_OF_A_TARGET = 64
-"""Targets of more values, such as masks, are not counted unless they are one-hot."""
+"""Targets with more values, such as masks, are not counted unless they are one-hot."""
 
 # More distinct numbers are reported as ranges.
 _MAX_CLASSES = 1000
@@ -23,7 +23,7 @@ _N_RANGES = 10
 
 
 def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
-    """The count of each target, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
+    """Count the targets, as plain Python values in order; see ``DatasetIteratorReportGenerator``.
 
     Args:
         targets: a column, shape ``(n, ...)``.
@@ -50,9 +50,9 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
 
 
 def plain_value(value: Any) -> Any:
-    """A target as a hashable Python value: None, bool, int, float, str, or a tuple of these.
+    """Convert a target to a hashable Python value: None, bool, int, float, str, or a tuple of these.
 
-    Numpy and tensor numbers become Python's, bytes become text, arrays and lists become tuples, other objects their text.
+    Numbers of numpy and tensors become Python numbers; bytes and other objects become text; arrays and lists become tuples.
     """
     if is_null(value):
         return None
@@ -76,16 +76,16 @@ def plain_value(value: Any) -> Any:
         return int(value)
     if isinstance(value, (float, np.floating)):
         number = float(value)
-        return "nan" if number != number else number  # no nan equals another
+        return "nan" if number != number else number  # nan does not equal itself
     return str(value)
 
 
 def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> str | None:
-    """The name of a class by its number, unless the target is the name itself.
+    """The name of the class with this number; None if the target itself is the name.
 
     Args:
-        target: as :func:`target_distribution` has it.
-        names: of the classes in the order of their numbers, if they are known.
+        target: a key of :func:`target_distribution`.
+        names: of the classes in the order of their numbers; None if unknown.
         kind: ``"label"``, ``"one_hot"``, ``"real"`` or None.
     """
     if names is None or type(target) is not int or not 0 <= target < len(names):
@@ -124,7 +124,7 @@ def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             counts, edges = np.histogram(finite, bins=_N_RANGES)
-    except ValueError:  # too wide or too narrow to be divided
+    except ValueError:  # the range is too wide or too narrow to divide
         counts, edges = np.array([len(finite)]), np.array([finite.min(), finite.max()])
     names = _range_names(edges, 6)
     if len(set(names)) < len(names):

@@ -11,8 +11,6 @@ import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
 
 from data_stack import SequenceDatasetIterator
-from data_stack.dataset.iterator import InformedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta
 
 
 def test_ranges_and_missing_values(serve: Serve) -> None:
@@ -65,18 +63,6 @@ def test_the_last_range_ends_at_the_largest_value(serve: Serve) -> None:
         ("0", "99"), ("0", "12.38"), ("2024-01-01", "2024-04-09"), ("0", "99"), ("0", "99"),
     ]  # fmt: skip
     assert ranges[3][0] == ranges[4][0] == "0 – 4"  # whole numbers have whole ranges
-
-
-def test_equal_columns_are_said_once_all_values_were_read(serve: Serve) -> None:
-    labels = np.arange(90) % 3
-    words = [None if label == 2 else "ab"[label] for label in labels]
-    columns = [labels, labels.astype(np.float32), words, list(words), labels[::-1].copy(), np.arange(90), np.arange(90)]
-    meta = DatasetMeta(column_names=tuple("abcdefg"))  # the second one is the target
-    served = serve(all=InformedDatasetIterator(SequenceDatasetIterator(columns), meta))
-
-    found = served.get("/api/histograms", split=0, columns="0,1,2,3,4,5,6").json["columns"]
-
-    assert {each: column["same_as"] for each, column in found.items() if "same_as" in column} == {"0": 1, "3": 2, "6": 5}
 
 
 @pytest.mark.parametrize(

@@ -195,17 +195,6 @@ def test_a_histogram_is_one_stop_of_the_tab_key(page: Page, serve: Serve) -> Non
     assert page.evaluate("document.activeElement.ariaLabel") == "1: 300"
 
 
-def test_equal_columns_share_one_filter(page: Page, serve: Serve) -> None:
-    labels = np.arange(60) % 3
-    visit(page, serve(all=SequenceDatasetIterator([labels, np.arange(60) / 7, labels]).as_dict("label", "size", "tag")))
-
-    page.wait_for_selector(".column[hidden]", state="attached")
-    assert page.locator(".column:not([hidden]) .name").all_text_contents() == ["label = tag", "size"]
-    page.click(".value >> nth=0")
-    status(page, "20 of 60")
-    assert page.locator(".chip").all_text_contents() == ["label = tag: 0"]
-
-
 def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: Served) -> None:
     visit(page, pictures)
 

@@ -73,17 +73,14 @@ def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 
 @pytest.fixture
 def on_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Runs the command in this process on a pseudo-terminal of so many columns; returns what it shows, with escape sequences.
+    """Runs the command in this process on a pseudo-terminal of ``width`` columns; returns its output with escape sequences."""
 
-    ``answer`` is what the terminal says of itself.
-    """
-
-    def run(*arguments: str, width: int = 80, answer: bytes = b"", **environment: str) -> str:
+    def run(*arguments: str, width: int = 80, **environment: str) -> str:
         master, slave = pty.openpty()
         for name, value in {"COLUMNS": str(width), "TERM": "xterm-256color", **environment}.items():
             monkeypatch.setenv(name, value)
         shown = io.BytesIO()
-        reader = threading.Thread(target=_read_all, args=(master, shown, answer))
+        reader = threading.Thread(target=_read_all, args=(master, shown))
         reader.start()
         with monkeypatch.context() as context, open(slave, "w", encoding="utf-8") as stream:
             context.setattr(sys, "stdout", stream)
@@ -96,12 +93,10 @@ def on_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., s
     return run
 
 
-def _read_all(master: int, shown: io.BytesIO, answer: bytes) -> None:
-    with contextlib.suppress(OSError):  # Linux's answer once the other end is closed
+def _read_all(master: int, shown: io.BytesIO) -> None:
+    with contextlib.suppress(OSError):  # Linux raises it once the other end is closed
         while part := os.read(master, 65536):
             shown.write(part)
-            if b"\x1b[c" in part:  # what are you?
-                os.write(master, answer)
 
 
 @pytest.fixture

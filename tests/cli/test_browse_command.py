@@ -114,7 +114,7 @@ def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: 
 
     assert (running.returncode, out) == (2, b"")
     assert err.decode().strip() == (
-        f"data-stack: port {port} is taken by another program; choose another one, or leave --port out for any free one"
+        f"data-stack: port {port} is taken by another program; choose another one, or omit --port for any free port"
     )
 
 
@@ -125,7 +125,7 @@ def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: 
         (("digits", "--split", "trian"), "trian"),
         (("{records}", "--split", "train"), "has no split 'train'; it has numbers"),
         (("{records}/spec.json",), "cannot be told from its name"),
-        (("{records}", "-O", "a=1"), "-O are for an installed dataset"),
+        (("{records}", "-O", "a=1"), "--storage and -O"),
     ],
 )
 def test_what_cannot_be_shown_is_a_usage_error(

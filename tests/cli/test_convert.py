@@ -55,11 +55,11 @@ def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["digits", "OUT"], 2, "has the splits train, test; say which: digits:train"),
+        (["digits", "OUT"], 2, "train, test; choose one, such as digits:train"),
         (["nothing", "OUT"], 2, "no plugin provides a dataset 'nothing'"),
         (["nothing.csv", "OUT"], 2, "there is no file or folder 'nothing.csv'"),
-        (["nothing", "OUT", "--from", "hdf5"], 2, "there is nothing at 'nothing'"),
-        (["SOURCE", "OUT", "-O", "a=b"], 2, "are for an installed dataset"),
+        (["nothing", "OUT", "--from", "hdf5"], 2, "'nothing'"),
+        (["SOURCE", "OUT", "-O", "a=b"], 2, "--storage and -O"),
         (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),
     ],
 )

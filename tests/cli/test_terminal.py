@@ -11,7 +11,8 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from data_stack.cli.commands import data_stack
-from data_stack.cli.settings import print_columns, print_facts
+from data_stack.cli.settings import print_blocks, table
+from data_stack.show.markup import Facts
 
 Show = Callable[..., str]
 ESCAPE = "\x1b["
@@ -62,14 +63,13 @@ def test_markup_and_escape_sequences_are_shown_as_text(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("TERM", "dumb")
 
-    print_columns([("name", hostile), (hostile, "b")])
-    print_facts([(hostile, hostile)])
+    print_blocks([table(("name", hostile), [(hostile, "b")]), Facts([(hostile, hostile)])])
 
     assert capsys.readouterr().out.count("[red]a[/red] :smile: \\x1b[2J") == 4
 
 
 def test_wide_characters_stay_in_their_column(capsys: pytest.CaptureFixture[str]) -> None:
-    print_columns([("name", "n"), ("数据集", "1"), ("digits", "2")], right=(1,))
+    print_blocks([table(("name", "n"), [("数据集", "1"), ("digits", "2")], right=(1,))])
 
     assert capsys.readouterr().out.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]
 

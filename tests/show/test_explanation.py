@@ -66,9 +66,9 @@ def test_a_stack_is_told_from_the_top_to_its_datasets() -> None:
         "│  calls a Python function for each sample\n"
         "sequence  1,000 samples\n"
         "   dataset digits 1.0.0, train, licence CC-BY-4.0\n"
-        "   keeps uint8 1,000 × 8 × 8 = 64.0 kB, int64 1,000 = 8.0 kB\n"
+        "   keeps 72.1 kB in memory\n"
         "\n"
-        "kept in memory: 72.0 kB\n"
+        "kept in memory: 72.1 kB\n"
         "licence CC-BY-4.0: digits 1.0.0, train"
     )
 
@@ -100,7 +100,6 @@ def test_what_lies_in_files_counts_nothing(tmp_path: Any) -> None:
         explanation = explain(SequenceDatasetIterator([mapped, file["x"]]))
 
     assert explanation.n_bytes < 1000
-    assert explanation.layers[0].keeps == ()
 
 
 def test_each_view_of_a_mapped_file_counts_nothing(tmp_path: Any) -> None:
@@ -129,8 +128,10 @@ def test_an_array_counts_once_as_a_whole_and_as_the_list_of_its_rows(make: Any) 
 def test_rows_of_several_arrays_and_arrays_of_their_own_are_extrapolated() -> None:
     parts = [row for _ in range(60) for row in np.zeros((50, 100))]
     own = [np.zeros(100) for _ in range(3000)]
+    halves = [row for _ in range(2) for row in np.zeros((3000, 100))]
 
     assert SequenceDatasetIterator([parts]).explain().n_bytes == pytest.approx(60 * 50 * 808, rel=0.1)
+    assert SequenceDatasetIterator([halves]).explain().n_bytes == pytest.approx(6000 * 808, rel=0.1)
     assert SequenceDatasetIterator([own]).explain().n_bytes == pytest.approx(3000 * 808, rel=0.1)
 
 

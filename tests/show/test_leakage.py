@@ -105,7 +105,7 @@ def test_the_report_comes_in_every_format() -> None:
     ("splits", "columns", "message"),
     [
         ({}, None, "split"),
-        ({"a": of([1])}, [], "no columns"),
+        ({"a": of([1])}, [], "columns"),
         ({"a": of([1]), "b": of([1])}, 7, "split 'a'"),
         ({"a": of([1]), "b": of([object()])}, None, "split 'b'"),
     ],

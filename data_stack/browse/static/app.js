@@ -196,7 +196,7 @@ function found(answer) {
   if (changed) { measure(); render(); }
 }
 
-/** Show the samples anew, from the first one, after a change of split, filter or layout. */
+/** Show the samples from the first one, after a change of split, filter or layout. */
 async function refresh() {
   const mine = ++generation;
   chunks = new Map(); active = 0; total = 0; isComplete = false;
@@ -277,21 +277,10 @@ async function showHistograms(mine) {
     try { answer = await ask("api/histograms", { split, where: where(), columns: wanted }); } catch (error) { complain(error); return; }
     if (mine !== generation) return;
     for (const panel of open) if (answer.columns[panel.dataset.column]) fillPanel(panel, answer);
-    join(open, answer);
+    chips();
     if (answer.is_complete || answer.n_read === before) return;
     before = answer.n_read;
   }
-}
-
-/** Columns with equal values share the panel, and so the filter, of one of them. */
-function join(open, answer) {
-  for (const panel of open) {
-    const number = Number(panel.dataset.column), equal = open.map((each) => Number(each.dataset.column)).filter((each) => answer.columns[each]?.same_as === number);
-    panel.hidden = answer.columns[number]?.same_as !== undefined && !conditions.has(number);
-    const name = [number, ...equal].map((each) => columns()[each].name).join(" = ");
-    panel.querySelector(".name").textContent = panel.querySelector(".name").title = name;
-  }
-  chips();
 }
 
 function fillPanel(panel, answer) {
@@ -337,8 +326,8 @@ function barButton(kind, bar, most, pressed, onclick) {
   some.hidden = !bar.counts[0];
   all.style[edge] = `${100 * bar.count / most}%`;
   some.style[edge] = `${100 * bar.counts[0] / most}%`;
-  const told = bar.counts[0] === bar.count ? count(bar.count) : `${count(bar.counts[0])} of ${count(bar.count)}`;
-  const button = make("button", { class: kind, "aria-pressed": pressed, "aria-label": `${bar.label}: ${told}`, title: `${bar.label}: ${told}`, onclick });
+  const caption = bar.counts[0] === bar.count ? count(bar.count) : `${count(bar.counts[0])} of ${count(bar.count)}`;
+  const button = make("button", { class: kind, "aria-pressed": pressed, "aria-label": `${bar.label}: ${caption}`, title: `${bar.label}: ${caption}`, onclick });
   if (kind === "range") button.append(all, some);
   else button.append(make("span", { class: "label" }, bar.label || "(empty)"), make("span", { class: "track" }, all, some), make("span", { class: "number" }, count(bar.counts[0])));
   return button;
@@ -418,8 +407,8 @@ async function showComparison() {
 function compared({ kind, bars, n_read, n_distinct }) {
   const share = (bar, number) => bar.counts[number] / Math.max(1, n_read[number]);
   const most = Math.max(1e-9, ...bars.flatMap((bar) => bar.counts.map((_, number) => share(bar, number))));
-  const told = (bar, number) => `${overview.splits[number].name}, ${bar.label}: ${count(bar.counts[number])}, ${(100 * share(bar, number)).toFixed(1)} %`;
-  const filled = (bar, number, edge) => { const part = make("i", { class: `c${number % 6}`, title: told(bar, number) }); part.style[edge] = `${100 * share(bar, number) / most}%`; return part; };
+  const caption = (bar, number) => `${overview.splits[number].name}, ${bar.label}: ${count(bar.counts[number])}, ${(100 * share(bar, number)).toFixed(1)} %`;
+  const filled = (bar, number, edge) => { const part = make("i", { class: `c${number % 6}`, title: caption(bar, number) }); part.style[edge] = `${100 * share(bar, number) / most}%`; return part; };
   const partial = n_read.some((read, number) => read && read < overview.splits[number].n_samples) ? [make("p", { class: "note" }, `from ${n_read.map(count).join(" and ")} samples`)] : [];
   if (kind === "texts") return [make("p", { class: "note" }, `${count(n_distinct)} different values`), ...partial];
   if (kind === "ranges") {
@@ -452,8 +441,8 @@ async function showDuplicates(run = false) {
   if (answer.state === "done" && overview.splits.length < 2) $("audited").textContent = "";
   const number = Object.fromEntries(overview.splits.map((each, index) => [each.name, index])), groups = [];
   for (const { first, second, n_distinct, n_in_first, n_in_second, positions } of answer.between ?? []) {
-    const told = n_distinct ? `${count(n_in_first)} samples of ${first} equal ${count(n_in_second)} of ${second}` : "None is in both.";
-    groups.push(finding(`${first} and ${second}`, told, positions, n_distinct, number[first], number[second]));
+    const caption = n_distinct ? `${count(n_in_first)} samples of ${first} equal ${count(n_in_second)} of ${second}` : "None is in both.";
+    groups.push(finding(`${first} and ${second}`, caption, positions, n_distinct, number[first], number[second]));
   }
   for (const { split: name, n_samples, n_repeats, positions } of answer.within ?? []) {
     groups.push(finding(`Within ${name}`, n_repeats ? `${count(n_repeats)} of ${count(n_samples)} equal an earlier one` : "No repeats.", positions, n_repeats, number[name], number[name]));
@@ -461,11 +450,11 @@ async function showDuplicates(run = false) {
   $("pairs").replaceChildren(...groups);
 }
 
-function finding(title, told, positions, n_all, first, second) {
+function finding(title, caption, positions, n_all, first, second) {
   const couples = positions.map(([one, other]) => make("div", { class: "couple" },
     ...[[one, first], [other, second]].map(([position, number]) => make("div", {}, tile(position, `${overview.splits[number].name}, sample ${count(position)}`, number), make("div", { class: "caption" }, count(position))))));
   const more = n_all > positions.length ? `; the first ${positions.length}:` : "";
-  return make("section", { class: "finding" }, make("h3", {}, title), make("p", {}, told + more), make("div", { class: "couples" }, ...couples));
+  return make("section", { class: "finding" }, make("h3", {}, title), make("p", {}, caption + more), make("div", { class: "couples" }, ...couples));
 }
 
 // ---------------------------------------------------------------- the page

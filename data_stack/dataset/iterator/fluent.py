@@ -465,7 +465,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
         return provenance(self)
 
     def __str__(self: Any) -> str:
-        """What :meth:`_repr_html_` shows, as text."""
+        """Name, length, licence and the tree of layers; reads no sample, so it is safe in log lines."""
         from data_stack.show.page import IteratorPage
 
         return str(IteratorPage(self))
@@ -500,9 +500,9 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: a number is out of range, or there is no such column.
             MissingDependencyError: Pillow is not installed.
         """
-        from data_stack.show.methods import show
+        from data_stack.show.contact_sheet import show
 
-        return show(self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
+        return show(self, n_samples=n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
 
     def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
         """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
@@ -519,7 +519,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
             ConfigError: there is no such column, or it has neither classes nor numbers.
             MissingDependencyError: matplotlib is not installed.
         """
-        from data_stack.show.methods import plot
+        from data_stack.show.plots import plot
 
         return plot(self, column, bins=bins, title=title)
 
