@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.location import check_format, find_source_format, find_target_format
-from data_stack.formats.conversion.source import Source, open_source, parse_columns, size_of, source_of_iterator
-from data_stack.formats.conversion.targets import TARGETS, Target
+from data_stack.formats.conversion.format import ConvertibleFormat, Destination, format_named, open_source
+from data_stack.formats.conversion.location import find_source_format, find_target_format
+from data_stack.formats.conversion.source import Source, parse_columns, size_of, source_of_iterator
 from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import new_bar, shows_progress
@@ -100,14 +100,15 @@ def convert(
     source, kind = _open(source, source_format, location)
     with contextlib.closing(source):
         source = source.select_columns(parse_columns(columns))
-        goal = TARGETS[check_format(target_format or find_target_format(location))](location, shardlen)
-        goal.check(source)
-        with _publish(location, is_renamed=goal.is_folder) as attempt:
-            _write(goal, attempt, source, progress)
-            n_verified = _verify(goal, attempt, source, progress) if verify else 0
+        target = format_named(target_format or find_target_format(location))
+        destination = Destination(location, location, shardlen)
+        target.check(source, destination)
+        with _publish(location, is_renamed=target.is_folder(location)) as place:
+            _write(target, replace(destination, place=place), source, progress)
+            n_verified = _verify(target, place, source, progress) if verify else 0
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
-        return ConversionReport(source.name, location.full_name, kind, goal.kind, types, len(source), n_verified, seconds)
+        return ConversionReport(source.name, location.full_name, kind, target.name, types, len(source), n_verified, seconds)
 
 
 def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
@@ -118,7 +119,7 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
-    found = find_source_format(location) if kind is None else check_format(kind)
+    found = find_source_format(location) if kind is None else format_named(kind).name
     return open_source(location, found), found
 
 
@@ -168,8 +169,8 @@ def _remove(place: Location) -> None:
         folder.delete(name)
 
 
-def _write(goal: Target, attempt: Location, source: Source, progress: bool | None) -> None:
-    stored = source.stored_names if goal.keeps_files else []
+def _write(target: ConvertibleFormat, destination: Destination, source: Source, progress: bool | None) -> None:
+    stored = source.stored_names if target.keeps_files else []
     with _progress_bar("converting", len(source), progress) as bar:
 
         def batches() -> Iterator[dict[str, Any]]:
@@ -177,7 +178,7 @@ def _write(goal: Target, attempt: Location, source: Source, progress: bool | Non
                 yield source.read(positions, source.schema, stored)
                 bar.update(len(positions))
 
-        goal.write(attempt, source, batches())
+        target.write(source, destination, batches())
 
 
 def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Positions]:
@@ -190,9 +191,9 @@ def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Position
             yield np.arange(start, min(start + size, len(source)), dtype=np.intp)
 
 
-def _verify(goal: Target, attempt: Location, source: Source, progress: bool | None) -> int:
-    """Read back and compare all samples; returns how many there are."""
-    with contextlib.closing(open_source(attempt, goal.kind)) as found:
+def _verify(target: ConvertibleFormat, place: Location, source: Source, progress: bool | None) -> int:
+    """Read back and compare all samples; returns their number."""
+    with contextlib.closing(open_source(place, target.name)) as found:
         if len(source) == 0 == len(found):  # not every format has columns without samples
             return 0
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
@@ -201,8 +202,8 @@ def _verify(goal: Target, attempt: Location, source: Source, progress: bool | No
                 f"were written; {source.name} has {len(source):,} with {', '.join(sorted(source.schema))}"
             )
         found = found.select_columns({name: name for name in source.schema})
-        stored = [name for name in source.stored_names if found.can_give_stored(name)]
-        stored = [name for name in stored if found.schema[name].type == source.schema[name].type]
+        readable = set(source.stored_names).intersection(found.stored_names)
+        stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
         with _progress_bar("verifying", len(source), progress) as bar:
             for positions in _batches(source):
                 mine, others = (each.read(positions, source.schema, stored) for each in (source, found))
@@ -210,8 +211,8 @@ def _verify(goal: Target, attempt: Location, source: Source, progress: bool | No
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
                     if unequal.any():
                         raise DatasetFileCorruptError(
-                            f"column {name!r} of sample {positions[unequal.argmax()]} differs between {source.name} and what "
-                            f"was written as {goal.kind}; leave the column out: --columns …"
+                            f"column {name!r} of sample {positions[unequal.argmax()]} differs between {source.name} and the "
+                            f"{target.name} dataset that was written; leave the column out: --columns …"
                         )
                 bar.update(len(positions))
     return len(source)

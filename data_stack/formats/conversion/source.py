@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -17,8 +17,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
-from data_stack.formats.columns import ColumnsDatasetIterator
-from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import as_array
 
@@ -56,14 +54,10 @@ class Source:
         """Close what was opened for it."""
         self.resources.close()
 
-    def can_give_stored(self, name: str) -> bool:
-        """Whether a column can be read as the bytes of its files."""
-        return self.stored is not None and self.schema[name].codec_type in media_types()
-
     @property
     def stored_names(self) -> list[str]:
         """The columns that can be read as the bytes of their files."""
-        return [name for name in self.schema if self.can_give_stored(name)]
+        return [name for name, each in self.schema.items() if self.stored is not None and each.codec_type in media_types()]
 
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
         """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
@@ -109,6 +103,13 @@ def plain_type(kind: str) -> str:
     return kind
 
 
+def samples_of_batches(batches: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The samples of batches, with the values of each column under its name in ``names``."""
+    for columns in batches:
+        for values in zip(*columns.values(), strict=True):
+            yield {names[name]: value for name, value in zip(columns, values, strict=True)}
+
+
 def size_of(column: npt.NDArray[Any]) -> int:
     """About how many bytes the values of a column take."""
     if column.dtype.kind != "O":
@@ -136,155 +137,6 @@ def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> di
     if not parsed:
         raise ConfigError("at least one column is needed")
     return parsed
-
-
-# ---------------------------------------------------------------------- the formats
-
-
-def open_source(location: Location, kind: str) -> Source:
-    """The dataset of a known format at ``location``; the caller closes it.
-
-    Raises:
-        ConfigError: it has columns that cannot be converted together.
-        DatasetFileCorruptError: it is not of that format, or damaged.
-    """
-    source = _OPENERS[kind](location)
-    return replace(source, name=location.full_name)
-
-
-def _open_records(location: Location) -> Source:
-    from data_stack.formats import records
-
-    with contextlib.ExitStack() as stack:
-        reader: Any = stack.enter_context(records.open(location.as_folder()))
-        schema = dict(reader.schema)
-        stored = None
-        if any(column.codec_type in media_types() for column in schema.values()):
-            stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(media_types())))
-        return Source("", reader, schema, {name: name for name in schema}, stored, stack.pop_all())
-
-
-def _open_hdf5(location: Location) -> Source:
-    from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
-
-    return _open_keyed(location, HDF5DatasetIterator, dataset_keys)
-
-
-def _open_npz(location: Location) -> Source:
-    from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys
-
-    return _open_keyed(location, NpzDatasetIterator, npz_keys)
-
-
-def _open_keyed(location: Location, iterator: Any, keys_of: Callable[[Any], list[str]]) -> Source:
-    with contextlib.ExitStack() as stack:
-        resource = stack.enter_context(location.open())
-        keys = keys_of(resource)
-        if not keys:
-            raise ConfigError(f"{location.full_name} holds no arrays")
-        return _of_columns(iterator(resource, {key: key for key in keys}), keys, stack)
-
-
-def _open_torch(location: Location) -> Source:
-    from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator, load_tensors, tensors_of
-
-    with contextlib.ExitStack() as stack:
-        if location.is_file():
-            resource = stack.enter_context(location.open())
-            tensors = tensors_of(load_tensors(resource, map_location="meta"), location.full_name)
-            keys = {(key if isinstance(key, str) else f"column_{key}"): key for key in tensors}
-            return _of_columns(TensorsDatasetIterator(resource, keys), list(keys), stack)
-        folder = location.as_folder()
-        names = [name for name in folder.list_names() if name.endswith((".pt", ".pth"))]
-        files = {name.rpartition(".")[0]: stack.enter_context(folder.open(name)) for name in names}
-        return _of_columns(TorchDatasetIterator(files), list(files), stack)
-
-
-def _of_columns(iterator: ColumnsDatasetIterator, names: Sequence[str], stack: contextlib.ExitStack) -> Source:
-    """Columns of a file, whose rows all have one dtype and shape."""
-    schema = {}
-    for name in names:
-        rows = iterator.read_column(name, [0] if len(iterator) else [])
-        schema[name] = _column_of_rows(rows)
-    return Source("", iterator, schema, {name: name for name in names}, None, stack.pop_all())
-
-
-def _column_of_rows(rows: npt.NDArray[Any]) -> Column:
-    dtype, shape = rows.dtype, rows.shape[1:]
-    if dtype.kind == "O":
-        return _infer(rows.tolist(), "") if len(rows) else Column("utf8")
-    if dtype.kind == "U" and not shape:
-        return Column("utf8")
-    if dtype.kind == "S" and not shape:
-        return Column("bytes")
-    if not shape and dtype.kind in "iu":
-        return Column("u64" if dtype == np.uint64 else "i64", dtype)
-    return Column("npy" if dtype.names is not None else "array", dtype, shape)
-
-
-def _open_webdataset(location: Location) -> Source:
-    from data_stack.formats.webdataset import KEY, WebDatasetIterator, column_of_field, shard_names, type_of_field
-
-    shards = (
-        [location] if location.is_file() else [Location(location.as_folder(), name) for name in shard_names(location.as_folder())]
-    )
-    if not shards:
-        raise ConfigError(f"{location.full_name} holds no .tar")
-    values = WebDatasetIterator(shards)
-    columns = [column_of_field(each) for each in values.fields]
-    keys: dict[str, ColumnKey] = {
-        (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
-    }
-    schema = {column: Column(type_of_field(str(each))) for column, each in keys.items()}
-    for column, each in keys.items():
-        if schema[column].type == "npy" and len(values):
-            schema[column] = _infer([values.read_column(each, [0])[0]], column)
-    stored = None
-    if any(column.type in media_types() for column in schema.values()):
-        endings = {str(each).rpartition(".")[2] for each in keys.values()}
-        stored = WebDatasetIterator(shards, types={ending: None for ending in endings if type_of_field(ending) in media_types()})
-    if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
-        schema = {KEY: Column("utf8"), **schema}
-    return Source("", values, schema, {KEY: KEY, **keys}, stored)
-
-
-def _open_images(location: Location) -> Source:
-    from data_stack.formats.image_folder import ImageFolderIterator
-
-    values = ImageFolderIterator(location.as_folder())
-    types = values.image_types
-    # Pictures of several kinds become PNG, which loses nothing of what they show.
-    schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
-    stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
-    for name in values.fields[1:]:
-        schema[name] = _infer(values.read_column(name).tolist(), name)
-    return Source("", values, schema, {name: name for name in schema}, stored)
-
-
-def _open_parquet(location: Location) -> Source:
-    from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema, with_plain_lists
-    from data_stack.formats.parquet import ParquetDataset
-
-    where: Any = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
-    values = ParquetDataset(where[0], prefix=where[1])
-    if (plain := with_plain_lists(values.schema)) != values.schema:
-        values = ParquetDataset(where[0], prefix=where[1], schema=plain)
-    schema = columns_of_parquet(values, _infer)
-    stored = None
-    if any(column.codec_type in media_types() for column in schema.values()):
-        stored = ParquetDataset(where[0], prefix=where[1], schema=find_stored_schema(values.schema, schema))
-    return Source("", values, schema, {name: name for name in values.schema.fields}, stored)
-
-
-_OPENERS: Final[Mapping[str, Callable[[Location], Source]]] = {
-    "records": _open_records,
-    "hdf5": _open_hdf5,
-    "npz": _open_npz,
-    "torch": _open_torch,
-    "webdataset": _open_webdataset,
-    "images": _open_images,
-    "parquet": _open_parquet,
-}
 
 
 # ---------------------------------------------------------------------- any iterator
@@ -316,7 +168,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
         raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
-    return Source(name, iterator, {column: _infer(values, column) for column, values in columns.items()}, keys)
+    return Source(name, iterator, {column: infer_column(values, column) for column, values in columns.items()}, keys)
 
 
 def name_of_position(iterator: Any, position: int) -> str:
@@ -328,7 +180,7 @@ def name_of_position(iterator: Any, position: int) -> str:
     return f"column_{position}"
 
 
-def _infer(values: Sequence[Any], name: str) -> Column:
+def infer_column(values: Sequence[Any], name: str) -> Column:
     """What a column holds, by some of its values; no dtype and shape, as others may differ in these."""
     types = {_type_of(value, name) for value in values}
     if types <= {"i64", "u64", "array"} and len(types) > 1:
