@@ -208,9 +208,7 @@ class _TarWriter:
         self._stack.close()
 
     def abandon(self) -> None:
-        given_up = ConfigError("given up")
-        with contextlib.suppress(ConfigError):
-            self._stack.__exit__(ConfigError, given_up, None)
+        self._stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the context from publishing
 
     def _write(self, data: bytes) -> None:
         self._size += len(data)

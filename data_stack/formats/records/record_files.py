@@ -212,6 +212,18 @@ class RecordFiles:
 
     # ------------------------------------------------------------------ files
 
+    @property
+    def n_bytes(self) -> int:
+        """Size of all columns and their indexes."""
+        if self.manifest is not None:
+            return sum(record.size for file, record in self.manifest.files.items() if file.endswith((".bag", ".idx")))
+        bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
+        try:
+            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
+        finally:
+            for bag in bags:
+                bag.close()
+
     def content(self, names: Iterable[str]) -> dict[str, Any]:
         """What tells the content of columns: types, dtypes and shapes, and the digests of their files.
 

@@ -59,7 +59,7 @@ class ShardedRecordWriter:
         self._n_before = self._n_bytes_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
-        self._take_up()
+        self._resume()
 
     # ------------------------------------------------------------------ what there is
 
@@ -179,7 +179,7 @@ class ShardedRecordWriter:
         self._n_shards_before += 1
         self._number += self._step
 
-    def _take_up(self) -> None:
+    def _resume(self) -> None:
         """Count the shards that are there, completing any that was not, up to the last one that is not full."""
         grows = self._folder.path is not None and not any(column.is_sequence for column in self._columns.values())
         while (folder := self._shard(self._number)).has_file(SPEC):

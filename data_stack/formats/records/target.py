@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.growing_file import LocalFile, StoredFile, make_folder, sync_folder
+from data_stack.formats.records.growing_file import GrowingFile, UploadedFile, make_folder, sync_folder
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
@@ -23,12 +23,8 @@ from data_stack.io.integrity import Digest, HashingThread
 
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
-#: What a fork got of its parent's unfinished resources: whose contexts must not end there, for that would remove them.
-_OF_PARENTS: list[contextlib.ExitStack] = []
-
-
-class _NothingToPublish(BaseException):
-    """Ends the contexts of resources that shall not be published. Never leaves this module."""
+#: A fork keeps its parent's unfinished resources here: ending their contexts would remove them.
+_INHERITED_STACKS: list[contextlib.ExitStack] = []
 
 
 @dataclass
@@ -126,13 +122,12 @@ class Target(ABC):
     def give_up(self) -> None:
         """Give everything back; what is not published never will be."""
         stack, self._stack = self._stack, contextlib.ExitStack()
-        with contextlib.suppress(_NothingToPublish):
-            stack.__exit__(_NothingToPublish, _NothingToPublish(), None)
+        stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the contexts from publishing
         self._hashing.stop()
 
-    def disown(self) -> None:
+    def detach_in_child(self) -> None:
         """In a fork, to which nothing of it belongs."""
-        _OF_PARENTS.append(self._stack)
+        _INHERITED_STACKS.append(self._stack)
         self._stack = contextlib.ExitStack()
 
     def _create(self, name: str, data: bytes) -> None:
@@ -179,10 +174,10 @@ class GrowingTarget(Target):
                         )
             self._files[name] = _Files(self._local(bag_name(name)), self._local(idx_name(name)))
         self._is_marked = folder.has_file(UNFINISHED)
-        self._take_up(self._manifest_there)
+        self._resume_from(self._manifest_there)
 
-    def _local(self, file: str) -> LocalFile:
-        opened = LocalFile(f"{self._folder.path}/{file}", self._hashing)
+    def _local(self, file: str) -> GrowingFile:
+        opened = GrowingFile(f"{self._folder.path}/{file}", self._hashing)
         self._stack.callback(opened.close)
         return opened
 
@@ -203,7 +198,7 @@ class GrowingTarget(Target):
             raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} {problem}")
         return manifest
 
-    def _take_up(self, manifest: RecordsManifest | None) -> None:
+    def _resume_from(self, manifest: RecordsManifest | None) -> None:
         """Let what is complete count, and remove what lies behind it."""
         promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
         is_longer = False
@@ -278,7 +273,7 @@ class GrowingTarget(Target):
     def abandon(self) -> None:
         self.finish()
 
-    def disown(self) -> None:
+    def detach_in_child(self) -> None:
         self._stack.close()  # closing copies of its descriptors leaves the parent's lock alone
 
 
@@ -302,7 +297,7 @@ class WholeTarget(Target):
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:
             bag = self._resources.enter_context(folder.create(bag_name(name)))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
-            self._files[name] = _Files(StoredFile(bag, self._hashing), StoredFile(idx, self._hashing))
+            self._files[name] = _Files(UploadedFile(bag, self._hashing), UploadedFile(idx, self._hashing))
 
     def checkpoint(self) -> None:
         """Nothing: what is complete is published."""

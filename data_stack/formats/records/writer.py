@@ -83,7 +83,7 @@ class RecordWriter:
         self._state = ""
         self._release = weakref.finalize(self, self._target.give_up)
         self._release.atexit = False
-        call_in_forks(self._disown)
+        call_in_forks(self._detach_in_child)
 
     # ------------------------------------------------------------------ what there is
 
@@ -277,11 +277,11 @@ class RecordWriter:
             self._state = state
             self._release()
 
-    def _disown(self) -> None:
+    def _detach_in_child(self) -> None:
         """In a fork: neither the samples nor the lock are of this process."""
         if self._release.detach():
             self._state = "of another process, which this one was forked from"
-            self._target.disown()
+            self._target.detach_in_child()
 
 
 def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
