@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from data_stack.io.storage_connectors import StorageConnector
 
 _COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
-PLACE_FORMATS: Final = tuple(registered_formats())
-"""The formats that are recognised."""
 
 
 def is_place(name: Any) -> bool:
@@ -62,7 +60,7 @@ def open_place(
     Args:
         source: a file, or a folder: a dataset itself, or a file or folder for each split, such as ``train.csv`` and ``test.csv``.
         split: of such a folder; None for all of them.
-        format: one of ``PLACE_FORMATS``; None for what names and content tell.
+        format: name of a format, such as ``"csv"``; None to detect it by name and content.
         target: the column of the target; None: that of the classes of image folders, otherwise there is none.
         columns: only these, in this order; None for all.
         options: those of :func:`data_stack.from_csv`, :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
@@ -113,17 +111,16 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     Raises:
         ConfigError: as for :func:`open_place`.
     """
-    if kind is not None and kind not in PLACE_FORMATS:
-        raise ConfigError(
-            f"there is no format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; there are: {', '.join(PLACE_FORMATS)}"
-        )
+    formats = registered_formats()
+    if kind is not None and kind not in formats:
+        raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, formats)}; known formats: {', '.join(formats)}")
     try:
         return {place.name: (place, kind or _find_format(place))}
     except ConfigError as error:
         found = _find_splits(place.as_folder())
         if not found:
             why, advises, _ = str(error).partition("; say")
-            which = f". Say which it is: format= one of {', '.join(PLACE_FORMATS)}" if advises else ""
+            which = f". Say which it is: format= one of {', '.join(formats)}" if advises else ""
             raise ConfigError(f"{why}{which}") from None
     kinds = {kind for _, kind in found.values()}
     if len(kinds) > 1:

@@ -30,7 +30,7 @@ def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
     """Describe each field as a column of records. Fields with nulls become JSON, or trees if JSON has no such values.
 
     Raises:
-        ConfigError: no other format has such values.
+        ConfigError: no other format can store a field.
     """
     positions = np.unique(np.linspace(0, max(0, len(dataset) - 1), min(_LOOKED_AT, len(dataset))).astype(np.intp))
     return {field.name: _column(field, dataset, positions) for field in dataset.schema}
@@ -39,7 +39,7 @@ def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
 def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     codec = field.codec
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
-        return Column("decimal")  # which targets refuse
+        return Column("decimal")  # which the other formats refuse
     has_nulls = field.nullable and _has_nulls(dataset, field.name)
     if isinstance(codec, NestedCodec):
         values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
@@ -68,7 +68,7 @@ def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
 
 
 def with_plain_lists(schema: Schema) -> Schema:
-    """The same fields, with lists of texts or bytes as Python's lists: other formats have no arrays of objects."""
+    """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
     return Schema(
         schema.name,
         [
@@ -83,7 +83,7 @@ def with_plain_lists(schema: Schema) -> Schema:
 
 
 def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
-    """The same fields, with the bytes of files instead of what these show."""
+    """The same fields, with the bytes of files instead of decoded values."""
     return Schema(
         schema.name,
         [
@@ -101,10 +101,10 @@ def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable
     Args:
         name: of the dataset.
         columns: what there is.
-        values_of: gives some values of a column, to see what it holds.
+        values_of: returns some values of a column.
 
     Raises:
-        ConfigError: Parquet holds no such values.
+        ConfigError: Parquet cannot store a column.
     """
     return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
 
@@ -125,7 +125,7 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             if len(dtypes) != 1 or len(n_dims) != 1:
                 several = "dtypes" if len(dtypes) > 1 else "numbers of dimensions"
                 raise ConfigError(
-                    f"column {name!r} holds arrays of several {several}, which a column of Parquet does not; map them to one, or "
+                    f"column {name!r} holds arrays of several {several}, which Parquet cannot store; map them to one, or "
                     f"leave it out: --columns …"
                 )
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
@@ -133,5 +133,5 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             return Field(name, dtype, shape, NdarrayCodec())
         return Field(name, dtype, shape)
     if column.is_sequence:
-        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet does not hold; leave it out: --columns …")
+        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet cannot store; leave it out: --columns …")
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)

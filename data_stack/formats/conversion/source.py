@@ -32,12 +32,12 @@ class Source:
     """A dataset as columns.
 
     Attributes:
-        name: for messages.
+        name: its name in messages.
         values: its samples.
         stored: the same samples with the bytes of files in the columns of images, sound and videos; None without such columns.
-        schema: what each column holds, as a record column would; dtype and shape where they hold for all samples.
-        keys: what a column is called in a sample; more than are in the schema where some are only read when they are asked for.
-        resources: what to close.
+        schema: type of each column, as in records; dtype and shape if all samples share them.
+        keys: key of each column in a sample; may include columns that are only read on request, which the schema lacks.
+        resources: resources to close.
     """
 
     name: str
@@ -72,14 +72,14 @@ class Source:
         return {name: found[name] for name in names}
 
     def some(self) -> npt.NDArray[np.intp]:
-        """Positions of a few samples, from all over the dataset."""
+        """Positions of some samples, spread over the dataset."""
         return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MOST_LOOKED_AT, len(self))).astype(np.intp))
 
     def select_columns(self, columns: Mapping[str, str] | None) -> Source:
-        """Only some of the columns, under the names that are the keys of ``columns``.
+        """Select columns and rename them to the keys of ``columns``.
 
         Raises:
-            ConfigError: there is no such column.
+            ConfigError: a column does not exist.
         """
         if columns is None:
             return self
@@ -97,7 +97,7 @@ class Source:
 
 
 def plain_type(kind: str) -> str:
-    """The type of the values of a compressed column."""
+    """The type of a column without compression: ``"array"`` for ``"zstd(array)"``."""
     while kind.startswith("zstd(") and kind.endswith(")"):
         kind = kind[5:-1]
     return kind
@@ -111,17 +111,17 @@ def samples_of_batches(batches: Iterable[Mapping[str, Any]], names: Mapping[str,
 
 
 def size_of(column: npt.NDArray[Any]) -> int:
-    """About how many bytes the values of a column take."""
+    """The approximate size of a column's values in bytes."""
     if column.dtype.kind != "O":
         return int(column.nbytes)
     return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
 
 
 def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
-    """Columns as new names for old ones: of ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}``; None for all.
+    """Parse ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}`` into old names by new names; None for all.
 
     Raises:
-        ConfigError: it is something else, or names a column twice.
+        ConfigError: the syntax is wrong, or a column is named twice.
     """
     if columns is None:
         return None
@@ -132,10 +132,10 @@ def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> di
     for part in parts:
         new, equals, old = part.partition("=")
         if not new or (equals and not old) or new in parsed:
-            raise ConfigError(f"columns are a,b or new=old, each once, not {part!r:.80}")
+            raise ConfigError(f"columns must be a,b or new=old, each once, got {part!r:.80}")
         parsed[new] = old if equals else new
     if not parsed:
-        raise ConfigError("at least one column is needed")
+        raise ConfigError("columns is empty; name at least one")
     return parsed
 
 
@@ -147,11 +147,11 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     these are, else ``column_0``, ``column_1`` …
 
     Raises:
-        ConfigError: it has no sample to tell its columns by, or they hold what no format can.
+        ConfigError: it has no samples, or a column holds values that no format stores.
     """
     name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
     if not len(iterator):
-        raise ConfigError(f"{name} has no samples, so there is nothing to tell its columns by")
+        raise ConfigError(f"{name} has no samples, so its columns are unknown")
     positions = np.unique(np.linspace(0, len(iterator) - 1, _MOST_LOOKED_AT).astype(np.intp))
     samples = iterator.__getitems__(positions)
     first = samples[0]
@@ -172,7 +172,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
 
 
 def name_of_position(iterator: Any, position: int) -> str:
-    """A name for a column of tuples: what the meta says that it is, or ``column_0`` and so on."""
+    """The name of a column of tuples: its role in the meta, or ``column_0`` and so on."""
     meta = getattr(iterator, "dataset_meta", None)
     for name in ("sample", "target", "tag"):
         if meta is not None and getattr(meta, f"{name}_pos") == position:
@@ -181,7 +181,7 @@ def name_of_position(iterator: Any, position: int) -> str:
 
 
 def infer_column(values: Sequence[Any], name: str) -> Column:
-    """What a column holds, by some of its values; no dtype and shape, as others may differ in these."""
+    """Infer the type of a column from some of its values; without dtype and shape, as other values may differ."""
     types = {_type_of(value, name) for value in values}
     if types <= {"i64", "u64", "array"} and len(types) > 1:
         return Column("array")
@@ -189,7 +189,7 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
         if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
             return Column("json")
         raise ConfigError(
-            f"column {name!r} holds values of several kinds ({', '.join(sorted(types))}); map them to one, or leave it out"
+            f"column {name!r} holds values of several types ({', '.join(sorted(types))}); map them to one, or leave it out"
         )
     return Column(types.pop() if types else "json")
 
@@ -201,7 +201,7 @@ def _type_of(value: Any, name: str) -> str:
         return "utf8"
     if isinstance(value, (bool, np.bool_)):
         return "array"
-    if isinstance(value, (int, np.integer)) and getattr(value, "dtype", np.dtype(int)).kind != "m":  # a span, to numpy an integer
+    if isinstance(value, (int, np.integer)) and getattr(value, "dtype", np.dtype(int)).kind != "m":  # a timedelta is an integer
         return "u64" if value >= 2**63 or isinstance(value, np.uint64) else "i64"
     if isinstance(value, (float, complex)):
         return "array"
@@ -209,9 +209,9 @@ def _type_of(value: Any, name: str) -> str:
         try:
             dtype = as_array(value).dtype
         except TypeError as error:
-            raise ConfigError(f"column {name!r} holds values that numpy cannot take: {error}") from error
+            raise ConfigError(f"column {name!r} holds values that numpy cannot convert: {error}") from error
         if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
-            raise ConfigError(f"column {name!r} is of dtype {dtype}, whose digits differ between machines; map it to float64")
+            raise ConfigError(f"column {name!r} is of dtype {dtype}, whose size differs between machines; map it to float64")
         return "array" if dtype.kind in _NUMERIC else "npy"
     if value is None or isinstance(value, (list, tuple, dict)):
         return "tree" if _holds_arrays(value) else "json"
@@ -219,7 +219,7 @@ def _type_of(value: Any, name: str) -> str:
 
 
 def _holds_arrays(value: Any) -> bool:
-    """Whether there is something in it that JSON has not."""
+    """Whether a value contains anything that JSON cannot hold."""
     if isinstance(value, Mapping):
         return any(not isinstance(key, str) for key in value) or any(map(_holds_arrays, value.values()))
     if isinstance(value, (list, tuple)):

@@ -32,7 +32,7 @@ from data_stack.formats.records.reader_options import check_column, check_option
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import most_open_files
-from data_stack.formats.records.verification import say_uncovered, verify_files, warn_once
+from data_stack.formats.records.verification import uncovered_message, verify_files, warn_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacking import stack_values
@@ -356,7 +356,7 @@ class RecordReader(AccessedDatasetIterator):
             return manifest.count
         n_samples = files.count_samples(self._references)
         if files.covered is not None:
-            warn_once(say_uncovered(self._folder, files.covered, n_samples))
+            warn_once(uncovered_message(self._folder, files.covered, n_samples))
         return n_samples
 
     def _column(self, name: str) -> ValueColumn:
