@@ -7,8 +7,8 @@ from typing import Any
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import UnknownSplitError
+from data_stack.formats.conversion.format import open_source
 from data_stack.formats.conversion.location import FORMATS
-from data_stack.formats.conversion.source import open_source
 from data_stack.io.location import Location, location_of
 from data_stack.repository.places import find_places, open_as
 

@@ -1,4 +1,4 @@
-"""What turns values into bytes and back: records, cells of Parquet, files of WebDataset and of images are all such bytes."""
+"""Codecs, which turn values into bytes and back, for records, Parquet cells, and files of WebDataset and image folders."""
 
 from data_stack.util.lazy import attach_stub
 

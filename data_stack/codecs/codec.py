@@ -1,4 +1,4 @@
-"""What a codec is: values as bytes, and back."""
+"""The interface of codecs, which turn values into bytes and back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from data_stack.util.request_limit import current_request
 
 @dataclass(frozen=True, init=False)
 class Column:
-    """What a column holds.
+    """The type of a column's values.
 
     ::
 
@@ -29,13 +29,13 @@ class Column:
         with RecordWriter("train", spec) as writer: ...
 
     Attributes:
-        type: name of the codec, such as ``"array"`` or ``"zstd(json)"``; with ``[]`` behind it, each sample has any number of
-            such values.
-        dtype: of the values as they are handed out; what it cannot hold is refused when written. None: any.
-        shape: of each value, None for a size that differs from value to value; None instead of a tuple: any.
+        type: name of the codec, such as ``"array"`` or ``"zstd(json)"``; followed by ``[]`` if each sample has any number of
+            values.
+        dtype: dtype of the values that are read; the writer refuses values that do not fit. None for any.
+        shape: shape of each value, with None for a size that varies; None instead of a tuple for any.
 
     Raises:
-        ConfigError: there is no such dtype or shape.
+        ConfigError: the dtype or shape is invalid.
     """
 
     type: str
@@ -55,7 +55,7 @@ class Column:
             kind = None if dtype is None else np.dtype(dtype)
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"a column of type {type!r:.40} needs a dtype of numpy and a tuple of sizes, got {dtype!r:.80} and {shape!r:.80}"
+                f"a column of type {type!r:.40} needs a numpy dtype and a tuple of sizes, got {dtype!r:.80} and {shape!r:.80}"
             ) from error
         for name, value in (("type", type), ("dtype", kind), ("shape", sizes)):
             object.__setattr__(self, name, value)
@@ -73,12 +73,12 @@ class Column:
 
 @dataclass(frozen=True)
 class FixedLayout:
-    """Records of one size that differ in their values alone: a header, then an array in C order.
+    """The common layout of records of one size: a header, then an array in C order.
 
     Attributes:
-        header: the bytes that each record begins with.
-        dtype: of the stored array, byte order included.
-        shape: of the stored array; ``()`` for a scalar.
+        header: the bytes at the start of each record.
+        dtype: dtype of the stored array, including byte order.
+        shape: shape of the stored array; ``()`` for a scalar.
     """
 
     header: bytes
@@ -92,10 +92,10 @@ class FixedLayout:
 
 
 class Codec(ABC):
-    """Turns values into bytes, and these into the values again.
+    """Turns values into bytes and back.
 
-    A codec has no state, so threads may share it; it pickles, and never executes what it reads. Two methods are required; the
-    others make it fast.
+    A codec has no state, so threads may share it; it pickles, and never executes code from the bytes it reads. Two methods are
+    required; the others make it fast.
 
     ::
 
@@ -106,10 +106,10 @@ class Codec(ABC):
             def encode(self, value): return f"{value:+.3f}".encode()
             def decode(self, record): return float(record)
 
-    Records, cells of Parquet, files of WebDataset and of folders of images are all such bytes.
+    Records, Parquet cells, and files of WebDataset and image folders all consist of such bytes.
     """
 
-    #: Its name in stored data; empty for a codec that is only passed as an object.
+    #: The name in stored data; empty for a codec that is only passed as an object.
     name: str = ""
     #: The extensions of such files, without the dot; new files get the first one.
     extensions: tuple[str, ...] = ()
@@ -117,8 +117,8 @@ class Codec(ABC):
     media_type: str | None = None
     #: Whether :meth:`decode` releases the GIL, so that threads decode in parallel.
     releases_gil: bool = False
-    #: Whether a value may take far more memory than its bytes, as images do: its size then counts for the limit of a request,
-    #: and the bytes are not compressed again.
+    #: Whether a value may take far more memory than its bytes, as images do: its size then counts towards the limit of a
+    #: request, and the bytes are not compressed again.
     is_compressed: bool = False
     #: Whether it wraps another codec, its argument ``inner``: ``zstd(json)``.
     is_around: bool = False
@@ -127,67 +127,67 @@ class Codec(ABC):
         super().__init_subclass__(**kwargs)
         own = vars(cls)
         if cls.derive_layout is not Codec.derive_layout and own.keys() & {"encode", "decode"} and "derive_layout" not in own:
-            raise TypeError(f"{cls.__qualname__} changes what a record is: it has to define derive_layout and layout_of, too")
+            raise TypeError(f"{cls.__qualname__} changes the record, so it must also define derive_layout and layout_of")
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
-        """The record of ``value``.
+        """Encode ``value`` as a record.
 
         Raises:
-            TypeError, ValueError, OverflowError: it is nothing that this codec stores; the message says what is.
+            TypeError, ValueError, OverflowError: the codec cannot store ``value``; the message says what it can store.
         """
 
     @abstractmethod
     def decode(self, record: bytes) -> Any:
-        """The value of ``record``, the caller's own: changing it changes nothing else.
+        """Decode ``record`` into a value that shares no memory with anything else.
 
         Raises:
-            ValueError: the bytes are not a valid record; any other exception counts as the same.
-            MemoryError: there is not enough memory for the value, which says nothing of the record.
+            ValueError: the bytes are not a valid record; other exceptions are treated like it.
+            MemoryError: there is not enough memory for the value.
         """
 
     @property
     def is_media(self) -> bool:
-        """Whether the bytes are a file of an image, of sound or of a video, which may be stored and copied as they are."""
+        """Whether the bytes are a file of an image, of sound or of a video, which may be stored and copied unchanged."""
         return self.media_type is not None and self.media_type.partition("/")[0] in ("image", "audio", "video")
 
     @classmethod
     def recognizes(cls, start: bytes) -> bool:
-        """Whether a file that begins with these 16 bytes may be of this kind."""
+        """Whether a file that begins with these 16 bytes may be of this format."""
         return False
 
     def adapt(self, column: Column) -> Codec:
         """The codec for values of the dtype and shape of ``column``; usually itself.
 
         Raises:
-            ConfigError: it has no such values.
+            ConfigError: the codec cannot store such values.
         """
         return self
 
     @property
     def type_name(self) -> str:
-        """The type of a column of such values: its name, for one around another such as ``"zstd(json)"``."""
+        """The type of a column of such values: the name; ``"zstd(json)"`` for a codec around another."""
         return self.name
 
     def to_json(self) -> dict[str, Any]:
         """Plain data from which :func:`~data_stack.codecs.codec_from_json` makes the same codec.
 
-        Its name, and those options (fields of a dataclass) that differ from their defaults.
+        The data are its name, and the options (fields of a dataclass) that differ from their defaults.
 
         Raises:
-            ConfigError: it has no name, or an option that is no plain data.
+            ConfigError: the codec has no name, or JSON cannot hold an option.
         """
         if not self.name:
-            raise ConfigError(f"{self!r:.80} cannot be stored by name: give its class a name, and register it")
+            raise ConfigError(f"{self!r:.80} has no name to store; set the name of its class, and register it")
         options = {}
         for name, value in self._options().items():
             options[name] = value.to_json() if isinstance(value, Codec) else value
             if not isinstance(value, (Codec, str, int, float, dict)):
-                raise ConfigError(f"{name}={value!r:.60} of the codec {self.name!r} is nothing that JSON holds")
+                raise ConfigError(f"JSON cannot hold {name}={value!r:.60} of the codec {self.name!r}")
         return {"codec": self.name, "options": options} if options else {"codec": self.name}
 
     def _options(self) -> dict[str, Any]:
-        """What it was made with, as far as that differs from the defaults."""
+        """The options that differ from their defaults."""
         own: Any = self
         known = {each.name: each for each in fields(own)} if is_dataclass(own) else {}
         return {name: getattr(self, name) for name, each in known.items() if getattr(self, name) != _default(each)}
@@ -202,7 +202,7 @@ class Codec(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._options().items())})"
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
-        """The common layout of all records of ``column``, if its dtype and shape give them one size; else None."""
+        """The common layout of all records of ``column``, if its dtype and shape imply one size; None otherwise."""
         return None
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
@@ -212,10 +212,10 @@ class Codec(ABC):
 
 @functools.cache
 def import_optional(module: str, user: str, package: str, extra: str) -> ModuleType:
-    """Import a module that a codec needs when it is first used.
+    """Import a module on the first use of a codec.
 
     Raises:
-        MissingDependencyError: it is not installed; ``user`` needs ``package``, which the extra ``extra`` brings.
+        MissingDependencyError: it is not installed; ``user`` needs ``package``, which the extra ``extra`` installs.
     """
     try:
         return importlib.import_module(module)
@@ -224,11 +224,11 @@ def import_optional(module: str, user: str, package: str, extra: str) -> ModuleT
 
 
 def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
-    """The value of a file called ``name``, which counts for the limit of the current request.
+    """Decode the file ``name``; its value counts towards the limit of the current request.
 
     Raises:
         RequestLimitError: the request decodes too much.
-        DatasetFileCorruptError: the codec refuses the bytes; ``hint`` says what to do.
+        DatasetFileCorruptError: the codec refuses the bytes; the message ends with ``hint``.
     """
     try:
         value = codec.decode(data)
@@ -238,26 +238,26 @@ def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
     except RequestLimitError as error:
         raise error.at(name) from error
     except MemoryError:
-        raise  # which says nothing of the file
+        raise  # which is not the fault of the file
     except Exception as error:  # a codec may raise anything
         raise DatasetFileCorruptError(f"{name} cannot be decoded: {type(error).__name__}: {str(error)[:300]}{hint}") from error
 
 
 def check_range(name: str, value: object, low: int, high: int = 1 << 62) -> None:
-    """Refuse an option that is no integer between two others.
+    """Check that an option is an integer in a range.
 
     Raises:
-        ConfigError: it is something else.
+        ConfigError: it is not.
     """
     if type(value) is not int or not low <= value <= high:
-        raise ConfigError(f"{name} is a number from {low} to {high}, not {value!r:.60}")
+        raise ConfigError(f"{name} must be an integer from {low} to {high}, got {value!r:.60}")
 
 
 @dataclass(frozen=True, repr=False)
 class FunctionCodec(Codec):
-    """Two functions as a codec, as in Granular; None stands for the identity on bytes.
+    """Two functions as a codec, as in Granular; None is the identity on bytes.
 
-    It pickles if its functions do: those of a module, no lambdas.
+    It pickles if its functions do, so they must not be lambdas.
     """
 
     encode_function: Callable[[Any], bytes] | None = None
@@ -267,7 +267,7 @@ class FunctionCodec(Codec):
         record = value if self.encode_function is None else self.encode_function(value)
         if not isinstance(record, (bytes, bytearray, memoryview)):
             # bytes(5) would be five zeros
-            raise TypeError(f"a column of {self} stores bytes, not {type(record).__name__}")
+            raise TypeError(f"{self} stores bytes, got {type(record).__name__}")
         return bytes(record)
 
     def decode(self, record: bytes) -> Any:

@@ -1,7 +1,7 @@
-"""How image files become arrays: what the codecs of images share, and how they use Pillow.
+"""The base of image codecs, and decoding by Pillow.
 
-An array has the type of the picture, as ``numpy.asarray(PIL.Image.open(file))`` gives it; nothing is converted unless a mode is
-asked for:
+An array has the type of the picture, as in ``numpy.asarray(PIL.Image.open(file))``; nothing is converted unless a mode is
+requested:
 
 ==========================  =======================  ==================================================
 mode of Pillow              dtype                    shape
@@ -40,9 +40,9 @@ from data_stack.util.request_limit import check_request
 if TYPE_CHECKING:
     from PIL import Image, ImageFile
 
-#: What Pillow warns from on: a quarter of a GiB of RGB.
+#: Pillow warns of more pixels: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
-#: Formats that are decoded faster by their codecs, unless they may say how to turn the image.
+#: Formats that their codecs decode faster, unless the file may contain an orientation.
 _FAST = frozenset(("jpg", "png"))
 _MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
 #: Formats for which Pillow starts Ghostscript, or calls Windows.
@@ -55,15 +55,15 @@ def pillow(module: str = "Image") -> ModuleType:
 
 
 def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
-    """The pixels of an image file of any format that Pillow reads, turned as its EXIF data say; of an animation the first frame.
+    """Decode an image file of any format that Pillow reads, rotated by its EXIF orientation; of an animation the first frame.
 
     Args:
         data: the file.
-        mode: of Pillow, to convert to; None: as the file has it.
+        mode: Pillow's mode to convert to; None for the mode of the file.
 
     Raises:
-        ValueError: it cannot be read.
-        RequestLimitError: it is too large for the current request.
+        ValueError: the image cannot be decoded.
+        RequestLimitError: the image is too large for the current request.
     """
     kind = type_of_bytes(data[:16])
     if mode is None and kind in _FAST and not any(mark in data for mark in _MAY_BE_TURNED):
@@ -102,35 +102,35 @@ def pixels_of(image: Image.Image) -> npt.NDArray[Any]:
 class ImageCodec(Codec):
     """Images of one file format as arrays in the type of the picture, see the table of this module.
 
-    A value to be stored is an array of pixels, uint8 of shape ``(height, width)`` or ``(height, width, channels)``, or what
-    numpy takes for one, such as a Pillow image; one channel is stored like none. Or it is the bytes of such a file, which are
-    stored as they are.
+    To store, pass an array of pixels, uint8 of shape ``(height, width)`` or ``(height, width, channels)``, or an object that
+    numpy converts to one, such as a Pillow image; a last dimension of one channel is dropped. Or pass the bytes of such a file,
+    which are stored unchanged.
 
-    A record is of this file format and holds one image; any other, animations and images that are cut short are refused.
+    A record holds one image of this file format; other formats, animations and truncated images are refused.
     """
 
-    #: Modes that are read as they are; None takes all.
+    #: The mode to convert to; None keeps the stored mode.
     mode: str | None = None
     max_pixels: int = MAX_PIXELS
-    #: Give images of one channel the shape ``(height, width, 1)``.
+    #: Return images of one channel with the shape ``(height, width, 1)``.
     channel_axis: bool = False
 
     releases_gil = True
     is_compressed = True
 
-    #: What of Pillow reads the format.
+    #: Pillow's module and class for the format.
     _module: ClassVar[str]
     _class: ClassVar[str]
     _signature: ClassVar[bytes | tuple[bytes, ...]]
     _dtypes: ClassVar[tuple[str, ...]] = ("uint8",)
     _channels: ClassVar[tuple[int, ...]]
-    #: Images of Pillow that are stored as they are.
+    #: Modes of Pillow images that can be stored without conversion.
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
         pillow()
         if self.mode not in (None, "L", "RGB", "RGBA"):
-            raise ConfigError(f"mode of an image is 'L', 'RGB', 'RGBA' or None for what is stored, not {self.mode!r:.60}")
+            raise ConfigError(f"mode must be 'L', 'RGB', 'RGBA' or None, got {self.mode!r:.60}")
         check_range("max_pixels", self.max_pixels, 1)
 
     def encode(self, value: Any) -> bytes:
@@ -171,12 +171,12 @@ class ImageCodec(Codec):
 
     @abstractmethod
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        """The record of an array that :meth:`_pixels` gave."""
+        """Encode an array that :meth:`_pixels` returned."""
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
-        """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype that the format has."""
+        """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype of the format."""
         if isinstance(value, pillow().Image) and value.mode not in self._modes:
-            raise TypeError(f"an image of mode {value.mode} is to be converted before: image.convert('RGB')")
+            raise TypeError(f"cannot store an image of mode {value.mode}; convert it first: image.convert('RGB')")
         pixels = np.asarray(value)
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
@@ -189,7 +189,7 @@ class ImageCodec(Codec):
             )
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
             raise ValueError(
-                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}, and could not be read"
+                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}, so it could not be read"
             )
         return np.ascontiguousarray(pixels)
 
@@ -199,30 +199,30 @@ class ImageCodec(Codec):
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
             raise ValueError(
-                f"an image of {width} x {height} pixels is larger than max_pixels={self.max_pixels}; give its codec more if "
-                f"it is meant: codecs={{{self.name!r}: {type(self).__name__}(max_pixels=…)}}"
+                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if "
+                f"intended: codecs={{{self.name!r}: {type(self).__name__}(max_pixels=…)}}"
             )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
     def open(self, record: bytes) -> ImageFile.ImageFile:
-        """The image of a record, of Pillow, whose pixels are not yet decoded.
+        """Open a record as a Pillow image, without decoding its pixels.
 
         Raises:
-            ValueError: it is no such image, or too large.
+            ValueError: the image is of another format, invalid, or too large.
         """
         if not record.startswith(self._signature):
-            raise ValueError(f"this is no {self.name} image: it begins with {record[:12]!r}")
+            raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
         try:
-            # By the one class that reads this format: Image.open would look for others, and has limits of its own.
+            # By the class of this format: Image.open would try other formats, and has other limits.
             image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
             (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
         except MemoryError:
             raise
         except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
-            raise ValueError(f"this is no whole {self.name} image: {error!s:.200}") from error
+            raise ValueError(f"truncated or invalid {self.name} image: {error!s:.200}") from error
         self._check_pixels(width, height)
         if n_frames > 1:
-            raise ValueError(f"a record of {self.name} holds one image, not an animation")
+            raise ValueError(f"a record of {self.name} must hold one image, not an animation")
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
@@ -232,4 +232,4 @@ class ImageCodec(Codec):
             except MemoryError:
                 raise
             except Exception as error:
-                raise ValueError(f"a {self.name} image is damaged: {error!s:.200}") from error
+                raise ValueError(f"damaged {self.name} image: {error!s:.200}") from error

@@ -17,14 +17,14 @@ _MAX_INT_BYTES = 16
 @register_codec
 @dataclass(frozen=True, repr=False)
 class IntCodec(Codec):
-    r"""Integers of up to 16 bytes, little-endian, in the fewest that hold them (Granular's ``int``).
+    r"""Integers of up to 16 bytes, little-endian, in the fewest bytes possible (Granular's ``int``).
 
-    What Granular itself could write (0 to 127, 256 to 32767 …) has the bytes that it gives. For the others it is right: 128 is
-    ``b"\x80\x00"``, -1 is ``b"\xff"``, which every version since 0.17 reads so. Zero is one byte, and no byte at all, as
-    Granular wrote it before 0.20, reads as zero.
+    Numbers that Granular can write (0 to 127, 256 to 32767 …) have the same bytes. Others are written correctly: 128 is
+    ``b"\x80\x00"``, -1 is ``b"\xff"``, which every version since 0.17 reads. Zero is one byte; an empty record, which Granular
+    wrote before 0.20, reads as zero.
 
     Args:
-        signed: False for what Granular wrote up to 0.13, without a sign: 200 as one byte. The files do not tell.
+        signed: False for files of Granular up to 0.13, which wrote 200 as one byte. The files themselves do not show it.
     """
 
     signed: bool = True
@@ -75,7 +75,7 @@ class _Fixed64Codec(Codec):
 @register_codec
 @dataclass(frozen=True, repr=False)
 class Int64Codec(_Fixed64Codec):
-    """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); numpy's integers and booleans are taken too."""
+    """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); also takes numpy's integers and booleans."""
 
     name = "i64"
     _signed = True
@@ -85,7 +85,7 @@ class Int64Codec(_Fixed64Codec):
 @register_codec
 @dataclass(frozen=True, repr=False)
 class UInt64Codec(_Fixed64Codec):
-    """Integers from 0 to 2**64 - 1 (Granular's ``u64``); numpy's integers and booleans are taken too."""
+    """Integers from 0 to 2**64 - 1 (Granular's ``u64``); also takes numpy's integers and booleans."""
 
     name = "u64"
     _signed = False
@@ -105,4 +105,4 @@ def _integer(value: Any, column_type: str) -> int:
 
 def _too_large(name: str, number: int) -> OverflowError:
     sign = "negative " if number < 0 else ""
-    return OverflowError(f"a column of {name} does not hold a {sign}integer of {number.bit_length()} bits")
+    return OverflowError(f"a column of {name} cannot store a {sign}integer of {number.bit_length()} bits")

@@ -1,4 +1,4 @@
-"""JPEG as records: by simplejpeg (libjpeg-turbo), by Pillow where that is not installed or the image is an odd one.
+"""JPEG as records: by simplejpeg (libjpeg-turbo), or by Pillow if that is not installed or the image is unusual.
 
 Images a second in one thread (best of 14 runs on a busy machine of two cores; photograph-like, quality 95, decoded to RGB and
 encoded):
@@ -11,8 +11,8 @@ pixels     simplejpeg 1.9  OpenCV 5.0      Pillow 13.0
 512 x 512  770; 1,020      660; 1,070      560; 890
 =========  ==============  ==============  =============
 
-All release the GIL while they decode, and give the same pixels. Only simplejpeg reports data that end too early inside of a file,
-where the others fill up with grey.
+All release the GIL while they decode, and return the same pixels. Only simplejpeg reports truncated image data, which the others
+fill up with grey.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 
 simplejpeg: ModuleType | None = _simplejpeg
 
-#: How often all pixels that are allowed may be gone through: a progressive image is decoded scan by scan, of a few bytes each.
+#: Maximum number of scans over all allowed pixels: each scan of a progressive image takes only a few bytes.
 _MAX_SCANS_OF_ALL_PIXELS = 32
 _SCAN_START = b"\xff\xda"
 _MIN_SCAN_BYTES = 8
-#: What libjpeg warns of and decodes right nevertheless.
+#: Warnings of libjpeg about images that it decodes correctly.
 _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 
 
@@ -52,14 +52,14 @@ _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 class JpgCodec(ImageCodec):
     """JPEG (Granular's ``jpg``): uint8 of shape ``(height, width, 3)``, or ``(height, width)`` of a grey image.
 
-    Greyscale of shape ``(height, width, 1)`` is stored too, and comes back as ``(height, width)``. A file in CMYK is read as
-    four channels, as Pillow has them; ``mode="RGB"`` converts it. Colours are stored at half the size (4:2:0). An image that is
-    damaged inside is refused where simplejpeg is there to tell.
+    Greyscale of shape ``(height, width, 1)`` can be stored and comes back as ``(height, width)``. A file in CMYK is read as four
+    channels, as by Pillow; ``mode="RGB"`` converts it. Colours are stored at half the resolution (4:2:0). Damaged image data are
+    only detected if simplejpeg is installed.
 
     Args:
-        mode: ``"RGB"`` or ``"L"`` reads each image so, ``"RGBA"`` adds a channel; None for what is stored.
-        max_pixels: what a record may claim to hold.
-        quality: 1 to 100. (Granular always stores 75, by Pillow, whose bytes differ from those of simplejpeg.)
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
+        max_pixels: maximum number of pixels of a record.
+        quality: 1 to 100. (Granular always uses 75, and Pillow, whose bytes differ from those of simplejpeg.)
     """
 
     quality: int = 95
@@ -98,7 +98,7 @@ class JpgCodec(ImageCodec):
 
     def adapt(self, column: Column) -> Codec:
         is_cmyk = column.dtype == np.uint8 and column.shape is not None and column.shape[2:] == (4,)
-        return self if is_cmyk else super().adapt(column)  # files, no arrays, are stored in CMYK
+        return self if is_cmyk else super().adapt(column)  # CMYK can only be stored as files
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels

@@ -13,7 +13,7 @@ from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
-#: A record of no more takes some MiB at most.
+#: Values of records up to this size take a few MiB at most.
 _HARMLESS_BYTES = 1 << 17
 
 
@@ -22,8 +22,8 @@ _HARMLESS_BYTES = 1 << 17
 class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
 
-    Tuples come back as lists, numpy's scalars as Python's. What JSON would change is refused: keys that are not text (they would
-    come back as text), arrays and bytes. NaN and the infinities are no JSON either, written or read.
+    Tuples come back as lists, numpy scalars as Python numbers. Values that JSON would change are refused: keys that are not text
+    (they would come back as text), arrays and bytes. NaN and the infinities are neither written nor read.
     """
 
     name, extensions, media_type = "json", ("json", "jsn"), "application/json"
@@ -46,15 +46,13 @@ class JsonCodec(Codec):
 
 
 def _object_bytes(record: bytes) -> int:
-    """About how much memory the objects take that JSON describes: of each dict, list and item."""
+    """The approximate memory of the objects in a JSON text, from its numbers of dicts, lists and items."""
     return len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
 
 
 def _plain(part: Any) -> Any:
-    """A numpy scalar as the number that JSON has for it."""
-    if (
-        isinstance(part, (np.bool_, np.integer, np.float16, np.float32)) and part.dtype.kind != "m"
-    ):  # a span is an integer to numpy
+    """A numpy scalar as a Python number."""
+    if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
     raise TypeError(
         f"JSON holds None, booleans, numbers, text, lists and dicts of them, not {type(part).__name__} ({part!r:.60}); "
@@ -68,14 +66,14 @@ def _check_keys(value: Any) -> None:
         part = parts.pop()
         if isinstance(part, dict):
             if not all(isinstance(key, str) for key in part):
-                raise TypeError("JSON has dicts whose keys are text only; the types msgpack and tree have others")
+                raise TypeError("JSON allows only text as keys of dicts; the types msgpack and tree allow others")
             parts.extend(part.values())
         elif isinstance(part, (list, tuple)):
             parts.extend(part)
 
 
 def _refusal(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _finite(text: str) -> float:

@@ -25,13 +25,13 @@ from data_stack.io.positional import Readable, check_unpacked, lend_or_open, nam
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
-#: That are remembered: an adversary's are all different, and of 64 KiB.
+#: Number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
 
 
 @dataclass(frozen=True)
 class NpyHeader:
-    """What stands before the values of a ``.npy`` file, and where they begin."""
+    """The header of a ``.npy`` file, and the offset of its values."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -40,7 +40,7 @@ class NpyHeader:
 
     @property
     def order(self) -> Literal["C", "F"]:
-        """In which the values lie, as numpy calls it."""
+        """The memory order of the values, as in numpy."""
         return "F" if self.fortran_order else "C"
 
     @property
@@ -52,10 +52,10 @@ class NpyHeader:
 @register_codec
 @dataclass(frozen=True, repr=False)
 class NpyCodec(Codec):
-    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also those with fields; never Python objects, never pickle.
+    """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields; never Python objects, never pickle.
 
-    An array in any memory order is taken and stored in C order. What comes back is an array of its own, writable. Petastorm's
-    ``NdarrayCodec`` stores the same.
+    Arrays in any memory order are stored in C order. Decoded arrays are new and writable. Petastorm's ``NdarrayCodec`` stores
+    the same bytes.
     """
 
     name, extensions, media_type = "npy", ("npy",), "application/x-npy"
@@ -76,9 +76,7 @@ class NpyCodec(Codec):
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
-            raise ValueError(
-                f"an .npy file of {header.offset + header.n_bytes} bytes is cut short or goes on: it has {len(record)}"
-            )
+            raise ValueError(f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}")
         array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
         return array
 
@@ -91,7 +89,7 @@ class NpyCodec(Codec):
         return None if header is None else FixedLayout(header, dtype, sizes)
 
     def layout_of(self, record: bytes) -> FixedLayout | None:
-        """The layout of this record; None if it is in Fortran order, or damaged, which :meth:`decode` tells."""
+        """The layout of this record; None if it is in Fortran order, or damaged; :meth:`decode` then raises."""
         try:
             header = _header_of(record)
         except (ValueError, DatasetFileCorruptError):
@@ -103,16 +101,16 @@ class NpyCodec(Codec):
 
 
 def check_array_column(codec: Codec, column: Column) -> None:
-    """Refuse a column that holds anything but arrays of numbers, text or bytes.
+    """Check that a column holds arrays of numbers, text or bytes.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: it holds something else.
     """
     if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
         raise ConfigError(f"{type(codec).__name__} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
 
 
-# ---------------------------------------------------------------------- headers: a thousand records have one, parsed once
+# ---------------------------------------------------------------------- headers, cached: records often share one
 
 
 def _header_of(record: bytes) -> NpyHeader:
@@ -126,12 +124,12 @@ def _parse_header(start: bytes) -> NpyHeader:
 
 
 def _is_plain(dtype: np.dtype[Any]) -> bool:
-    """Whether dtypes that are equal to this one have one header."""
+    """Whether all equal dtypes have the same header."""
     return not (dtype.names or dtype.metadata or dtype.hasobject)
 
 
 def _make_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes | None:
-    """What stands before the values in C order; None if it does not fit into a header of version 1, as of a thousand fields."""
+    """The header of an array in C order; None if it is too long for version 1, for example with a thousand fields."""
     file = io.BytesIO()
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     try:
@@ -148,9 +146,9 @@ _header_in_c_order = functools.lru_cache(maxsize=_MAX_HEADERS)(_make_header)
 
 
 def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
-    """Read one array from the file at a path, or from a binary stream that stands at its start, which may be a decompressing one.
+    """Read one array from a path, or from a binary stream at its start, which may decompress.
 
-    Memory grows with the values that arrive, not with those that the header claims.
+    Memory grows with the bytes read, not with the size that the header claims.
 
     Raises:
         DatasetFileCorruptError: no ``.npy`` file, cut short, or an array of Python objects.
@@ -164,7 +162,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
                 piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
                 if not piece:
                     raise DatasetFileCorruptError(
-                        f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes of values are there"
+                        f"{name!r} is cut short: it has {len(data)} of {header.n_bytes} bytes of values"
                     )
                 data += piece
                 check_unpacked(opened, len(data))
@@ -181,7 +179,7 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     values = np.asarray(array)
     if values.dtype.hasobject:
         raise ConfigError(
-            f"an array of dtype {values.dtype} holds Python objects, which are not stored; give it a dtype of its own"
+            f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it to another dtype"
         )
     np.lib.format.write_array(file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
 
@@ -195,32 +193,32 @@ def read_npy_header(file: Readable) -> NpyHeader:
     with reading(name, ".npy file"):
         head = file.read(8)
         if head[:6] != _MAGIC or len(head) < 8 or head[6] not in (1, 2, 3):
-            raise DatasetFileCorruptError(f"{name!r} is no .npy file of version 1, 2 or 3: it begins with {head!r}")
+            raise DatasetFileCorruptError(f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}")
         size_bytes = file.read(2 if head[6] == 1 else 4)
         n_bytes = int.from_bytes(size_bytes, "little")
         if n_bytes > _MAX_HEADER_BYTES:
-            raise DatasetFileCorruptError(f"{name!r} claims a header of {n_bytes} bytes; none has more than {_MAX_HEADER_BYTES}")
+            raise DatasetFileCorruptError(f"{name!r} claims a header of {n_bytes} bytes; the maximum is {_MAX_HEADER_BYTES}")
         text = file.read(n_bytes)
         if len(text) < n_bytes or not text:
-            raise DatasetFileCorruptError(f"{name!r} is cut short: it ends inside of its header")
+            raise DatasetFileCorruptError(f"{name!r} is cut short: it ends within its header")
         try:
             fields = ast.literal_eval(text.decode("utf-8" if head[6] == 3 else "latin-1"))
-        except (MemoryError, RecursionError) as error:  # what the parser says of a thousand brackets
+        except (MemoryError, RecursionError) as error:  # the parser raises these for a thousand brackets
             raise DatasetFileCorruptError(f"{name!r} has a header that cannot be parsed") from error
         if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
             raise DatasetFileCorruptError(f"{name!r} has a header without the three entries descr, fortran_order and shape")
         shape, fortran_order = fields["shape"], fields["fortran_order"]
         if not isinstance(shape, tuple) or len(shape) > 32 or any(type(size) is not int or size < 0 for size in shape):
-            raise DatasetFileCorruptError(f"{name!r} has the shape {str(shape)[:80]}; at most 32 sizes of 0 or more make one")
+            raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         if dtype.hasobject:
             raise DatasetFileCorruptError(
-                f"{name!r} holds Python objects (dtype {dtype}), which only unpickling could read, and that could run any code. "
+                f"{name!r} holds Python objects (dtype {dtype}), which need unpickling, and that could run any code. "
                 f"Save it with a dtype of numbers or fixed-width strings"
             )
         if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
-            # numpy would make room for one byte each, and leave it as it was
+            # numpy would allocate one uninitialized byte for each value
             raise DatasetFileCorruptError(
-                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which have no bytes or no place in an array"
+                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which cannot be values of an array"
             )
         return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

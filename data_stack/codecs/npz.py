@@ -49,7 +49,7 @@ class NpzCodec(Codec):
                 members = archive.infolist()
                 if len(members) != 1 or members[0].filename not in _MEMBERS:
                     names = ", ".join(repr(member.filename) for member in members[:5])
-                    raise ValueError(f"an .npz file of one array 'arr.npy' is expected, it holds {names:.200}")
+                    raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
                 size = members[0].file_size
                 check_expansion("an .npz file", size, len(record))
                 with archive.open(members[0]) as stream:
@@ -57,5 +57,5 @@ class NpzCodec(Codec):
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as error:
             raise ValueError(f"an .npz file is damaged: {error!s:.200}") from error
         if len(member) != size:
-            raise ValueError("the array of an .npz file has another size than it says")
+            raise ValueError("the array of an .npz file differs from its stated size")
         return _NPY.decode(member)

@@ -1,4 +1,4 @@
-"""Trees of lists, dicts, numbers, text and bytes as records: Granular's ``msgpack``, and ``tree`` with arrays in it."""
+"""Trees of lists, dicts, numbers, text and bytes as records: Granular's ``msgpack``, and ``tree`` with arrays."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from data_stack.codecs.arrays import array_of, bytes_of, check_dtype, check_shap
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.registry import register_codec
 
-#: What a list of four that stands for an array begins with, as Granular writes it.
+#: The first item of a list that represents an array, as Granular writes it.
 _ARRAY_MARK = "_"
-#: A record of fewer bytes cannot make msgpack allocate more than some MiB, even if it claims other lengths.
+#: A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
 _HARMLESS_BYTES = 1 << 10
 
 
 @register_codec
 @dataclass(frozen=True, repr=False)
 class MsgpackCodec(Codec):
-    """What msgpack holds (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
+    """Values of msgpack (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
 
-    Tuples come back as lists, numpy's scalars as Python's; keys of dicts may be numbers. At most 511 levels are written,
-    1023 are read. Dates are refused; ``msgpack.ExtType`` and ``msgpack.Timestamp`` come back as they are.
+    Tuples come back as lists, numpy scalars as Python numbers; keys of dicts may be numbers. At most 511 levels are written,
+    1023 are read. Dates are refused; ``msgpack.ExtType`` and ``msgpack.Timestamp`` come back unchanged.
     """
 
     name, extensions, media_type = "msgpack", ("mp", "msg"), "application/vnd.msgpack"
@@ -39,10 +39,10 @@ class MsgpackCodec(Codec):
 @register_codec
 @dataclass(frozen=True, repr=False)
 class TreeCodec(Codec):
-    """As msgpack, with arrays anywhere in it (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
+    """As msgpack, also with arrays (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
 
-    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as one; any other comes back as it was. Arrays are
-    those of :class:`ArrayCodec`, and come back writable.
+    A list ``['_', dtype, shape, bytes]`` that describes an array comes back as an array, other lists unchanged. Arrays are those
+    of :class:`ArrayCodec`, and come back writable.
     """
 
     name, extensions = "tree", ("tree",)
@@ -69,13 +69,11 @@ def _pack(value: Any, plain: Any) -> bytes:
 
 
 def _plain(part: Any) -> Any:
-    """A numpy scalar as the number that msgpack stores in its place."""
-    if (
-        isinstance(part, (np.bool_, np.integer, np.float16, np.float32)) and part.dtype.kind != "m"
-    ):  # a span is an integer to numpy
+    """A numpy scalar as a Python number."""
+    if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
     if isinstance(part, np.ndarray):
-        raise TypeError("msgpack stores no arrays; the type tree does")
+        raise TypeError("msgpack cannot store arrays; use the type tree")
     raise TypeError(
         f"msgpack stores None, booleans, numbers, text, bytes, lists and dicts of them, not {type(part).__name__} ({part!r:.60})"
     )
@@ -84,18 +82,18 @@ def _plain(part: Any) -> Any:
 def _unpack(record: bytes, list_hook: Any) -> Any:
     try:
         if len(record) > _HARMLESS_BYTES:
-            # msgpack makes room for as many items as a list claims to have, for a thousand lists inside of each other; so it is
-            # walked through once without making anything.
+            # msgpack allocates the number of items that each list claims, for up to a thousand nested lists; so the record is
+            # first parsed without creating objects.
             walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
             walk.feed(record)
             walk.skip()
         return msgpack.unpackb(record, strict_map_key=False, list_hook=list_hook)
     except (msgpack.UnpackException, ValueError, TypeError, RecursionError) as error:
-        raise ValueError(f"this is no msgpack: {type(error).__name__} {error!s:.200}") from error
+        raise ValueError(f"invalid msgpack: {type(error).__name__} {error!s:.200}") from error
 
 
 def _array_of(part: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and shape of the array that a list stands for; None if for nothing but itself."""
+    """Dtype and shape of the array that a list represents; None for other lists."""
     if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[1], str) or not isinstance(part[3], bytes):
         return None
     try:

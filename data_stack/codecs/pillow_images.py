@@ -35,11 +35,11 @@ class _PillowCodec(ImageCodec):
 class TiffCodec(_PillowCodec):
     """TIFF: uint8 of shape ``(h, w)``, ``(h, w, 3)`` and ``(h, w, 4)``; bool, uint16, int32 and float32 of shape ``(h, w)``.
 
-    Files from elsewhere are read as Pillow reads them: float64 as float32, coloured ones of 16 bits as uint8.
+    Other files are read as by Pillow: float64 as float32, colour images of 16 bits as uint8.
 
     Args:
-        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
-        max_pixels: what a record may claim to hold.
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
+        max_pixels: maximum number of pixels of a record.
     """
 
     name, extensions, media_type = "tiff", ("tiff", "tif"), "image/tiff"
@@ -58,8 +58,8 @@ class BmpCodec(_PillowCodec):
     """BMP: uint8 of shape ``(h, w)`` and ``(h, w, 3)``, bool of shape ``(h, w)``.
 
     Args:
-        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
-        max_pixels: what a record may claim to hold.
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
+        max_pixels: maximum number of pixels of a record.
     """
 
     name, extensions, media_type = "bmp", ("bmp",), "image/bmp"
@@ -80,11 +80,11 @@ class BmpCodec(_PillowCodec):
 class PnmCodec(_PillowCodec):
     """PBM, PGM, PPM and PFM: uint8 of shape ``(h, w)`` and ``(h, w, 3)``; bool and float32 of shape ``(h, w)``.
 
-    Grey files of 16 bits are read as int32, as Pillow reads them.
+    Grey images of 16 bits are read as int32, as by Pillow.
 
     Args:
-        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
-        max_pixels: what a record may claim to hold.
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
+        max_pixels: maximum number of pixels of a record.
     """
 
     name, extensions, media_type = "pnm", ("pnm", "pbm", "pgm", "ppm", "pfm"), "image/x-portable-anymap"
@@ -99,11 +99,11 @@ class PnmCodec(_PillowCodec):
 @register_codec
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GifCodec(_PillowCodec):
-    """GIF of one frame: the indices of its palette, uint8 of shape ``(h, w)``. Files are stored, arrays are not.
+    """GIF of one frame: the indices of its palette, uint8 of shape ``(h, w)``. Stores files, not arrays.
 
     Args:
         mode: ``"L"``, ``"RGB"`` or ``"RGBA"`` looks the colours up when reading; None for the indices.
-        max_pixels: what a record may claim to hold.
+        max_pixels: maximum number of pixels of a record.
     """
 
     name, extensions, media_type = "gif", ("gif",), "image/gif"

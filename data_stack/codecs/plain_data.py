@@ -19,7 +19,7 @@ _ARRAYS = ArrayCodec()
 _DEEPEST = 100
 _MOST_DIMENSIONS = 32  # of numpy before 2.0
 
-# Objects of so many values are not shown whole in messages.
+# Messages do not show objects of more values.
 _MOST_SHOWN = 80
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 
@@ -29,13 +29,13 @@ def to_plain(
     special: Callable[[Any], dict[str, Any] | None] | None = None,
     first: Callable[[Any], dict[str, Any] | None] | None = None,
 ) -> Any:
-    """``value`` as what JSON has: None, bools, ints, finite floats, strings, lists, and objects with one key, which names a type.
+    """``value`` as JSON data: None, bools, ints, finite floats, strings, lists, and objects with one key, which names a type.
 
     Args:
         value: of these types, a tuple, dict, set, range, slice, bytes, or a numpy scalar or array (arrays of objects too, if
             these are such values), nested at will.
-        special: what becomes of further types, as an object with one key; None from it where it knows none either.
-        first: the same, asked before of all but None, bools, ints, floats and strings.
+        special: converts further types to an object with one key; returns None for others.
+        first: as ``special``, but called first for all values except None, bools, ints, floats and strings.
 
     Raises:
         ConfigError: a value of another type, or nested more than 100 levels deep.
@@ -66,7 +66,7 @@ def to_plain(
             try:
                 len(value)
             except OverflowError as error:
-                raise ConfigError(f"{shorten(value)} has more numbers than can be counted, so it is no plain data") from error
+                raise ConfigError(f"{shorten(value)} is too long to be plain data") from error
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
             return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
@@ -85,13 +85,13 @@ def to_plain(
 
 
 def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = None) -> Any:
-    """What :func:`to_plain` was given; dicts, lists and arrays are new ones.
+    """The inverse of :func:`to_plain`; dicts, lists and arrays are new objects.
 
-    Sets come back as frozen ones, bytearrays as bytes, named tuples as tuples, arrays little-endian and in C order.
+    Sets come back as frozensets, bytearrays as bytes, named tuples as tuples, arrays little-endian and in C order.
 
     Args:
-        data: what may come from a file of anyone's. What it makes takes a few times the memory of ``data`` at most.
-        special: for each further key that names a type, what makes the value. Errors of these are not changed.
+        data: plain data, also from untrusted files; the result takes at most a few times the memory of ``data``.
+        special: functions that make values of further types, by key. Their errors are raised unchanged.
 
     Raises:
         ConfigError: ``data`` is not of that form, or nested more than 100 levels deep.
@@ -102,14 +102,14 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
             return data
         if type(data) is float:
             if not math.isfinite(data):
-                raise ConfigError(f"{data} is no plain data, but {{'float': '{data}'}} is")
+                raise ConfigError(f"{data} is not plain data; write {{'float': '{data}'}}")
             return data
         if depth > _DEEPEST:
             raise ConfigError(f"plain data nested more than {_DEEPEST} levels deep: {shorten(data)}")
         if type(data) is list:
             return [value(item, depth + 1) for item in data]
         if type(data) is not dict or len(data) != 1:
-            raise ConfigError(f"no plain data: {shorten(data)}; an object has one key, which names a type")
+            raise ConfigError(f"not plain data: {shorten(data)}; an object must have one key, which names a type")
         ((kind, content),) = data.items()
         if special is not None and kind in special:
             return special[kind](content)
@@ -121,18 +121,18 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
         except ConfigError:
             raise
         except (TypeError, ValueError, LookupError, OverflowError, MemoryError) as error:
-            raise ConfigError(f"no plain data of type {kind!r}: {shorten(content)} ({error})") from error
+            raise ConfigError(f"not plain data of type {kind!r}: {shorten(content)} ({error})") from error
 
     return value(data, 0)
 
 
 def canonical_json(plain: Any) -> str:
-    """The one JSON text of plain data: what digests are taken of."""
+    """The canonical JSON text of plain data, for digests."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
 
 
 def shorten(value: Any) -> str:
-    """A value as messages show it: short, and without visiting all of it."""
+    """A short text of a value for messages, made without visiting all of it."""
     n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
     if n_values > _MOST_SHOWN:
         return f"a {type(value).__name__} of {n_values:,} values"
@@ -140,7 +140,7 @@ def shorten(value: Any) -> str:
         value = value[: _MOST_SHOWN + 1]
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001  # a number of too many digits, too deep a list, or anybody's class
+    except Exception:  # noqa: BLE001  # an integer of too many digits, a deeply nested list, or a foreign class
         return f"a {type(value).__name__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
 
@@ -176,7 +176,7 @@ def _scalar(text: Any) -> Any:
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
     shape, values = _shape(content), value(_check_list(content["values"]))
     if content.keys() != {"shape", "values"} or len(values) != math.prod(shape):
-        raise ValueError(f"{len(values)} values are no array of this shape")
+        raise ValueError(f"{len(values)} values do not fit the shape")
     array = np.empty(len(values), dtype=object)
     for position, item in enumerate(values):  # one by one: numpy would unfold values that are sequences
         array[position] = item
@@ -186,7 +186,7 @@ def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
 def _shape(content: Any) -> tuple[int, ...]:
     extents = _check_list(content["shape"])
     if len(extents) > _MOST_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
-        raise ValueError(f"no shape: {shorten(extents)}")
+        raise ValueError(f"invalid shape: {shorten(extents)}")
     return tuple(extents)
 
 
@@ -205,7 +205,7 @@ def _range(ends: Any) -> range:
     if not all(type(end) is int for end in (start, stop, step)):
         raise ValueError("a range has three integers")
     made = range(start, stop, step)
-    len(made)  # OverflowError where it has more than can be counted
+    len(made)  # OverflowError if it is too long
     return made
 
 
@@ -216,13 +216,13 @@ def _slice(ends: Any, value: Callable[[Any], Any]) -> slice:
 
 def _base64(text: Any) -> bytes:
     if not isinstance(text, str):
-        raise ValueError("base64 is needed; an earlier version of data_stack wrote another form")
+        raise ValueError("expected base64; an earlier version of data_stack wrote another form")
     return base64.b64decode(text, validate=True)
 
 
 def _check_list(data: Any) -> list[Any]:
     if not isinstance(data, list):
-        raise ValueError("a list is needed")
+        raise ValueError("expected a list")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Images as PNG files, by OpenCV where it is installed and the file is a plain one, by Pillow otherwise."""
+"""Images as PNG files: by OpenCV if it is installed and the file is plain, by Pillow otherwise."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from data_stack.exception import MissingDependencyError
 if TYPE_CHECKING:
     from PIL import ImageFile
 
-#: Images of at most so many pixels are not checked against the limit of a request before they are decoded.
+#: Images of up to this number of pixels are decoded without checking the limit of a request first.
 _FEW_PIXELS = 1 << 20
-#: Pillow's modes by the channels that a plain PNG file has behind its height and width.
+#: Pillow's modes by the last dimension of a plain PNG file's shape.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
 
@@ -30,12 +30,12 @@ class PngCodec(ImageCodec):
     """PNG (Granular's ``png``), without loss.
 
     Stores uint8 of shape ``(h, w)``, ``(h, w, 2)`` (grey and alpha), ``(h, w, 3)`` and ``(h, w, 4)``; uint16 and bool of shape
-    ``(h, w)``. What comes back is what Pillow makes of a file: the same, and for files from elsewhere the indices of a palette
-    (``mode="RGB"`` looks them up), 8 of the 16 bits of coloured ones. Plain files are decoded by OpenCV where it is installed.
+    ``(h, w)``. Decoded arrays are those of Pillow: of palette files the indices (``mode="RGB"`` converts them), of colour images
+    of 16 bits the upper 8. OpenCV decodes plain files if it is installed.
 
     Args:
-        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored.
-        max_pixels: what a record may claim to hold.
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode.
+        max_pixels: maximum number of pixels of a record.
         compress_level: 0 (none) to 9.
         deep: store and read the 16 bits of images of shape ``(h, w, 3)`` and ``(h, w, 4)`` too, which needs OpenCV.
     """
@@ -74,7 +74,7 @@ class PngCodec(ImageCodec):
         return ImageCodec.adapt(replace(self, deep=True) if is_deep and not self.deep else self, column)
 
     def open(self, record: bytes) -> ImageFile.ImageFile:
-        # Pillow skips the checksums of the pixels, and takes a file without its end.
+        # Pillow ignores the checksums of the pixels, and accepts truncated files.
         if record.startswith(self._signature):
             check_chunks(record)
         return super().open(record)

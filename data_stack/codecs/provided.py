@@ -1,4 +1,4 @@
-"""Codecs of plugins, registered here without importing numpy."""
+"""Registers codecs of plugins without importing numpy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _providers: list[Callable[[], Mapping[str, Codec]]] = []
 
 
 def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
-    """Have ``provider()`` asked for codecs by type whenever a type is neither registered nor given.
+    """Register a function that returns codecs by type, for types that are neither registered nor passed.
 
-    Codecs of an earlier provider win; the same provider counts once.
+    Codecs of earlier providers take precedence; registering a provider twice has no effect.
     """
     if provider not in _providers:
         _providers.append(provider)

@@ -1,4 +1,4 @@
-"""Any values of Python's and numpy's, exactly: what JSON would change has its type with it."""
+"""Python and numpy values, exactly: as JSON, with the types that JSON lacks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _EXACT = (type(None), bool, int, float, complex, str, bytes, range, slice)
 @dataclass(frozen=True, repr=False)
 class PythonCodec(Codec):
     """Python's plain values: None, booleans, integers of any size, floats (NaN and infinities too), complex numbers, text, bytes,
-    ranges, slices, numpy's scalars and arrays, and lists, tuples, dicts and frozensets of them. Nothing else, and never pickle.
+    ranges, slices, numpy scalars and arrays, and lists, tuples, dicts and frozensets of them. Never pickle.
 
-    A value comes back as it was, type and all; stored as JSON (:mod:`data_stack.codecs.plain_data`).
+    A value comes back equal and of the same type. It is stored as JSON (:mod:`data_stack.codecs.plain_data`).
     """
 
     name = "python"
@@ -39,21 +39,21 @@ class PythonCodec(Codec):
         return from_plain(json.loads(bytes(record)), self._makers())
 
     def _describe(self, value: Any) -> dict[str, Any] | None:
-        """A value of a type that plain data have no way for, as an object with one key; None of any other."""
+        """A value of a type that plain data lack as an object with one key; None for other values."""
         return {"complex": [to_plain(value.real), to_plain(value.imag)]} if type(value) is complex else None
 
     def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
-        """What makes a value of each such object, by its key."""
+        """The functions that make values of such objects, by key."""
         return {"complex": _complex}
 
     def _is_exact(self, value: Any) -> bool:
         return type(value) in _EXACT or isinstance(value, np.generic)
 
     def _check(self, value: Any) -> None:
-        """Refuse what plain data would give back as another type.
+        """Check that a value would come back with the same type.
 
         Raises:
-            ConfigError: such a value.
+            ConfigError: it would not.
         """
         kind = type(value)
         if kind in (list, tuple, frozenset):

@@ -1,7 +1,7 @@
-"""Which codec a name, a file's ending or its first bytes stand for.
+"""Finds the codec of a name, a file extension, or the first bytes of a file.
 
-All codecs of this package are found here: each registers itself, so that a new one is a class in a file of its own and nothing
-else. Programs register theirs in the same way; those of plugins come by the hook ``data_stack_codecs``.
+Each codec registers itself by a decorator, and this module imports all modules of the package: to add a codec, add one module
+with a class. Programs register codecs in the same way; those of plugins come from the hook ``data_stack_codecs``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from data_stack.codecs.provided import find_provided_codecs
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 
-#: Codecs of one's own by type: a Codec, a pair of functions (encode, decode), or None for bytes as they are.
+#: Custom codecs by type: a Codec, a pair of functions (encode, decode), or None for raw bytes.
 Codecs: TypeAlias = Mapping[str, Codec | tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None] | None]
 
 _CodecClass = TypeVar("_CodecClass", bound=type[Codec])
@@ -32,38 +32,38 @@ _classes: dict[str, type[Codec]] = {}
 
 
 def register_codec(codec_class: _CodecClass) -> _CodecClass:
-    """Have a codec found by its ``name`` and its ``extensions``: a decorator of the class.
+    """Register a codec by its ``name`` and ``extensions``; a class decorator.
 
-    The class must work without arguments, except ``inner`` where it wraps another codec.
+    The class must work without arguments, except ``inner`` if it wraps another codec.
 
     Raises:
-        ConfigError: the name is no name, or another class has it.
+        ConfigError: the name is invalid, or another class has it.
     """
     name = codec_class.name
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{codec_class.__qualname__}.name is a name such as 'dicom', not {name!r:.60}")
+        raise ConfigError(f"{codec_class.__qualname__}.name must be a name such as 'dicom', got {name!r:.60}")
     known = _classes.setdefault(name, codec_class)
     if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
-        raise ConfigError(f"the codec {name!r} is {known.__module__}.{known.__qualname__} already")
+        raise ConfigError(f"the name {name!r} is already registered for {known.__module__}.{known.__qualname__}")
     _classes[name] = codec_class
     return codec_class
 
 
 def registered_types() -> Mapping[str, type[Codec]]:
-    """The registered classes by name, those of this package among them; none of them brings a heavy package by being imported."""
+    """The registered classes by name, including those of this package, which import no heavy package."""
     _import_own()
     return _classes
 
 
 def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  # as Granular calls it
-    """The codec of a column's type, such as ``"array"`` or ``"zstd(json)"``; a ``[]`` behind it changes nothing.
+    """The codec of a column's type, such as ``"array"`` or ``"zstd(json)"``; a ``[]`` at the end is ignored.
 
     Args:
-        type: the name; ``zstd(...)`` is around any other.
-        codecs: codecs of one's own by type, which go before those that are registered; those of plugins come last.
+        type: the name; ``zstd(...)`` wraps any other.
+        codecs: custom codecs by type, which take precedence over registered ones; those of plugins come last.
 
     Raises:
-        ConfigError: there is no such type, or what ``codecs`` has for it is no codec.
+        ConfigError: the type is unknown, or its entry in ``codecs`` is not a codec.
         MissingDependencyError: it needs a package that is not installed.
     """
     return _codec_of(type.removesuffix("[]"), codecs or {}, 0)
@@ -73,12 +73,12 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
     """The codec that :meth:`Codec.to_json` described.
 
     Raises:
-        ConfigError: there is no such codec, or it has no such options.
+        ConfigError: the codec or one of its options is unknown.
         MissingDependencyError: as for :func:`codec_of`.
     """
     name, options = (content.get("codec"), content.get("options", {})) if isinstance(content, Mapping) else (None, None)
     if not isinstance(name, str) or not isinstance(options, Mapping) or _nesting > _MAX_NESTING:
-        raise ConfigError(f"a codec has a name and options, this is {content!r:.80}")
+        raise ConfigError(f"a codec needs a name and options, got {content!r:.80}")
     codec_class: Any = registered_types().get(name)
     if codec_class is None and not options:
         return codec_of(name)  # of a plugin, or an error
@@ -92,7 +92,7 @@ def codec_from_json(content: Any, _nesting: int = 0) -> Codec:
 
 
 def types_by_extension(*media: str) -> dict[str, str]:
-    """The names of the registered codecs by what the names of their files end in, without the dot.
+    """The names of the registered codecs by file extension, without the dot.
 
     Args:
         media: ``"image"``, ``"audio"``, ``"video"``: of such files only.
@@ -106,18 +106,18 @@ def types_by_extension(*media: str) -> dict[str, str]:
 
 
 def media_types() -> frozenset[str]:
-    """The names of the registered codecs of images, sound and videos, whose files are carried over as they are."""
+    """The names of the registered codecs of images, sound and videos, whose files are copied unchanged."""
     return frozenset(types_by_extension("image", "audio", "video").values())
 
 
 def type_of_extension(extension: str) -> str | None:
-    """The name of the codec of files whose names end in ``extension``, given without a dot; None if it is unknown."""
+    """The name of the codec of a file extension, without the dot; None if it is unknown."""
     name = types_by_extension().get(extension)
     return name or next((name for name, each in find_provided_codecs().items() if extension in each.extensions), None)
 
 
 def type_of_bytes(start: bytes) -> str | None:
-    """The name of the codec of a file that begins with these 16 bytes; None where none is sure."""
+    """The name of the codec of a file that begins with these 16 bytes; None if it is unknown."""
     return next((name for name, each in registered_types().items() if each.recognizes(start)), None)
 
 
@@ -143,9 +143,9 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
         return _as_codec(name, provided[name])
     names = sorted({*codecs, *provided, *(name for name, each in known.items() if not each.is_around)})
     raise ConfigError(
-        f"there is no type of column {name!r:.80}{did_you_mean(name, names)}; there are: {', '.join(names)}, "
-        f"and zstd(…) around each. Give codecs={{{name!r:.80}: …}} a Codec, a pair of functions (encode, decode), "
-        f"or None for bytes as they are; types that plugins bring are known after `import data_stack.repository`"
+        f"unknown column type {name!r:.80}{did_you_mean(name, names)}; known types: {', '.join(names)}, and zstd(…) "
+        f"around each. Pass codecs={{{name!r:.80}: …}} with a Codec, a pair of functions (encode, decode), or None for "
+        f"raw bytes; `import data_stack.repository` adds types of plugins"
     )
 
 
@@ -156,4 +156,4 @@ def _as_codec(name: str, given: Any) -> Codec:
         return FunctionCodec()
     if isinstance(given, tuple) and len(given) == 2 and all(part is None or callable(part) for part in given):
         return FunctionCodec(*given)
-    raise ConfigError(f"codecs[{name!r:.80}] is {given!r:.80}; a Codec, a pair of functions (encode, decode) or None is wanted")
+    raise ConfigError(f"codecs[{name!r:.80}] must be a Codec, a pair of functions (encode, decode) or None, got {given!r:.80}")

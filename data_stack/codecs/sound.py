@@ -17,9 +17,9 @@ from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
 _MALLOC_FAILED = 17  # of libsndfile's codes
-#: FLAC's header has 36 bits for the number of samples; libsndfile reports more where it is left out.
+#: FLAC's header has 36 bits for the number of samples; libsndfile reports more if it is missing.
 _MAX_SAMPLES = 2**36
-#: The dtype that samples of a subtype of libsndfile are read as; 24 bits become the upper ones of 32.
+#: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
 _DTYPES = {"PCM_U8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "FLOAT": "float32", "DOUBLE": "float64"}
 
 
@@ -28,14 +28,14 @@ _soundfile = functools.partial(import_optional, "soundfile", "a column of sound"
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SoundCodec(Codec):
-    """Sound as ``(samples, rate)``: an array of shape ``(n,)`` or ``(n, channels)``, and samples a second as an int.
+    """Sound as ``(samples, rate)``: an array of shape ``(n,)`` or ``(n, channels)``, and the samples per second as an int.
 
-    With a ``rate`` of the codec, values are the arrays alone, which stack to batches; a file of another rate is refused.
-    One channel comes back as shape ``(n,)``. The bytes of such a file may be given as well; they are stored as they are.
+    If the codec has a ``rate``, values are only the arrays, which stack to batches, and a file of another rate is refused.
+    One channel comes back with the shape ``(n,)``. The bytes of such a file can be stored, too, unchanged.
 
     Args:
-        rate: values are arrays of this many samples a second; None for values ``(samples, rate)``.
-        max_bytes: what a record may unpack to.
+        rate: samples per second if values are only arrays; None for values ``(samples, rate)``.
+        max_bytes: maximum size of a decoded record.
     """
 
     rate: int | None = None
@@ -43,7 +43,7 @@ class SoundCodec(Codec):
 
     releases_gil = True
 
-    #: By the dtype of the samples, what libsndfile stores them as.
+    #: The subtype of libsndfile by the dtype of the samples.
     _subtypes: ClassVar[Mapping[str, str]]
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class SoundCodec(Codec):
         try:
             with _soundfile().SoundFile(io.BytesIO(record)) as file:
                 if file.format.removesuffix("EX") != self.name.upper():  # WAVEX: WAV with a longer header
-                    raise ValueError(f"this is no {self.name} file, but {file.format}")
+                    raise ValueError(f"expected a {self.name} file, got {file.format}")
                 samples, rate = self._read(file), int(file.samplerate)
         except _soundfile().SoundFileError as error:
             _raise_lack_of_memory(error)
@@ -72,31 +72,31 @@ class SoundCodec(Codec):
         if self.rate is None:
             return samples, rate
         if rate != self.rate:
-            raise ValueError(f"sound of {rate} samples a second, where the codec has rate={self.rate}")
+            raise ValueError(f"expected sound with rate={self.rate}, got {rate}")
         return samples
 
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
-        """The record of samples, shape ``(n, channels)``."""
+        """Encode samples of shape ``(n, channels)``."""
         native, file = np.ascontiguousarray(samples, samples.dtype.newbyteorder("=")), io.BytesIO()
         try:
             _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
         except _soundfile().SoundFileError as error:
             _raise_lack_of_memory(error)
-            raise ValueError(f"libsndfile does not write shape {samples.shape} at {rate} samples a second: {error}") from error
+            raise ValueError(f"libsndfile cannot write samples of shape {samples.shape} with rate {rate}: {error}") from error
         return file.getvalue()
 
     def _read(self, file: Any) -> npt.NDArray[Any]:
-        """All samples, shape ``(n,)`` or ``(n, channels)``."""
+        """Read all samples, shape ``(n,)`` or ``(n, channels)``."""
         if file.subtype not in _DTYPES or not 0 <= file.frames < _MAX_SAMPLES:
-            raise ValueError(f"a {self.name} file of {file.subtype} with {file.frames} samples is not read; convert it")
+            raise ValueError(f"cannot read a {self.name} file of {file.subtype} with {file.frames} samples; convert it")
         dtype = np.dtype(_DTYPES[file.subtype])
         n_bytes = file.frames * file.channels * dtype.itemsize
         if n_bytes > self.max_bytes:
-            raise ValueError(f"sound of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+            raise ValueError(f"sound of more than max_bytes={self.max_bytes}; raise max_bytes if intended")
         check_request(n_bytes, f"sound of {n_bytes:,} bytes")
         samples: npt.NDArray[Any] = file.read(dtype=dtype.name)
         if len(samples) < file.frames:
-            raise ValueError(f"a {self.name} file is cut short: {len(samples)} of {file.frames} samples are there")
+            raise ValueError(f"a {self.name} file is cut short: it has {len(samples)} of {file.frames} samples")
         return samples
 
     def _samples(self, value: Any) -> tuple[npt.NDArray[Any], int]:
@@ -104,14 +104,14 @@ class SoundCodec(Codec):
         if rate is None:
             if not isinstance(value, (tuple, list)) or len(value) != 2:
                 raise TypeError(
-                    f"a column of {self.name} stores (samples, rate), not {type(value).__name__}; for arrays alone give the "
-                    f"codec their rate: codecs={{{self.name!r}: {type(self).__name__}(rate=16000)}}"
+                    f"a column of {self.name} stores (samples, rate), not {type(value).__name__}; for arrays alone set the "
+                    f"rate of the codec: codecs={{{self.name!r}: {type(self).__name__}(rate=16000)}}"
                 )
             value, rate = value
             if isinstance(rate, (bool, np.bool_)) or not isinstance(rate, (int, np.integer)) or not 0 < rate <= _MAX_RATE:
-                raise TypeError(f"the rate of sound is a number of samples a second, not {rate!r:.60}")
+                raise TypeError(f"rate must be an integer of samples per second, got {rate!r:.60}")
         elif isinstance(value, tuple):
-            raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples alone, without their rate")
+            raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples without a rate")
         samples = np.asarray(value)
         if samples.dtype.newbyteorder("=").name not in self._subtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
             raise TypeError(
@@ -119,7 +119,7 @@ class SoundCodec(Codec):
                 f"{type(value).__name__} of dtype {samples.dtype}, shape {samples.shape}"
             )
         if samples.nbytes > self.max_bytes:
-            raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
+            raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         return samples if samples.ndim == 2 else samples[:, None], int(rate)
 
 
@@ -131,7 +131,7 @@ def _raise_lack_of_memory(error: Exception) -> None:
 @register_codec
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FlacCodec(SoundCodec):
-    """FLAC, without loss: samples of int16, or of int32 whose lower 8 bits are zero, since FLAC has 24; up to 8 channels.
+    """FLAC, lossless: samples of int16, or of int32 whose lower 8 bits are zero, as FLAC has 24 bits; up to 8 channels.
 
     Store floats as ``wav``. Empty sound is refused: libsndfile cannot read such a file.
     """
@@ -143,30 +143,30 @@ class FlacCodec(SoundCodec):
 
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         if not len(samples):
-            raise ValueError("a FLAC file holds one sample at least")
+            raise ValueError("a FLAC file needs at least one sample")
         if samples.dtype.itemsize == 4 and (samples & 0xFF).any():
-            raise ValueError("FLAC holds 24 bits of a sample: the lower 8 bits of int32 must be zero; wav holds all")
+            raise ValueError("FLAC stores 24 bits per sample, so the lower 8 bits of int32 must be zero; use wav for 32 bits")
         return super()._encode(samples, rate)
 
 
 @register_codec
 @dataclass(frozen=True, kw_only=True, repr=False)
 class WavCodec(SoundCodec):
-    """WAV: samples of int16, int32, float32 or float64, without loss; 24 bits are read as int32, 8 bits as int16."""
+    """WAV, lossless: samples of int16, int32, float32 or float64; 24 bits are read as int32, 8 bits as int16."""
 
     name, extensions, media_type = "wav", ("wav",), "audio/wav"
 
     _subtypes = {"int16": "PCM_16", "int32": "PCM_32", "float32": "FLOAT", "float64": "DOUBLE"}
 
     def decode(self, record: bytes) -> Any:
-        # libsndfile takes a file that is cut short for a complete one.
+        # libsndfile accepts truncated files.
         if record[:4] != b"RIFF" or 8 + int.from_bytes(record[4:8], "little") > len(record):
-            raise ValueError(f"this is no WAV file, or it is cut short: {len(record)} bytes that begin with {record[:12]!r}")
+            raise ValueError(f"not a WAV file, or cut short: {len(record)} bytes that begin with {record[:12]!r}")
         return super().decode(record)
 
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         record = bytearray(super()._encode(samples, rate))
         peak = record.find(b"PEAK", 0, 256)
-        if peak > 0:  # holds the time of day, and equal sound shall have equal bytes
+        if peak > 0:  # contains the time of day; equal sound shall have equal bytes
             record[peak + 12 : peak + 16] = bytes(4)
         return bytes(record)

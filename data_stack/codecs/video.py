@@ -1,4 +1,4 @@
-"""Videos as records, by PyAV (ffmpeg), as Granular 0.21 wrote and read them."""
+"""Videos as records by PyAV (ffmpeg), as in Granular 0.21."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, has_memory
 
-#: What FFmpeg allocates at once at most.
+#: The largest allocation of FFmpeg.
 _MAX_FFMPEG_BYTES = (1 << 31) - 1
-#: What decoders need beside the frames.
+#: Memory of decoders in addition to the frames.
 _DECODER_BYTES = 64 << 20
 
 _av = functools.partial(import_optional, "av", "a column of videos", "av", "video")
@@ -27,12 +27,12 @@ _av = functools.partial(import_optional, "av", "a column of videos", "av", "vide
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class VideoCodec(Codec):
-    """Videos as uint8 of shape ``(n_frames, height, width, 3)``, RGB, with loss.
+    """Videos as uint8 of shape ``(n_frames, height, width, 3)``, RGB, lossy.
 
-    The bytes of such a file may be given as well; they are stored as they are. Of a file, the frames of the first video are
-    read, as they are stored: its rate, its sound and a rotation that its header asks for are not.
+    The bytes of such a file can be stored, too, unchanged. Decoding reads the frames of the first video stream as stored, without
+    its rate, sound and the rotation in its header.
 
-    One thread encodes each, and no time of day is written; but x264 was seen to give equal videos bytes that differ.
+    Encoding uses one thread and writes no timestamps; nevertheless x264 sometimes encodes equal videos to different bytes.
     """
 
     fps: float | Fraction = 20
@@ -46,12 +46,12 @@ class VideoCodec(Codec):
 
     def __post_init__(self) -> None:
         if type(self.fps) not in (int, float, Fraction) or not 0 < self.fps < 1e6:
-            raise ConfigError(f"fps is a number of frames a second, not {self.fps!r:.60}")
+            raise ConfigError(f"fps must be a number of frames per second, got {self.fps!r:.60}")
         check_range("max_bytes", self.max_bytes, 1)
         try:
             _av().Codec(self.codec, "w")
         except Exception as error:  # of PyAV's own
-            raise ConfigError(f"PyAV has no codec {self.codec!r:.60} to write") from error
+            raise ConfigError(f"PyAV has no encoder {self.codec!r:.60}") from error
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -65,15 +65,15 @@ class VideoCodec(Codec):
                 f"dtype {video.dtype}, shape {video.shape}"
             )
         if video.nbytes > self.max_bytes:
-            raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, and could not be read")
+            raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         try:
             return self._encode(video)
         except MemoryError:
             raise
         except _av().FFmpegError as error:
             raise ValueError(
-                f"{self.codec} does not encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
-                f'want pixel_format="yuv444p"'
+                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
+                f'require pixel_format="yuv444p"'
             ) from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -82,18 +82,18 @@ class VideoCodec(Codec):
         with self._open(record) as container:
             try:
                 stream = container.streams.video[0]
-                # Those who decode in threads do so by records.
+                # Readers decode several records in threads.
                 stream.codec_context.thread_count = 1
-                # Damage is an error, not something to be painted over.
+                # Raise an error for damage instead of concealing it.
                 stream.codec_context.options = {
                     "err_detect": "crccheck+bitstream+buffer+explode",
                     "max_pixels": str(self.max_bytes // 3),
                 }
-                n_stated = stream.frames  # 0 where the file does not say, as of webm
+                n_stated = stream.frames  # 0 if unknown, as in webm
                 for frame in container.decode(stream):
                     n_bytes += 3 * frame.width * frame.height
                     if n_bytes > self.max_bytes:
-                        raise ValueError(f"a video of more than max_bytes={self.max_bytes}; give its codec more if it is meant")
+                        raise ValueError(f"a video of more than max_bytes={self.max_bytes}; raise max_bytes if intended")
                     check_request(n_bytes, "a video")
                     if frame.is_corrupt:
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
@@ -101,7 +101,9 @@ class VideoCodec(Codec):
             except _av().FFmpegError as error:
                 raise _refusal(f"a {self.name} video is damaged after {len(frames)} frames", error) from None
         if not frames or len(frames) < n_stated:
-            raise ValueError(f"a {self.name} video is cut short: it has {len(frames)} frames, and says {n_stated or 'no number'}")
+            raise ValueError(
+                f"a {self.name} video is cut short: it has {len(frames)} frames, its header says {n_stated or 'nothing'}"
+            )
         return np.stack(frames)
 
     def _encode(self, video: npt.NDArray[Any]) -> bytes:
@@ -121,10 +123,10 @@ class VideoCodec(Codec):
 
     def _open(self, record: bytes) -> Any:
         try:
-            # By this format only: some others are lists of files to be opened.
+            # Only this format: some others are lists of files to open.
             container = _av().open(io.BytesIO(record), format=self.name)
         except (_av().FFmpegError, ValueError) as error:
-            raise _refusal(f"this is no {self.name} video", error) from None
+            raise _refusal(f"not a {self.name} video", error) from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
             raise ValueError(f"a {self.name} file without a video that can be decoded")
@@ -132,9 +134,9 @@ class VideoCodec(Codec):
 
 
 def _refusal(damage: str, error: Exception) -> Exception:
-    """The error for one of FFmpeg's, which calls damage a lack of memory and a lack of memory damage.
+    """The error for an error of FFmpeg, which may report damage as a lack of memory, and a lack of memory as damage.
 
-    It never allocates more than a limit at once, whatever a file states.
+    FFmpeg never allocates more than a limit at once, so a larger request means a damaged file.
     """
     asked = isinstance(error, MemoryError)
     if not has_memory(_MAX_FFMPEG_BYTES if asked else _DECODER_BYTES):
@@ -148,11 +150,11 @@ class Mp4Codec(VideoCodec):
     """MP4 (Granular's ``mp4``), by default of H.264 with yuv420p, whose height and width must be even.
 
     Args:
-        fps: frames a second that a player shows.
-        codec: the encoder, such as ``"h264"`` or ``"hevc"``.
-        pixel_format: how colours are stored; ``"yuv444p"`` at full size.
-        options: of the encoder, such as ``{"crf": "18"}``.
-        max_bytes: what a record may unpack to.
+        fps: frames per second for players.
+        codec: encoder, such as ``"h264"`` or ``"hevc"``.
+        pixel_format: how colours are stored; ``"yuv444p"`` at full resolution.
+        options: options of the encoder, such as ``{"crf": "18"}``.
+        max_bytes: maximum size of a decoded record.
     """
 
     codec: str = "h264"
@@ -166,11 +168,11 @@ class WebmCodec(VideoCodec):
     """WebM (Granular's ``webm``), by default of VP9 with yuv420p.
 
     Args:
-        fps: frames a second that a player shows.
-        codec: the encoder, such as ``"vp9"`` or ``"av1"``.
-        pixel_format: how colours are stored; ``"yuv444p"`` at full size.
-        options: of the encoder, such as ``{"crf": "18", "b": "0"}``.
-        max_bytes: what a record may unpack to.
+        fps: frames per second for players.
+        codec: encoder, such as ``"vp9"`` or ``"av1"``.
+        pixel_format: how colours are stored; ``"yuv444p"`` at full resolution.
+        options: options of the encoder, such as ``{"crf": "18", "b": "0"}``.
+        max_bytes: maximum size of a decoded record.
     """
 
     codec: str = "vp9"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL import ImageFile
 
 
-#: What libwebp takes for a pixel: two canvases of RGBA.
+#: Memory of libwebp for a pixel: two canvases of RGBA.
 _MOST_PIXEL_BYTES = 8
 
 
@@ -27,11 +27,11 @@ class WebpCodec(ImageCodec):
     """WebP of shape ``(h, w, 3)`` or ``(h, w, 4)``, uint8; it has no greyscale, and at most 16383 pixels in a row or column.
 
     Args:
-        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for what is stored (an image without a transparent
-            pixel is stored as RGB).
-        max_pixels: what a record may claim to hold.
-        quality: 0 to 100; of the effort if ``lossless``.
-        lossless: keep each pixel as it is.
+        mode: convert to ``"L"``, ``"RGB"`` or ``"RGBA"`` when reading; None for the stored mode (an image without transparent
+            pixels is stored as RGB).
+        max_pixels: maximum number of pixels of a record.
+        quality: 0 to 100; the effort if ``lossless``.
+        lossless: compress without loss.
     """
 
     quality: int = 90
@@ -52,7 +52,7 @@ class WebpCodec(ImageCodec):
         return start[:4] == b"RIFF" and start[8:12] == b"WEBP"
 
     def open(self, record: bytes) -> ImageFile.ImageFile:
-        # libwebp makes room for the pixels before Pillow tells how many there are.
+        # libwebp allocates memory for the pixels before Pillow knows their number.
         width, height = _webp_size(record)
         self._check_pixels(width, height)
         try:
@@ -70,7 +70,7 @@ class WebpCodec(ImageCodec):
 
 
 def _webp_size(record: bytes) -> tuple[int, int]:
-    """Width and height of a WebP file, RFC 9649 section 2; both 1 if it is no such file, which libwebp reports."""
+    """Width and height of a WebP file, RFC 9649 section 2; both 1 if it is not WebP, which libwebp reports."""
     kind, bits = record[12:16], int.from_bytes(record[21:25], "little")
     if kind == b"VP8X":
         return 1 + int.from_bytes(record[24:27], "little"), 1 + int.from_bytes(record[27:30], "little")

@@ -24,12 +24,12 @@ _WHAT = "a record of zstd"
 class ZstdCodec(Codec):
     """The records of another codec, each compressed as one zstd frame with a checksum: ``zstd(json)``, ``zstd(array)``.
 
-    It pays where a record has a KiB or more; a column of small records hardly shrinks.
+    Compression pays off for records of a KiB or more; small records hardly shrink.
 
     Args:
-        inner: what makes the records.
+        inner: the codec of the records.
         level: 1 (fast) to 22 (small).
-        max_bytes: what a record may unpack to.
+        max_bytes: maximum size of a decompressed record.
     """
 
     inner: Codec
@@ -43,7 +43,7 @@ class ZstdCodec(Codec):
 
     def __post_init__(self) -> None:
         if not isinstance(self.inner, Codec):
-            raise ConfigError(f"zstd is around a Codec, not {self.inner!r:.60}")
+            raise ConfigError(f"zstd wraps a Codec, got {self.inner!r:.60}")
         check_range("level", self.level, 1, 22)
         check_range("max_bytes", self.max_bytes, 1)
         _zstd()
@@ -55,7 +55,7 @@ class ZstdCodec(Codec):
     def encode(self, value: Any) -> bytes:
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
-            raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, and could not be read")
+            raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         return _compress(data, self.level)
 
     def decode(self, record: bytes) -> Any:
@@ -64,11 +64,11 @@ class ZstdCodec(Codec):
         request.reserve(len(data), _WHAT)  # also around another zstd
         value = self.inner.decode(data)
         if hasattr(value, "nbytes"):
-            request.n_bytes -= len(data)  # gone by now; who asked for the value counts it
+            request.n_bytes -= len(data)  # freed by now; the caller counts the value
         return value
 
 
-#: Making one costs more than using it, and threads cannot share it.
+#: Creating a compressor costs more than using it, and threads cannot share one.
 _own = threading.local()
 
 
@@ -88,10 +88,10 @@ def _decompress(record: bytes, max_bytes: int) -> bytes:
     try:
         stated = zstandard.frame_content_size(record)  # -1 where a frame does not say
         if stated > max_bytes:
-            raise ValueError(f"a zstd record unpacks to more than max_bytes={max_bytes}; give its codec more if it is meant")
+            raise ValueError(f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended")
         check_request(max(0, stated), _WHAT)
         most = min(max_bytes, limit_bytes())
         data: bytes = decompressor.decompress(record, max_output_size=most, allow_extra_data=False)
         return data
     except zstandard.ZstdError as error:
-        raise ValueError(f"a zstd record is damaged, or unpacks to more than it says: {error}") from error
+        raise ValueError(f"a zstd record is damaged, or larger than its header says: {error}") from error

@@ -1,1 +1,1 @@
-"""Samples of other libraries as iterators, and iterators as data of other libraries."""
+"""Conversions between iterators and the data of other libraries."""

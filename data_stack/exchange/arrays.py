@@ -1,4 +1,4 @@
-"""Arrays, datasets of PyTorch and folders of images as samples."""
+"""Reads arrays, PyTorch datasets and image folders as samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_stack.util.suggestions import did_you_mean
 
 
 def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Sequence[str] | None = None) -> DatasetIteratorIF:
-    """The rows of arrays as samples; nothing is copied, and a memory-mapped array is read when its rows are.
+    """The rows of arrays as samples, without a copy; a memory-mapped array is read row by row.
 
     ::
 
@@ -25,13 +25,13 @@ def from_numpy(*arrays: Any, target: ColumnKey | None = None, class_names: Seque
         data_stack.from_numpy(records)                              # of a structured dtype: dicts of its fields
 
     Args:
-        arrays: of shape ``(n, ...)`` each; or one mapping of such, or one array of a structured dtype. A masked array becomes a
-            column of objects, in which masked values are None.
+        arrays: arrays of shape ``(n, ...)``; or one mapping of names to arrays, or one structured array. A masked array
+            becomes a column of objects, with None for masked values.
         target: position or name of the target.
         class_names: the classes of the target, in the order of their numbers.
 
     Raises:
-        ConfigError: there is no array or no such column, or they have different lengths.
+        ConfigError: there are no arrays, their lengths differ, or the target does not exist.
     """
     given: Any = arrays[0] if len(arrays) == 1 else dict(enumerate(arrays))
     names = given.keys() if isinstance(given, Mapping) else getattr(getattr(given, "dtype", None), "names", None)
@@ -47,11 +47,11 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
 
     Args:
         dataset: has ``len`` and ``[i]``.
-        target: position of the target in tuple samples, or key in dict samples. None: there is none, but 1 where the dataset has
-            ``classes``, as those of torchvision do, which become the meta's ``class_names``.
+        target: position of the target in tuple samples, or key in dict samples. None for no target; but 1 if the dataset has
+            ``classes``, as torchvision's datasets do, which become the meta's ``class_names``.
 
     Raises:
-        ConfigError: it has no random access, or no such column.
+        ConfigError: the dataset has no random access, or the target does not exist.
     """
     tensors = dataset.tensors if type(dataset).__name__ == "TensorDataset" else None
     iterator: DatasetIteratorIF = as_iterator(dataset) if tensors is None else SequenceDatasetIterator(tensors)
@@ -64,20 +64,20 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
 
 
 def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise") -> DatasetIteratorIF:
-    """The pictures of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
+    """The images of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 
-    Each picture is an array in its own type, a palette gives its indices: see :mod:`data_stack.codecs.images`. See
+    Each image is an array in its own type, of a palette the indices: see :mod:`data_stack.codecs.images`. See
     ``ImageFolderIterator`` for folders with a ``metadata.csv`` or ``metadata.jsonl``, or without classes.
 
     Args:
         folder: a path, a StorageConnector, or the Resources of a dataset.
-        target: the column of the target; None: ``"label"`` where there are classes, whose names are the meta's ``class_names``.
-        on_error: ``"skip"`` decodes all pictures now, and leaves out those that are broken: the log counts them, and
-            ``broken`` of the iterator says why, by their paths.
+        target: the column of the target; None for ``"label"`` if there are classes, whose names are the meta's ``class_names``.
+        on_error: ``"skip"`` decodes all images now, and leaves out broken ones: the log shows their number, and the iterator's
+            attribute ``broken`` the reasons by path.
 
     Raises:
-        ResourceNotFoundError: there is no such folder.
-        ConfigError: it holds images beside folders of classes; or there is no such column.
+        ResourceNotFoundError: the folder does not exist.
+        ConfigError: it contains both images and folders of classes, or the target does not exist.
     """
     iterator = ImageFolderIterator(folder, on_error=on_error)
     target = "label" if target is None and iterator.class_names else target
@@ -97,23 +97,23 @@ def with_target(
 
     Args:
         iterator: tuple or dict samples.
-        source: names the samples.
+        source: name of the samples.
         columns: positions or names of their columns.
-        target: one of them; None: there is none, and no meta.
-        class_names: of the target.
-        sample: the column of the sample proper; None: the only other one, if it is.
+        target: the column of the target; None for no target and no meta.
+        class_names: names of the target's classes.
+        sample: the column of the sample itself; None for the other column, if there is only one.
 
     Raises:
-        ConfigError: there is no column ``target``.
+        ConfigError: the column ``target`` does not exist.
     """
     if target is None:
         return iterator
     if target not in columns:
         near = did_you_mean(target, [name for name in columns if isinstance(name, str)])
         known = ", ".join(map(repr, columns))
-        raise ConfigError(f"there is no column {target!r:.80} for the target{near}; the columns are {known}")
+        raise ConfigError(f"target {target!r:.80} is not a column{near}; the columns are {known}")
     others = [column for column in columns if column != target]
-    position = sample or (others[0] if len(others) == 1 else "sample")  # which names no column
+    position = sample or (others[0] if len(others) == 1 else "sample")  # not the name of a column
     layout, names = IteratorMeta(position, target, "tag"), tuple(class_names or ()) or None
     meta = DatasetMeta(layout, source, source, target_kind="label" if names else None, class_names=names)
     return InformedDatasetIterator(iterator, meta)
@@ -122,7 +122,7 @@ def with_target(
 def _check_array(array: Any) -> Any:
     checked: Any = np.asanyarray(array)
     if checked.ndim == 0:
-        raise ConfigError(f"from_numpy() takes arrays of shape (n, …), not {array!r:.80}")
+        raise ConfigError(f"from_numpy() expects arrays of shape (n, …), got {array!r:.80}")
     if not isinstance(checked, np.ma.MaskedArray):
         return checked
     values = checked.data.astype(object)

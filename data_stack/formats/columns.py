@@ -1,4 +1,4 @@
-"""Samples put together from columns that are opened at the first access."""
+"""Builds samples from columns that are opened at the first access."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class Column(ABC):
         """The values at ``indices``, each in ``[0, len(self))``, stacked; all values for None. The caller's own."""
 
     def values(self, indices: IndexArrayOfInts) -> list[Any]:
-        """What :meth:`value` gives for each of ``indices``, in one request."""
+        """What :meth:`value` returns for each of ``indices``, in one request."""
         rows = self.read(_wide(indices))
         return list(rows) if rows.ndim > 1 else python_values(rows)
 
     @property
     def remote_bytes(self) -> int:
-        """Bytes of each value in a store where each read may be a request; 0 if it lies elsewhere, or their size is unknown."""
+        """Size of each value in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
         return 0
 
     def declare(self) -> DeclaredColumn | None:
-        """What a schema says of the values; None without a schema."""
+        """The column's declaration in a schema; None without a schema."""
         return None
 
 
 class ArrayColumn(Column):
-    """A column that lies in memory, shape ``(n_samples, ...)``; values of a 1-dimensional one are Python scalars."""
+    """A column in memory, shape ``(n_samples, ...)``; values of a 1-dimensional column are Python scalars."""
 
     def __init__(self, array: npt.NDArray[Any]) -> None:
         self._array = array
@@ -66,7 +66,7 @@ class ArrayColumn(Column):
 
     def value(self, index: int) -> Any:
         value = self._array[index]
-        # A copy, for a sample that is changed must not change the dataset; .item() for labels that hash and compare as such.
+        # A copy, so that changing a sample does not change the dataset; .item() for labels that hash and compare like Python's.
         if isinstance(value, np.ndarray):
             return value.copy()
         return python_values(value) if isinstance(value, np.generic) else value
@@ -76,14 +76,14 @@ class ArrayColumn(Column):
 
 
 class ColumnsDatasetIterator(AccessedDatasetIterator):
-    """Samples from columns: a tuple of one value a column, or a dict where the columns have names.
+    """Samples from columns: a tuple with a value per column, or a dict if the columns have names.
 
-    Nothing is opened before the first sample or the length is asked for. Threads may share an iterator; it pickles as
-    what it was made of, so that a spawned worker opens the columns itself.
+    Columns are opened on the first access to a sample or the length. Threads may share an iterator; it pickles as its
+    arguments, so that spawned workers open the columns themselves.
 
     Args:
-        columns: where the columns come from, in a sequence for tuple samples or in a mapping ``{field: source}`` for dict
-            samples. One source may stand in several places (as target and tag); it is opened once.
+        columns: the sources of the columns, in a sequence for tuple samples or in a mapping ``{field: source}`` for dict
+            samples. A source may occur several times (as target and tag); it is opened once.
 
     Raises:
         DatasetFileCorruptError: at the first access, if the columns have different lengths.
@@ -93,7 +93,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
     #: Whether opened columns belong to the process that opened them; a forked child then opens its own.
     _opens_in_each_process = False
-    #: Whether each column is a file (a path, a resource or an open binary file); else columns are names within one.
+    #: Whether each column is a file (a path, a resource or an open binary file); otherwise columns are names within one file.
     _columns_are_files = False
 
     #: The columns and the process that opened them.
@@ -103,7 +103,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def __init__(self, columns: Sequence[Any] | Mapping[str, Any]) -> None:
         self._fields = tuple(columns) if isinstance(columns, Mapping) else None
         sources = columns.values() if isinstance(columns, Mapping) else columns
-        # A lone resource or path is iterable too, by chunks or letters, which is never what is meant here.
+        # A single resource or path is also iterable, by chunks or characters.
         sources = [columns] if hasattr(columns, "read") or is_path(columns) else list(sources)
         if not sources:
             raise ConfigError("a dataset needs at least one column")
@@ -124,9 +124,9 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         """Open the columns; called at the first access, and again in a forked child if ``_opens_in_each_process``."""
 
     def _open_each(self, open_column: Callable[[Any], Column]) -> list[Column]:
-        """One column for each source, by ``open_column``, which is called once for a source that stands several times.
+        """Open a column for each source by ``open_column``, which is called once for a source that occurs several times.
 
-        A source is what was given to the constructor, resources as a PositionalFile.
+        A source is an argument of the constructor; files are PositionalFiles.
         """
         distinct: dict[Any, Column] = {}
         columns = []
@@ -141,7 +141,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         return _FilesAccess(self) if type(self)._open_columns in _OF_FILES_ONLY else _ColumnsAccess(self)
 
     def _columns(self) -> list[Column]:
-        """The opened columns, one for each field; a source that stands twice gives the same column twice."""
+        """The opened columns, one for each field; a source that is given twice is opened once."""
         opened = self._opened
         if opened is not None and (not self._opens_in_each_process or opened[0] == os.getpid()):
             return opened[1]
@@ -151,7 +151,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
                 if len({len(column) for column in columns}) > 1:
                     names = self._fields or range(len(columns))
                     lengths = ", ".join(f"{name}: {len(column)}" for name, column in zip(names, columns, strict=True))
-                    raise DatasetFileCorruptError(f"columns of one dataset have one length, but these differ: {lengths}")
+                    raise DatasetFileCorruptError(f"the columns differ in length: {lengths}")
                 self._opened = (os.getpid(), columns)
             return self._opened[1]
 
@@ -160,7 +160,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         return {"fields": self._fields, "keys": keys}
 
     def _content_of_files(self) -> list[str]:
-        """What tells the content of each file."""
+        """What identifies the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
         distinct = {id(file): file for file in files}
         contents = contents_of_resources([functools.partial(_lend, file.resource) for file in distinct.values()])
@@ -200,7 +200,7 @@ class _ColumnsAccess(SourceAccess):
         values: list[Any] = []
         for i, column in enumerate(columns):
             first = columns.index(column)
-            # A column that stands twice is read once, and copied, so that neither place sees the other's changes.
+            # A column that occurs twice is read once and copied, so that changes of one copy do not affect the other.
             values.append(column.read(_wide(positions)) if first == i else values[first].copy())
         fields = self.source._fields
         return tuple(values) if fields is None else dict(zip(fields, values, strict=True))
@@ -217,7 +217,7 @@ class _ColumnsAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._remote_bytes() > 0  # it waits for answers; and processes would fetch the same blocks each
+        return self._remote_bytes() > 0  # it waits for the store; worker processes would each fetch the same blocks
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
@@ -242,7 +242,7 @@ class _ColumnsAccess(SourceAccess):
             return int(key) + n_columns
         if key in known:
             return known.index(key)
-        raise ConfigError(f"a sample has no column {key!r}; it has {', '.join(map(repr, known))}")
+        raise ConfigError(f"samples have no column {key!r}; they have {', '.join(map(repr, known))}")
 
     def _sample(self, values: Sequence[Any]) -> Sample:
         return tuple(values) if self.source._fields is None else dict(zip(self.source._fields, values, strict=True))
@@ -253,7 +253,7 @@ def _wide(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
 
 
 class _FilesAccess(_ColumnsAccess):
-    """Access to columns that nothing but files decides."""
+    """Access to columns that depend only on files."""
 
     def tell_content(self) -> list[str]:
         return self.source._content_of_files()
@@ -263,7 +263,7 @@ _OF_FILES_ONLY: set[Callable[..., Any]] = set()
 
 
 def of_files_only(open_columns: Callable[[Any], list[Column]]) -> Callable[[Any], list[Column]]:
-    """Decorates an ``_open_columns`` that reads files, and nothing else but what the arguments tell."""
+    """Decorates an ``_open_columns`` whose result depends only on files and arguments."""
     _OF_FILES_ONLY.add(open_columns)
     return open_columns
 

@@ -1,4 +1,4 @@
-"""Comma-separated values as typed columns; every error names the line."""
+"""Reads CSV files as typed columns; every error names the line."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from data_stack.io.resources import StreamedTextResource
 from data_stack.util.suggestions import did_you_mean
 
 _BLOCK_ROWS = 4096
-#: A longer line is damage, or made to fill memory. (A field has csv.field_size_limit(), 131,072 characters.)
+#: A longer line is damaged, or made to exhaust memory. (A field has csv.field_size_limit(), 131,072 characters.)
 _MAX_LINE_CHARACTERS = 1 << 24
 _TRUTH = {"0": False, "1": True, "false": False, "true": True}
 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How a file is written."""
+    """The dialect of a CSV file."""
 
     header: bool
     skip_lines: int
@@ -41,20 +41,19 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
     """Samples ``(features, target, tag)`` from the rows of a CSV resource, read whole at the first access; the tag is the target.
 
     Args:
-        resource: the path of a file; a StreamedResource, or a StreamedTextResource, which brings its encoding; or an open binary
-            file.
+        resource: the path of a file; a StreamedResource, or a StreamedTextResource with its encoding; or an open binary file.
         target: the column of the target, by name (needs a header) or position; None for samples ``(features,)``.
-        dtype: of the features, which are all other columns: an array of shape ``(n_features,)``.
-        target_dtype: an integer, floating or boolean dtype, or ``str``; targets are Python values of it.
-        header: whether a line of names comes first.
-        skip_lines: number of lines before that.
+        dtype: dtype of the features, which are all other columns: an array of shape ``(n_features,)``.
+        target_dtype: an integer, floating or boolean dtype, or ``str``; targets are Python values.
+        header: whether the first line contains names.
+        skip_lines: number of lines to skip before the header.
         delimiter: one character.
-        encoding: of a binary resource.
-        missing: texts that mean "unknown", as ``{"", "?"}``: nan in floating columns.
+        encoding: encoding of a binary resource.
+        missing: texts that mean "unknown", such as ``{"", "?"}``: nan in floating columns.
 
     Raises:
-        DatasetFileCorruptError: at the first access: ragged rows, text that is no number or does not fit, wrong encoding.
-        ConfigError: at the first access: there is no such target.
+        DatasetFileCorruptError: at the first access: ragged rows, text that is not a number or out of range, wrong encoding.
+        ConfigError: at the first access: the target does not exist.
     """
 
     def __init__(
@@ -107,18 +106,17 @@ def read_csv(
     """Read named columns of a CSV file, each of shape ``(n_rows,)``.
 
     Args:
-        file: the path of a file; or a binary or text stream that stands at the start, plain or decompressing, which stays the
-            caller's to close.
-        columns: ``{name: dtype}``, an integer, floating or boolean dtype, or ``str`` (an object array of str). With a header
-            any of its names in any order; without one, names for all columns of the file in order.
-        header: whether a line of names comes first.
-        skip_lines: number of lines before that.
+        file: the path of a file; or a binary or text stream at its start, which may decompress; the caller closes it.
+        columns: ``{name: dtype}``, an integer, floating or boolean dtype, or ``str`` (an object array of str). With a header,
+            some of its names in any order; without a header, names for all columns of the file in order.
+        header: whether the first line contains names.
+        skip_lines: number of lines to skip before the header.
         delimiter: one character.
-        encoding: of a binary stream.
-        missing: texts that mean "unknown", as ``{"", "?"}``: nan in floating columns.
+        encoding: encoding of a binary stream.
+        missing: texts that mean "unknown", such as ``{"", "?"}``: nan in floating columns.
 
     Raises:
-        DatasetFileCorruptError: ragged rows, text that is no number or does not fit its dtype, wrong encoding, no such column.
+        DatasetFileCorruptError: ragged rows, text that is not a number of its dtype, wrong encoding, unknown column.
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
@@ -143,10 +141,10 @@ def read_csv_matrix(
     encoding: str = "utf-8",
     missing: Collection[str] = (),
 ) -> npt.NDArray[Any]:
-    """Read a CSV file of nothing but numbers as an array of shape ``(n_rows, n_columns)``; arguments as for :func:`read_csv`.
+    """Read a CSV file of numbers as an array of shape ``(n_rows, n_columns)``; arguments as for :func:`read_csv`.
 
     Raises:
-        DatasetFileCorruptError: ragged rows, text that is no number or does not fit ``dtype``, wrong encoding.
+        DatasetFileCorruptError: ragged rows, text that is not a number of ``dtype``, wrong encoding.
     """
     dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
     with lend_or_open(file) as opened:
@@ -159,12 +157,12 @@ class _Table:
     """The rows of a file.
 
     Args:
-        file: an open stream, binary or of text, which stays open.
-        name: of it in messages.
-        dialect: how it is written.
+        file: an open binary or text stream, which stays open.
+        name: its name in messages.
+        dialect: its dialect.
 
     Attributes:
-        names: of the columns, or what the first row has in their place; none if there is no row.
+        names: names of the columns, or the values of the first row without a header; empty without rows.
     """
 
     def __init__(self, file: Any, name: str, dialect: _Dialect) -> None:
@@ -172,25 +170,25 @@ class _Table:
         self._rows = self._read_rows(file)
         first = next(self._rows, None)
         if first is None and dialect.header:
-            raise DatasetFileCorruptError(f"{name!r} is empty; a header was expected in line {dialect.skip_lines + 1}")
+            raise DatasetFileCorruptError(f"{name!r} is empty; expected a header in line {dialect.skip_lines + 1}")
         self.names = [] if first is None else first[1]
         if first is not None and not dialect.header:
             self._rows = itertools.chain([first], self._rows)
 
     def position_of(self, column: str | int) -> int:
-        """The place of a column.
+        """The position of a column.
 
         Raises:
-            ConfigError: no column can have that place or name.
-            DatasetFileCorruptError: there is no column of that name, or there are several.
+            ConfigError: the position is out of range, or the file has no header.
+            DatasetFileCorruptError: no column, or several, have that name.
         """
         names = self.names
         if isinstance(column, int):
             if -len(names) <= column < len(names):
                 return column % len(names)
-            raise ConfigError(f"{self.name!r} has {len(names)} columns; there is no column {column}")
+            raise ConfigError(f"{self.name!r} has {len(names)} columns; column {column} is out of range")
         if not self._dialect.header:
-            raise ConfigError(f"column {column!r} of {self.name!r} is given by name, but the file has no header")
+            raise ConfigError(f"column {column!r} of {self.name!r} is a name, but the file has no header")
         if names.count(column) != 1:
             raise DatasetFileCorruptError(
                 f"{self.name!r} has {names.count(column)} columns named {column!r}{did_you_mean(column, names)}; "
@@ -199,7 +197,7 @@ class _Table:
         return names.index(column)
 
     def columns(self, dtypes: Mapping[int, np.dtype[Any]]) -> dict[int, npt.NDArray[Any]]:
-        """The columns at some places."""
+        """The columns at some positions."""
         parts: dict[int, list[npt.NDArray[Any]]] = {place: [] for place in dtypes}
         block = [(0, self.names)]
         while block:
@@ -231,8 +229,8 @@ class _Table:
                     raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {error}") from error
         finally:
             if text is not file:
-                with contextlib.suppress(ValueError):  # after an error the file may have been closed before
-                    text.detach()  # or the wrapper would close the caller's stream
+                with contextlib.suppress(ValueError):  # after an error the file may be closed already
+                    text.detach()  # otherwise the wrapper would close the caller's stream
 
     def _read_lines(self, text: Any) -> Iterator[str]:
         number = 0
@@ -248,19 +246,21 @@ class _Table:
 def _convert(
     cells: list[tuple[int, str]], dtype: np.dtype[Any], missing: Collection[str], name: str, column: int
 ) -> npt.NDArray[Any]:
-    """The values of cells, each the number of its line and a text."""
+    """The values of cells, given as pairs of line number and text."""
     if dtype.kind == "U":
-        strings = np.empty(len(cells), object)  # numpy's own strings would cut trailing NULs, and long ones
+        strings = np.empty(len(cells), object)  # numpy's strings would lose trailing NULs
         strings[:] = [text for _, text in cells]
         return strings
     if dtype.kind not in "fiub":
-        raise ConfigError(f"a CSV column is read as numbers, bools or str, not as {dtype}")
+        raise ConfigError(f"a CSV column must be numbers, bools or str, got {dtype}")
     values = []
     for line, text in cells:
         try:
             values.append(np.nan if dtype.kind == "f" and text in missing else _number(text, dtype))
         except (ValueError, KeyError, OverflowError) as error:
-            raise DatasetFileCorruptError(f"{name!r}, line {line}, column {column + 1}: {shorten(text)} is no {dtype}") from error
+            raise DatasetFileCorruptError(
+                f"{name!r}, line {line}, column {column + 1}: invalid {dtype}: {shorten(text)}"
+            ) from error
     return np.array(values, dtype)
 
 

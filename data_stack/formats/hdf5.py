@@ -1,4 +1,4 @@
-"""HDF5 files, read by row from wherever they are stored, and never from outside of themselves."""
+"""Reads HDF5 files by row from any store, without following links to other files."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ from data_stack.values.exact import python_values
 _MAX_CHUNK_BYTES = 1 << 30
 _MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
-#: Plain numbers of no more are read whole before they are trusted, of others rows here and there.
+#: Datasets of plain numbers up to this size are checked as a whole, of larger ones some rows.
 _FEW_BYTES = 64 << 20
 _FEW_ROWS = 32
-#: Filters whose code is small and well tried; each is named by a number of the format.
+#: Filters with simple, well-tested code, by their numbers in the format.
 _SIMPLE_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
 _SLOWEST_BYTES_PER_SECOND = 20 << 20
 
 
 class HDF5DatasetIterator(ColumnsDatasetIterator):
-    """Samples from datasets inside of one HDF5 resource; only the rows that are asked for are read.
+    """Samples from datasets of one HDF5 resource; only the requested rows are read.
 
     Args:
         resource: the HDF5 file: a path, a resource of any store, which is read by range, or an open binary file.
         keys: paths of datasets, ``"train/samples"``, in a sequence for tuple samples or a mapping ``{field: path}`` for dict
-            samples. One path may stand in several places (target and tag).
-        max_expansion: most bytes that a dataset may claim for each byte stored of it (of the file, where it lies in chunks and
-            the store is far away), where it claims more than 64 MiB; None for no limit.
+            samples. A path may occur several times (target and tag).
+        max_expansion: maximum number of bytes that a dataset of more than 64 MiB may have per stored byte (per byte of the file,
+            if it is chunked in a remote store); None for no limit.
 
     Values are numpy arrays of shape ``shape[1:]``, Python scalars of 1-dimensional datasets, and ``str`` of string datasets
     (UTF-8). Threads may share an iterator; forked and spawned workers open the file themselves.
 
-    Links to other files, data kept in other files, virtual datasets and references are refused, at every component of a path.
+    Links to other files, data in other files, virtual datasets and references are refused, at every component of a path.
 
     Raises:
-        DatasetFileCorruptError: at the first access: no HDF5 file, damaged, no such dataset, or one that is refused.
+        DatasetFileCorruptError: at the first access: the file is not HDF5 or damaged, or a dataset is missing or refused.
     """
 
     _opens_in_each_process = True
@@ -78,13 +78,13 @@ class HDF5DatasetIterator(ColumnsDatasetIterator):
 
 
 def _parse_apart(file: PositionalFile, keys: Sequence[str] | None, max_expansion: float | None) -> None:
-    """Parse the file in another process first if no digest covers it, since libhdf5 may crash or hang."""
+    """Parse the file in another process first if no digest covers it, as libhdf5 may crash or hang."""
     seconds = 10 + min(file.size, _MAX_CHUNK_BYTES) / _SLOWEST_BYTES_PER_SECOND
     check_apart(file, f"{__name__}:_look_through", [keys, max_expansion], seconds=seconds)
 
 
 def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: float | None) -> None:
-    """Parse what reading will parse: where all chunks lie, and all values; of many plain numbers, rows here and there."""
+    """Parse everything that reading parses: the positions of chunks, and all values; of many plain numbers some rows."""
     if keys is None:
         dataset_keys(resource)
         return
@@ -112,19 +112,19 @@ def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: floa
             column.read(rows[start : start + n_at_once])
 
 
-#: At its end libhdf5 closes what is open, by calls into Python, which is gone by then: the process would end by SIGSEGV.
+#: On exit libhdf5 closes open files by calls into Python, which is finalized by then: the process would die by SIGSEGV.
 _open_roots: weakref.WeakSet[h5py.File] = weakref.WeakSet()
 
 
 @atexit.register
 def _close_roots() -> None:
     for root in list(_open_roots):
-        with contextlib.suppress(Exception):  # of a store that is gone, for one
+        with contextlib.suppress(Exception):  # for example of a store that is gone
             root.close()
 
 
 class _File:
-    """An h5py file over a resource, that tells what really went wrong below it."""
+    """An h5py file over a resource; it raises the errors of the resource itself."""
 
     def __init__(self, resource: Any) -> None:
         self._bytes = _Recorder(resource)
@@ -135,7 +135,7 @@ class _File:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Map HDF5's errors to ours; a failure of the store is raised as itself."""
+        """Map HDF5's errors to ours; errors of the store are raised unchanged."""
         try:
             with reading(self.name, "HDF5 file"):
                 yield
@@ -146,12 +146,12 @@ class _File:
 
 
 def _column(file: _File, dataset: Any) -> Column:
-    """The rows of a dataset: by position where they are plain numbers that lie one behind the other, else through HDF5."""
+    """The rows of a dataset: by position if they are contiguous plain numbers, otherwise by HDF5."""
     stored = dataset.id
     if (
         stored.get_create_plist().get_layout() == h5py.h5d.CONTIGUOUS
         and stored.get_storage_size() == dataset.size * dataset.dtype.itemsize > 0
-        and stored.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED  # else the offset of what was never written is any
+        and stored.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED  # the offset of unwritten data is arbitrary
         and dataset.dtype.kind in "iuf"
         and stored.get_type() == h5py.h5t.py_create(dataset.dtype)
     ):
@@ -160,10 +160,10 @@ def _column(file: _File, dataset: Any) -> Column:
 
 
 class _Recorder(PositionalFile):
-    """Remembers what fails instead of raising it into HDF5, and hands out zeros.
+    """Stores an error instead of raising it into HDF5, and returns zeros.
 
-    An exception in its callback leaves HDF5 with a file half open, which it closes when the process exits, through a
-    Python that is gone by then: a segmentation fault (seen with h5py 3.16, HDF5 2.0).
+    After an exception in a callback, HDF5 keeps a half-open file and closes it on exit by calls into Python, which is finalized
+    by then: a segmentation fault (seen with h5py 3.16, HDF5 2.0).
     """
 
     failure: Exception | None = None
@@ -186,7 +186,7 @@ class _Recorder(PositionalFile):
 
 
 class _DatasetColumn(Column):
-    """The rows of one dataset, as HDF5 gives them."""
+    """The rows of one dataset, read by HDF5."""
 
     def __init__(self, file: _File, dataset: Any) -> None:
         self._file = file
@@ -195,7 +195,7 @@ class _DatasetColumn(Column):
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
         self._chunk_bytes = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-        #: Values of variable length: each may be as long as the file, and all may be the same bytes.
+        #: Each value of variable length may be as long as the file, and all may be the same bytes.
         self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 
     def __len__(self) -> int:
@@ -223,7 +223,7 @@ class _DatasetColumn(Column):
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
-        """As that of the file; HDF5 does not tell damage of a chunk from a lack of memory to unpack it."""
+        """As ``_File.reading``; HDF5 reports a lack of memory for a chunk as damage."""
         try:
             with self._file.reading():
                 yield
@@ -238,9 +238,9 @@ class _DatasetColumn(Column):
                 return np.asarray(self._dataset[:])
             if not len(indices):
                 return np.asarray(self._dataset[:0])
-            # HDF5 wants ascending positions without repeats.
+            # HDF5 needs ascending positions without repeats.
             rows, places = np.unique(indices, return_inverse=True)
-            # A run is read as a slice far faster than as a list.
+            # Reading a slice is much faster than reading a list.
             is_run = rows[-1] - rows[0] == len(rows) - 1
             return np.asarray((self._dataset[rows[0] : rows[-1] + 1] if is_run else self._dataset[rows])[places])
 
@@ -267,7 +267,7 @@ def dataset_keys(resource: Any) -> list[str]:
             found.append(path)
 
     with file.reading():
-        file.root.visititems(visit)  # each object once, and no links but hard ones
+        file.root.visititems(visit)  # visits each object once, and only hard links
     return sorted(found)
 
 
@@ -275,11 +275,11 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     """Write arrays as an HDF5 file, plain and contiguous, so that rows are read by position.
 
     Args:
-        file: a binary file open for writing; it is written once, from memory, as HDF5 aborts where a file of Python fails.
+        file: a binary file open for writing; it is written from memory, as HDF5 aborts the process if a Python file fails.
         columns: arrays by the path of their dataset; those of dtype object hold text of any length.
 
     Raises:
-        ConfigError: a column cannot have its name or dtype.
+        ConfigError: the name or dtype of a column is invalid in HDF5.
     """
     memory = io.BytesIO()
     with h5py.File(memory, "w") as root:
@@ -287,17 +287,17 @@ def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
             if any(part in ("", ".", "..") for part in name.split("/")) or "\0" in name:
                 raise ConfigError(f"{name!r} cannot be the path of an HDF5 dataset; rename the column")
             if values.dtype.kind not in "biufcO":
-                raise ConfigError(f"column {name!r} of dtype {values.dtype} has no counterpart in HDF5; leave it out")
+                raise ConfigError(f"column {name!r} of dtype {values.dtype} cannot be stored in HDF5; leave it out")
             dtype = h5py.string_dtype() if values.dtype.kind == "O" else values.dtype
             try:
                 root.create_dataset(name, data=values, dtype=dtype)
-            except (ValueError, TypeError, OSError) as error:  # a path through another dataset, for one
-                raise ConfigError(f"HDF5 cannot have a dataset {name!r}: {error}") from error
+            except (ValueError, TypeError, OSError) as error:  # for example a path through another dataset
+                raise ConfigError(f"HDF5 cannot store a dataset {name!r}: {error}") from error
     file.write(memory.getbuffer())
 
 
 def _dataset_at(file: _File, key: str) -> Any:
-    """Walk to ``key`` one component at a time; what leads out of the file is never followed."""
+    """Resolve ``key`` one component at a time, without following links to other files."""
     item: Any = file.root
     components = _components(key)
     walked: list[str] = []
@@ -305,7 +305,7 @@ def _dataset_at(file: _File, key: str) -> Any:
     while components:
         component = components.pop(0)
         where = "/".join([*walked, component])
-        # `component in item` would follow the link, and open another file only to see whether it is there.
+        # `component in item` would follow the link and open another file.
         if not isinstance(item, h5py.Group) or not item.id.links.exists(component.encode()):
             known = ", ".join(map(repr, list(item)[:20])) if isinstance(item, h5py.Group) else "no group"
             raise DatasetFileCorruptError(f"{file.name!r} has no {where!r}; {'/'.join(walked) or '/'!r} holds {known}")
@@ -321,7 +321,7 @@ def _dataset_at(file: _File, key: str) -> Any:
             item = item[component]
             walked.append(component)
         else:
-            raise DatasetFileCorruptError(f"{file.name!r}: {where!r} links to another file, which is never followed")
+            raise DatasetFileCorruptError(f"{file.name!r}: {where!r} links to another file; such links are refused")
     if not isinstance(item, h5py.Dataset):
         raise DatasetFileCorruptError(f"{file.name!r}: {key!r} is a {type(item).__name__.lower()}, not a dataset")
     return item
@@ -335,14 +335,14 @@ def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> No
     name = file.name
     layout = dataset.id.get_create_plist()
     if layout.get_layout() == h5py.h5d.VIRTUAL:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} is a virtual dataset, whose values are in other files")
+        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} is a virtual dataset, with values in other files")
     if layout.get_external_count():
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} keeps its values in another file")
     if dataset.shape is None or not dataset.shape:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds a single value, not a column")
     if h5py.check_ref_dtype(dataset.dtype) is not None:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds references, not values")
-    # HDF5 visits each chunk to say how much is stored of all: out of a store that is far away, 36 MiB for a file of 256 MiB.
+    # HDF5 visits each chunk to compute the stored size: 36 MiB of requests for a file of 256 MiB in a remote store.
     is_scattered = dataset.chunks is not None and file.resource.prefetches
     stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()
     check_expansion(f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, stored_bytes, max_expansion)

@@ -29,7 +29,7 @@ from data_stack.io.positional import (
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
 _BLOCK_BYTES = 1 << 20
-#: What every numpy can hold; the format would allow 255.
+#: Maximum of all numpy versions; the format allows 255.
 _MAX_DIMENSIONS = 32
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -37,11 +37,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
     """Read a whole IDX file, in native byte order.
 
-    Memory grows with the bytes that arrive, not with the size that the header claims.
+    Memory grows with the bytes read, not with the size that the header claims.
 
     Args:
-        file: the path of an IDX file, or a binary stream that stands at the start of one and need not be able to seek; the caller
-            closes it.
+        file: the path of an IDX file, or a binary stream at its start, which need not be seekable; the caller closes it.
 
     Raises:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
@@ -54,27 +53,27 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """Read the header of an IDX file that is too large for :func:`read_idx`; its values follow in the stream.
 
     Args:
-        file: a binary stream that stands at its start.
+        file: a binary stream at its start.
 
     Returns:
         The dtype of the values, big endian, and the shape of the array.
 
     Raises:
-        DatasetFileCorruptError: it is no IDX file, or ends within its header.
+        DatasetFileCorruptError: the stream is not an IDX file, or ends within its header.
     """
     head = _read(file, 4, "header")
     if head[:2] != b"\0\0" or head[2] not in _DTYPES:
         raise DatasetFileCorruptError(
-            f"{name_of(file)!r} is no IDX file: it begins with {head.hex(' ')}, expected 00 00, "
+            f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}, expected 00 00, "
             f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
         )
     dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
     if head[3] > _MAX_DIMENSIONS:
-        raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; at most {_MAX_DIMENSIONS} are read")
+        raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; the maximum is {_MAX_DIMENSIONS}")
     sizes = _read(file, 4 * head[3], "header")
     shape = tuple(int.from_bytes(sizes[i : i + 4], "big") for i in range(0, len(sizes), 4))
     if math.prod(max(1, size) for size in shape) * dtype.itemsize >= 1 << 63:
-        raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {shape}, which no machine can address")
+        raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {shape}, which is too large")
     return dtype, shape
 
 
@@ -83,20 +82,20 @@ def _read_array(file: Readable, dtype: np.dtype[Any], shape: tuple[int, ...]) ->
     data = _read(file, math.prod(shape) * dtype.itemsize, what)
     with reading(name_of(file), "IDX file"):
         if file.read(1):
-            raise DatasetFileCorruptError(f"{name_of(file)!r} goes on after its {what}; it is not what its header says")
+            raise DatasetFileCorruptError(f"{name_of(file)!r} has bytes after its {what}, which its header does not declare")
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
-    """Exactly ``n_bytes``; the buffer grows with what arrives."""
+    """Read exactly ``n_bytes``; the buffer grows with the bytes read."""
     data = bytearray()
     with reading(name_of(file), "IDX file"):
         while len(data) < n_bytes:
             piece = file.read(min(n_bytes - len(data), _BLOCK_BYTES))
             if not piece:
                 raise DatasetFileCorruptError(
-                    f"{name_of(file)!r} ends in the middle of its {what}: {n_bytes - len(data)} bytes are missing"
+                    f"{name_of(file)!r} ends within its {what}: {n_bytes - len(data)} bytes are missing"
                 )
             data += piece
             check_unpacked(file, len(data))
@@ -111,12 +110,12 @@ def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
         array: dtype uint8, int8, int16, int32, float32 or float64, at most 32 dimensions, sizes below 2**32.
 
     Raises:
-        ValueError: the dtype or shape does not exist in IDX.
+        ValueError: IDX cannot store the dtype or shape.
     """
     values = np.asarray(array)
     code = _CODES.get(values.dtype.newbyteorder("="))
     if code is None:
-        raise ValueError(f"IDX has no dtype {values.dtype}; it has {', '.join(map(str, _CODES))}")
+        raise ValueError(f"IDX cannot store dtype {values.dtype}; it has {', '.join(map(str, _CODES))}")
     if values.ndim > _MAX_DIMENSIONS or any(size >= 1 << 32 for size in values.shape):
         raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {values.shape}")
     file.write(bytes([0, 0, code, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape))
@@ -124,13 +123,13 @@ def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
 
 
 class IdxDatasetIterator(ColumnsDatasetIterator):
-    """Samples from IDX files, plain or gzipped, one file a column.
+    """Samples from IDX files, plain or gzipped, a file per column.
 
-    Each is read whole at the first access.
+    Each file is read as a whole at the first access.
 
     Args:
         columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. One may stand in several places (target and tag) and is read once.
+            for dict samples. A file may occur several times (target and tag); it is read once.
 
     A sample holds a copy of each column's row: an array of shape ``shape[1:]``, or a Python number of a 1-dimensional column.
     """

@@ -1,8 +1,8 @@
-"""Folders of images, one folder a class, as torchvision and Hugging Face lay them out.
+"""Reads folders of images with a folder for each class, as in torchvision and Hugging Face.
 
-``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels count the classes in the order of their names (torchvision's
-``ImageFolder``). Where a ``metadata.jsonl`` or ``metadata.csv`` lies in ``ROOT``, it says which images there are, in which order,
-and what is known of each, by its column ``file_name`` (Hugging Face's ``imagefolder``).
+``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels number the classes in the order of their names (torchvision's
+``ImageFolder``). A ``metadata.jsonl`` or ``metadata.csv`` in ``ROOT`` lists the images in order by its column ``file_name``, with
+further columns (Hugging Face's ``imagefolder``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from data_stack.util.untrusted_text import parse_json
 from data_stack.values.stacking import stack_values
 
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
-#: What is known of the images while they are being written.
+#: Marks a folder that is being written.
 PART: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
 FILE_NAME: Final = "file_name"
@@ -47,13 +47,13 @@ _N_REASONS_SHOWN: Final = 5
 
 
 def image_type_of_bytes(data: bytes) -> str | None:
-    """The codec of an image file, such as ``"jpg"``, by how the file begins; None if it begins like no image."""
+    """The codec of an image file, such as ``"jpg"``, by its first bytes; None if it is not an image."""
     kind = type_of_bytes(data[:16])
     return kind if kind in _image_types().values() else None
 
 
 def _image_types() -> dict[str, str]:
-    """The codecs of images, by the ending of their file names."""
+    """The codecs of images by file suffix."""
     return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
@@ -68,12 +68,12 @@ def holds_images(names: Sequence[str]) -> bool:
 
 @dataclass(frozen=True)
 class _Index:
-    """What a folder holds.
+    """The images of a folder.
 
     Attributes:
-        paths: of the images, relative to the folder, in the order of the samples.
-        columns: values by field, all but the image.
-        class_names: the classes by their labels; none where metadata say what is known of an image.
+        paths: paths of the images relative to the folder, in the order of the samples.
+        columns: values by field, except the images.
+        class_names: the classes by label; empty with metadata.
     """
 
     paths: list[str]
@@ -82,32 +82,32 @@ class _Index:
 
 
 class ImageFolderIterator(AccessedDatasetIterator):
-    """Samples ``{"image", "label", "class", "path"}`` from images in one folder a class.
+    """Samples ``{"image", "label", "class", "path"}`` from images in a folder for each class.
 
-    Images are sorted by class, then by path; ``label`` is the number of the class among all class names, sorted. Images that lie
-    in ``root`` itself make samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
-    metadata, in the order of its lines. Images are read when they are asked for, labels without them.
+    Images are sorted by class, then by path; ``label`` is the index of the class among all class names, sorted. Images in
+    ``root`` itself are samples ``{"image", "path"}``. With metadata, samples are ``{"image", …}`` with the columns of the
+    metadata, in the order of its lines. Images are read on demand; reading labels reads no images.
 
-    The folder is listed at the first access. A symbolic link to a file inside of ``root`` is followed, one to a folder is
-    not. Files with other extensions, and names that begin with a dot, are ignored.
+    The folder is listed at the first access. A symbolic link to a file inside ``root`` is followed, a link to a folder is not.
+    Files with other extensions, and names that begin with a dot, are ignored.
 
     Args:
         root: the folder: a path, a StorageConnector, or the Resources of a dataset.
         prefix: folder below it.
-        decode: give images as arrays of the picture's own type: uint8 of shape ``(height, width)`` or ``(height, width,
-            channels)``, the indices of a palette, float32 of a TIFF file and so on, see :mod:`data_stack.codecs.images`; if not,
-            as the bytes of their files.
-        metadata: use the metadata, if there are some.
-        codecs: codecs of one's own, by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``, ``"gif"``:
+        decode: return images as arrays of their own type: uint8 of shape ``(height, width)`` or ``(height, width,
+            channels)``, the indices of a palette, float32 of a TIFF file and so on, see :mod:`data_stack.codecs.images`;
+            otherwise as the bytes of their files.
+        metadata: use the metadata file, if there is one.
+        codecs: custom codecs by ``"jpg"``, ``"png"``, ``"webp"``, ``"tiff"``, ``"bmp"``, ``"pnm"``, ``"gif"``:
             ``{"png": PngCodec(mode="RGB")}`` reads palettes as colours.
-        on_error: ``"skip"`` leaves out images that cannot be decoded: all are decoded once, at the first access, and a warning
-            of the log counts those, which are in :attr:`broken`, too. ``"raise"``: each is an error when it is read.
+        on_error: ``"skip"`` decodes all images once, at the first access, and leaves out those that cannot be decoded; a warning
+            in the log shows their number, and :attr:`broken` the reasons. ``"raise"`` raises when such an image is read.
 
     Raises:
-        ConfigError: at the first access: images lie both in ``root`` and in folders of classes.
-        DatasetFileCorruptError: at the first access: metadata are damaged, or do not fit the images; a writer has not finished.
-            When a sample is read: an image is damaged.
-        MaliciousFilePathError: when a sample is read: its image is a link that leads out of ``root``.
+        ConfigError: at the first access: there are images both in ``root`` and in folders of classes.
+        DatasetFileCorruptError: at the first access: the metadata are damaged or do not match the images, or a writer has not
+            finished. When a sample is read: an image is damaged.
+        MaliciousFilePathError: when a sample is read: its image is a link to a file outside ``root``.
     """
 
     _keeps_access = False
@@ -123,7 +123,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         on_error: Literal["raise", "skip"] = "raise",
     ) -> None:
         if on_error not in ("raise", "skip"):
-            raise ConfigError(f"on_error is 'raise' or 'skip', got {on_error!r:.60}")
+            raise ConfigError(f"on_error must be 'raise' or 'skip', got {on_error!r:.60}")
         self._broken: dict[str, str] | None = None if on_error == "skip" else {}
         self._folder = folder_of(root, prefix)
         self._decodes, self._metadata, self._given_codecs = decode, metadata, codecs
@@ -134,7 +134,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The classes in the order of their labels; none where metadata say what is known of an image."""
+        """The classes in the order of their labels; empty with metadata."""
         return self._index().class_names
 
     @property
@@ -221,8 +221,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         names = self._file_names()
         if PART in names:
             raise DatasetFileCorruptError(
-                f"{self._folder.name} is not finished: {PART} is still there; write it to its end, or remove that file to read "
-                f"the images as they are"
+                f"{self._folder.name} is unfinished: it contains {PART}. Write the folder again, or remove that file to read "
+                f"the images that exist"
             )
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
@@ -232,8 +232,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
             raise ConfigError(
-                f"{self._folder.name} holds images, such as {in_root[0]!r}, beside folders of images; put them into a folder of "
-                f"their class"
+                f"{self._folder.name} contains both images, such as {in_root[0]!r}, and folders of images; move the images into "
+                f"folders of classes"
             )
         if in_root:
             return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
@@ -255,19 +255,19 @@ class ImageFolderIterator(AccessedDatasetIterator):
         known = set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
-                raise DatasetFileCorruptError(f"{what}, row {line}: there is no image {path!r:.200}")
+                raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
         listed = set(paths)
         if len(listed) < len(known):
             raise DatasetFileCorruptError(
-                f"{what} says nothing of {sorted(known - listed)[0]!r}; metadata=False reads the images without it"
+                f"{what} does not list {sorted(known - listed)[0]!r}; pass metadata=False to ignore the file"
             )
         names = list(dict.fromkeys(name for row in rows for name in row))
         if "image" in names:
-            raise DatasetFileCorruptError(f"{what} has a column 'image', which the images are")
+            raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
         return _Index(paths, {name: [row.get(name) for row in rows] for name in names}, ())
 
     def _file_names(self) -> list[str]:
-        """All files below the folder, relative to it, but for hidden ones; and what says that a writer has not finished."""
+        """All files below the folder, relative to it, except hidden ones; with the mark of an unfinished writer."""
         root = self._folder.path
         if root is not None and not root.is_dir():
             raise ResourceNotFoundError(str(root))
@@ -276,12 +276,12 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _open(self, path: str) -> StreamedResource:
         root = self._folder.path
         if root is not None and (root / path).is_symlink() and not (root / path).resolve().is_relative_to(root.resolve()):
-            raise MaliciousFilePathError(f"{path!r} is a link that leads out of the folder of images {self._folder.name!r}")
+            raise MaliciousFilePathError(f"{path!r} is a link to a file outside the folder of images {self._folder.name!r}")
         return self._folder.open(path)
 
 
 class _ImagesAccess(SourceAccess):
-    """Access to images, which are decoded when they are asked for."""
+    """Access to images, which are decoded on demand."""
 
     source: ImageFolderIterator
 
@@ -334,22 +334,22 @@ def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
         try:
             row = parse_json(line, max_bytes=None)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no JSON: {str(error)[:200]}") from error
+            raise DatasetFileCorruptError(f"{what}, line {number + 1}: invalid JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}, is no object with a {FILE_NAME!r}")
+            raise DatasetFileCorruptError(f"{what}, line {number + 1}: expected an object with a {FILE_NAME!r}")
         rows.append(row)
     return rows
 
 
 def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
-    """Rows whose columns are int where all values are, float where all are numbers, else str."""
+    """Rows with columns of int if all values are integers, float if all are numbers, otherwise str."""
     try:
         reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
         rows = list(reader)
     except (ValueError, csv.Error) as error:
-        raise DatasetFileCorruptError(f"{what} is no CSV in UTF-8: {str(error)[:200]}") from error
+        raise DatasetFileCorruptError(f"{what} is not CSV in UTF-8: {str(error)[:200]}") from error
     if any(None in row or None in row.values() for row in rows):
-        raise DatasetFileCorruptError(f"{what} has a line with more or fewer values than its first line has names")
+        raise DatasetFileCorruptError(f"{what} has a line whose number of values differs from the number of names in the header")
     made: list[dict[str, Any]] = [dict(row) for row in rows]
     for name in set(reader.fieldnames or ()) - {FILE_NAME}:
         for kind in (float, int):

@@ -1,4 +1,4 @@
-"""Writes folders of images, one folder a class, with the metadata of the images beside them."""
+"""Writes folders of images with a folder for each class, and their metadata."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 
 
 def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = "") -> int:
-    """Write images into one folder a class, and ``metadata.jsonl`` with all other columns; returns how many there are.
+    """Write images into a folder for each class, and ``metadata.jsonl`` with all other columns; return their number.
 
     ::
 
         write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])  # pets/cat/000000.png
 
-    ``metadata.jsonl`` is written last; until then a folder of this machine counts as unfinished and is not read.
+    ``metadata.jsonl`` is written last; until then a local folder counts as unfinished, and readers refuse it.
 
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.
-        samples: dicts with ``image``, an array of pixels (stored as PNG, without loss) or the bytes of an image file
-            (stored as they are); ``class``, the name of its folder, or ``label``, an int that becomes one; and any values that
-            JSON holds.
+        samples: dicts with ``image``, an array of pixels (stored as lossless PNG) or the bytes of an image file (stored
+            unchanged); ``class``, the name of its folder, or ``label``, an int that becomes the name; and other JSON values.
         prefix: folder below ``target``.
 
     Raises:
-        ConfigError: the folder on this machine is not empty; or a sample has no image, a class that cannot be the name of a
-            folder, or a value that JSON does not hold.
+        ConfigError: a local folder is not empty; or a sample has no image, a class that is not a valid name of a folder, or a
+            value that JSON cannot hold.
     """
     folder = folder_of(target, prefix)
     root, errors = folder.path, functools.partial(storage_errors, "write images to", folder.name)
     if root is not None:
         names = folder.list_names()
         if names:
-            raise ConfigError(f"{folder.name!r} holds {names[0]!r} already; choose another folder")
+            raise ConfigError(f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder")
         with errors():
             root.mkdir(parents=True, exist_ok=True)
             (root / PART).touch()
@@ -58,14 +57,14 @@ def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, pre
             rows.append(codec_of("json").encode(row) + b"\n")
         except (TypeError, ValueError) as error:
             raise ConfigError(
-                f"the metadata of images are JSON, which cannot hold sample {position}: {error!s:.200}; leave columns of arrays "
-                f"and bytes out, or choose another format"
+                f"JSON cannot hold the metadata of sample {position}: {error!s:.200}; leave columns of arrays and bytes out, or "
+                f"choose another format"
             ) from error
         if root is None:
             with folder.create(path) as file:
                 file.write(data)
         else:
-            with errors():  # not synced one by one, which would take a thousand times as long
+            with errors():  # not synced one by one, which would be a thousand times slower
                 (root / class_folder).mkdir(parents=True, exist_ok=True)
                 (root / path).write_bytes(data)
     if root is not None:
@@ -83,7 +82,7 @@ def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
     if isinstance(value, (bytes, bytearray, memoryview)):
         kind = image_type_of_bytes(bytes(value[:16]))
         if kind is None:
-            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, no image file that can be read")
+            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format")
         return bytes(value), kind
     try:
         return codec_of("png").encode(value), "png"
@@ -92,14 +91,14 @@ def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
 
 
 def _class_folder(sample: Mapping[str, Any], position: int) -> str:
-    """The folder of a sample's class; none where it has neither class nor label."""
+    """The folder of a sample's class; empty if it has neither class nor label."""
     if "class" in sample:
         name = sample["class"]
     else:
         label = sample.get("label")
         if not isinstance(label, (int, np.integer)):
             return ""
-        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # no identifier of a store begins with "-"
+        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # identifiers of stores must not begin with "-"
     if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
-        raise ConfigError(f"the class of sample {position}, {name!r:.80}, cannot be the name of a folder")
+        raise ConfigError(f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder")
     return name

@@ -28,18 +28,18 @@ __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy",
 
 
 class NumpyDatasetIterator(ColumnsDatasetIterator):
-    """Samples from ``.npy`` resources, one array a column; only the rows that are asked for are read.
+    """Samples from ``.npy`` resources, an array per column; only the requested rows are read.
 
     Args:
         columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. One may stand in several places (target and tag).
+            for dict samples. A file may occur several times (target and tag).
 
-    Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars where a column has one dimension.
-    A batch is one request where the store has such; rows that lie close together are fetched in one piece. An array in Fortran
-    order is read whole.
+    Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars of columns with one dimension.
+    A batch is one request if the store supports it; rows close to each other are fetched together. An array in Fortran order is
+    read as a whole.
 
     Raises:
-        DatasetFileCorruptError: at the first access, if a file is not what its header says, or holds Python objects.
+        DatasetFileCorruptError: at the first access, if a file differs from its header, or holds Python objects.
     """
 
     _columns_are_files = True
@@ -67,16 +67,16 @@ def _open_column(file: PositionalFile) -> Column:
 
 
 class NpzDatasetIterator(ColumnsDatasetIterator):
-    """Samples from arrays of one ``.npz`` resource, each of which is read whole at the first access; the others are not read.
+    """Samples from arrays of one ``.npz`` resource; these arrays are read as a whole at the first access.
 
     Args:
         resource: the file: a path, a resource or an open binary file.
-        keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for dict samples. One name may
-            stand in several places (target and tag).
+        keys: names of arrays, in a sequence for tuple samples or a mapping ``{field: name}`` for dict samples. A name may occur
+            several times (target and tag).
         max_expansion: as for :func:`read_npz`.
 
     Raises:
-        DatasetFileCorruptError: at the first access, as for :func:`read_npz`, and if there is no such array.
+        DatasetFileCorruptError: at the first access, as for :func:`read_npz`, and if an array does not exist.
     """
 
     def __init__(
@@ -109,11 +109,11 @@ def read_npz(
 
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
-        keys: names of those to read, as far as they are there; None for all.
-        max_expansion: most bytes of values for each stored byte, where they are more than 64 MiB; None for no limit.
+        keys: names of the arrays to read; missing ones are ignored. None for all.
+        max_expansion: maximum number of bytes per stored byte for more than 64 MiB of values; None for no limit.
 
     Raises:
-        DatasetFileCorruptError: a damaged file, a member that is no array, or one that expands too well.
+        DatasetFileCorruptError: the file is damaged, a member is not an array, or its compression ratio is too high.
         RequestLimitError: arrays would unpack to more than a request may take.
     """
     file = PositionalFile(resource)
@@ -133,8 +133,8 @@ def read_npz(
                 raise DatasetFileCorruptError(f"{file.name!r} holds {name!r} twice")
             with archive.open(member) as stream:
                 arrays[name] = read_npy(stream)
-                if stream.read(1):  # the end, where zipfile checks the CRC, has to be reached
-                    raise DatasetFileCorruptError(f"{file.name!r}: {member.filename!r} goes on after its array")
+                if stream.read(1):  # zipfile checks the CRC at the end
+                    raise DatasetFileCorruptError(f"{file.name!r}: {member.filename!r} has bytes after its array")
     return arrays
 
 
@@ -142,7 +142,7 @@ def npz_keys(resource: Any) -> list[str]:
     """Names of the arrays of an ``.npz`` file, in its order; no array is read.
 
     Raises:
-        DatasetFileCorruptError: it is no ``.npz`` file, or damaged.
+        DatasetFileCorruptError: it is not an ``.npz`` file, or damaged.
     """
     file = PositionalFile(resource)
     with reading(file.name, ".npz file"), zipfile.ZipFile(file.open_buffered()) as archive:
@@ -150,7 +150,7 @@ def npz_keys(resource: Any) -> list[str]:
 
 
 class WriteOnly:
-    """Hides that a file can seek, so that zipfile writes it once from end to end, and its digest is computed on the way."""
+    """Hides that a file can seek, so that zipfile writes it sequentially, and its digest is computed on the way."""
 
     def __init__(self, file: Any) -> None:
         self.write, self._file = file.write, file
@@ -171,6 +171,6 @@ def write_npz(file: IO[bytes] | Any, columns: Mapping[str, npt.ArrayLike]) -> No
     """
     with zipfile.ZipFile(WriteOnly(file), "w", zipfile.ZIP_STORED) as archive:  # type: ignore[call-overload]  # write, flush
         for name, array in columns.items():
-            # ZipInfo's time is a constant, where open() by name would take that of the clock.
+            # ZipInfo's time is constant; open() by name would use the current time.
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as stream:
                 write_npy(stream, array)

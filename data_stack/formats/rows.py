@@ -1,4 +1,4 @@
-"""Rows of one size that lie one behind the other in a resource, fetched by position."""
+"""Contiguous rows of one size in a resource, fetched by position."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from data_stack.formats.columns import Column
 from data_stack.io.positional import PositionalFile
 from data_stack.values.exact import python_values
 
-#: Rows that lie this close are fetched together: a read costs about as much as this many bytes.
+#: Rows this close are fetched together: a read costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
-#: What one request brings at most, so that a large batch is not in memory twice.
+#: Maximum size of a request, so that a large batch is not in memory twice.
 _REQUEST_BYTES = 16 << 20
 
 
 class StoredRowsColumn(Column):
-    """The rows of an array in C order, read on demand; those of a batch in one request where the store can.
+    """The rows of an array in C order, read on demand; the rows of a batch in one request if the store supports it.
 
     Args:
-        file: where they are.
-        offset: where the first one begins.
-        shape: of the array; at least one dimension.
-        dtype: of the array.
+        file: the file of the array.
+        offset: offset of the first row in bytes.
+        shape: shape of the array; at least one dimension.
+        dtype: dtype of the array.
     """
 
     def __init__(self, file: PositionalFile, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -77,7 +77,7 @@ class StoredRowsColumn(Column):
         ascending: IndexArrayOfInts,
         runs: list[npt.NDArray[np.int64]],
     ) -> None:
-        """Fetch runs of rows in one request, and put them in their places."""
+        """Fetch runs of rows in one request into ``rows``."""
         bounds = [(int(ascending[run[0]]), int(ascending[run[-1]]) + 1) for run in runs]
         ranges = [(self._offset + first * self._row_bytes, (end - first) * self._row_bytes) for first, end in bounds]
         for run, (first, end), data in zip(runs, bounds, self._file.read_ranges(ranges), strict=True):
@@ -87,7 +87,7 @@ class StoredRowsColumn(Column):
             rows[order[run]] = stored[ascending[run] - first]
 
     def _run(self, first: int, count: int) -> npt.NDArray[Any]:
-        """Rows that follow each other, read into the returned array."""
+        """Read consecutive rows into a new array."""
         values = np.empty(count * self._row_bytes, np.uint8)
         n_read = self._file.readinto_at(self._offset + first * self._row_bytes, values.data)
         if n_read != len(values):
@@ -97,6 +97,6 @@ class StoredRowsColumn(Column):
 
     def _cut_short(self, first: int, count: int, n_bytes: int) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
-            f"{self._file.name!r} is cut short: {count * self._row_bytes} bytes at {self._offset + first * self._row_bytes} "
-            f"were expected, {n_bytes} are there"
+            f"{self._file.name!r} is cut short: expected {count * self._row_bytes} bytes at "
+            f"{self._offset + first * self._row_bytes}, got {n_bytes}"
         )

@@ -1,6 +1,6 @@
-"""Tensors as ``torch.save`` stores them, read without running code and written without holding them.
+"""Reads files of ``torch.save`` without running code, and writes them in blocks.
 
-The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, ``archive/data/0`` … hold their bytes.
+The layout is an uncompressed zip file: ``archive/data.pkl`` names the tensors, ``archive/data/0`` … contain their bytes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ except ImportError as error:
     raise MissingDependencyError("data_stack.formats.torch_tensors", "torch", "torch") from error
 
 _ZIP_MAGIC = b"PK\x03\x04"
-#: What the pickle of tensors names; and what else it may, of all that torch would call for it. The others make room for what is
-#: not there, a ``bytearray`` of any number of bytes for one, or call functions that no tensor needs.
+#: The names in the pickle of tensors, and other harmless names. All others that torch accepts are refused: they allocate memory
+#: for data that do not exist, such as a ``bytearray`` of any size, or call functions that tensors do not need.
 _NAMES_OF_TENSORS = re.compile(
     r"collections OrderedDict|torch\._utils _rebuild_(?:tensor|tensor_v2|parameter)"
     r"|torch (?:Size|\w+Storage|u?int\d+|b?float\w+|complex\d+|bool)"
@@ -46,17 +46,17 @@ _MAX_PICKLE_BYTES = 64 << 20
 
 
 class TorchDatasetIterator(ColumnsDatasetIterator):
-    """Samples from ``.pt`` resources, one tensor a column.
+    """Samples from ``.pt`` resources, a tensor per column.
 
-    Each is read whole at the first access.
+    Each file is read as a whole at the first access.
 
     Args:
         columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. One may stand in several places (as target and tag) and is read once.
+            for dict samples. A file may occur several times (as target and tag); it is read once.
 
-    Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers where a tensor has one dimension.
-    ``read_batch`` and ``read_column`` give numpy arrays; bfloat16 and other floats that numpy lacks become
-    float32 there.
+    Values are copies of the tensors' rows, shape ``shape[1:]``, or Python numbers of tensors with one dimension.
+    ``read_batch`` and ``read_column`` return numpy arrays; bfloat16 and other floats that numpy lacks become
+    float32.
 
     Raises:
         DatasetFileCorruptError: at the first access, if a file holds anything but one tensor.
@@ -70,17 +70,17 @@ class TorchDatasetIterator(ColumnsDatasetIterator):
 
 
 class TensorsDatasetIterator(ColumnsDatasetIterator):
-    """Samples from several tensors in one ``.pt`` resource, which is read whole at the first access.
+    """Samples from several tensors in one ``.pt`` resource, which is read as a whole at the first access.
 
     Args:
-        resource: what ``torch.save`` stored of a dict, list or tuple of tensors: a path, a resource or an open binary file.
+        resource: a file of ``torch.save`` with a dict, list or tuple of tensors: a path, a resource or an open binary file.
         keys: keys of the dict, or positions in the list, in a sequence for tuple samples or a mapping ``{field: key}`` for dict
-            samples. One key may stand in several places (target and tag).
+            samples. A key may occur several times (target and tag).
 
     Values are as those of :class:`TorchDatasetIterator`.
 
     Raises:
-        DatasetFileCorruptError: at the first access: as for :func:`load_tensors`, or there is no such tensor with rows.
+        DatasetFileCorruptError: at the first access: as for :func:`load_tensors`, or a tensor does not exist or has no rows.
     """
 
     def __init__(self, resource: Any, keys: Sequence[str | int] | Mapping[str, str | int]) -> None:
@@ -102,10 +102,10 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
 
 
 def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
-    """Those of the tensors that :func:`load_tensors` gave that have rows: by key, by position, or a single one by 0.
+    """The tensors with rows of the result of :func:`load_tensors`: by key, by position, or a single tensor by 0.
 
     Raises:
-        DatasetFileCorruptError: ``loaded``, of the file ``name``, has no such tensor.
+        DatasetFileCorruptError: ``loaded``, of the file ``name``, has no tensors with rows.
     """
     if isinstance(loaded, torch.Tensor):
         loaded = [loaded]
@@ -117,10 +117,10 @@ def tensors_of(loaded: Any, name: str) -> dict[str | int, torch.Tensor]:
 
 
 def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    """A tensor out of its graph, a parameter too.
+    """Detach a tensor or parameter from its graph.
 
     Raises:
-        DatasetFileCorruptError: it is sparse, so its rows are no memory; ``name`` says where it is from.
+        DatasetFileCorruptError: the tensor is sparse, so it has no rows in memory; ``name`` is the file for the message.
     """
     if tensor.layout is not torch.strided:
         kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
@@ -140,7 +140,7 @@ def _open_column(file: PositionalFile) -> Column:
 
 
 class _TensorColumn(Column):
-    """A column that lies in memory as a tensor."""
+    """A column in memory as a tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = tensor
@@ -165,23 +165,23 @@ class _TensorColumn(Column):
 
 
 def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
-    """What ``torch.save`` stored: a tensor, or a dict, list or tuple of tensors and plain values.
+    """Load a file of ``torch.save``: a tensor, or a dict, list or tuple of tensors and plain values.
 
-    ``torch.load`` with ``weights_only=True``, behind a check of the container: only the zip layout of torch 1.6 and later,
-    uncompressed as torch writes it, and no tensor that claims more elements than are stored for it.
+    This is ``torch.load`` with ``weights_only=True`` after a check of the file: it must have the zip layout of torch 1.6 and
+    later, uncompressed, and no tensor may claim more elements than are stored.
 
     Args:
         resource: the path of a file, a StreamedResource or seekable binary file.
         map_location: the device of the tensors; ``"meta"`` reads no values, only shapes and dtypes.
 
     Raises:
-        DatasetFileCorruptError: damaged, no such file, or one that holds more than tensors and plain values.
+        DatasetFileCorruptError: the file is damaged, of another format, or contains more than tensors and plain values.
     """
     file = PositionalFile(resource)
     if file.read_at(0, 4) != _ZIP_MAGIC:
         raise DatasetFileCorruptError(
-            f"{file.name!r} is no file of torch.save() in the layout of torch 1.6 and later; "
-            f"load it with the torch that wrote it, and save it again"
+            f"{file.name!r} is not a file of torch.save() in the layout of torch 1.6 and later; "
+            f"load it with the torch version that wrote it, and save it again"
         )
     with reading(file.name, "file of torch.save()"):
         if not _holds_plain_tensors(file):
@@ -190,7 +190,7 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
 
 
 def _look_through(resource: Any) -> None:
-    """Parse all but the values, which are copied as they are."""
+    """Parse everything except the values, which are only copied."""
     _load(PositionalFile(resource), "meta")
 
 
@@ -202,11 +202,11 @@ def _load(file: PositionalFile, map_location: str) -> Any:
 
 
 def _holds_plain_tensors(file: PositionalFile) -> bool:
-    """Refuse what would take more memory than the file has bytes, before torch reads it.
+    """Refuse files that would take more memory than they have bytes, before torch reads them.
 
     Returns:
-        Whether torch will do no more than to make tensors, lists and dicts: what hashes tuples that hold one tuple many times, or
-        calls anything else, may take any time.
+        Whether torch only makes tensors, lists and dicts. Other files may take any time: they call other functions, or hash
+        tuples that contain the same tuple many times.
     """
     with zipfile.ZipFile(file.open_buffered()) as archive:
         members = archive.infolist()
@@ -214,7 +214,7 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
         raise DatasetFileCorruptError(f"{file.name!r} is compressed, which torch.save() never does")
     if sum(member.file_size for member in members) > file.size:
         raise DatasetFileCorruptError(f"{file.name!r} claims the same bytes for several tensors")
-    # by torch's own reader, so that it is what torch will see
+    # by torch's reader, so that both read the same bytes
     pickled = torch._C.PyTorchFileReader(file.open_buffered()).get_record("data.pkl")
     if len(pickled) > _MAX_PICKLE_BYTES:
         raise DatasetFileCorruptError(f"{file.name!r} has a pickle of {len(pickled)} bytes; at most {_MAX_PICKLE_BYTES} are read")
@@ -229,10 +229,10 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
                 raise DatasetFileCorruptError(f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead")
             if _OTHER_NAMES.fullmatch(argument) is None:
                 raise DatasetFileCorruptError(
-                    f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, where only tensors and plain values are read"
+                    f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, expected only tensors and plain values"
                 )
         elif names_storage and isinstance(argument, int) and argument > file.size and not operation.name.endswith(("PUT", "GET")):
-            # Tensors of rare dtypes name it; called, it makes room for as many bytes as it is told.
+            # Tensors of rare dtypes name it; calling it allocates any number of bytes.
             raise DatasetFileCorruptError(f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}")
         elif operation.name in ("BINPUT", "LONG_BINPUT") and before.startswith("TUPLE"):
             tuples.add(argument)
@@ -243,7 +243,7 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
 
 
 def _check_storages(loaded: Any, name: str) -> None:
-    """Refuse tensors that claim more than is stored; each value is looked at once, wherever it occurs."""
+    """Refuse tensors that claim more than is stored; each object is visited once."""
     seen: set[int] = set()
     waiting = [loaded]
     while waiting:
@@ -267,14 +267,14 @@ def _check_storage(tensor: torch.Tensor, name: str) -> None:
 
 
 def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:
-    """A tensor of the values of ``array``, of a dtype by its name in torch, such as ``"bfloat16"``.
+    """A tensor of the values of ``array``, with a dtype by its name in torch, such as ``"bfloat16"``.
 
     Raises:
-        TypeError: torch has no such dtype, or numpy's has no counterpart in it.
+        TypeError: torch lacks the dtype, or the dtype of the array.
     """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype) or not isinstance(array, np.ndarray):
-        raise TypeError(f"{dtype!r:.40} is no dtype of torch, or a {type(array).__name__} no array")
+        raise TypeError(f"expected an array and a dtype of torch, got {type(array).__name__} and {dtype!r:.40}")
     return torch.from_numpy(array).to(torch_dtype)
 
 
@@ -284,14 +284,14 @@ def save_tensors(file: Any, tensors: Any) -> None:
 
 
 class _Storage:
-    """Stands in the pickle for the bytes of the one tensor, which torch reads from ``data/0``."""
+    """Represents the bytes of the tensor in the pickle; torch reads them from ``data/0``."""
 
     def __init__(self, name: str, n_elements: int) -> None:
         self.persistent_id = ("storage", getattr(torch, name), "0", "cpu", n_elements)
 
 
 class _Tensor:
-    """Pickles as the tensor of ``shape`` on ``storage``, in the words torch.save() uses."""
+    """Pickles as the tensor of ``shape`` on ``storage``, as by torch.save()."""
 
     def __init__(self, storage: _Storage, shape: tuple[int, ...]) -> None:
         self._storage, self._shape = storage, shape
@@ -307,16 +307,16 @@ class _Pickler(pickle.Pickler):
 
 
 def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[int], dtype: npt.DTypeLike) -> None:
-    """Write one tensor from blocks of rows, without ever holding it; plain ``torch.load`` reads it.
+    """Write one tensor from blocks of rows, without holding all of it in memory; ``torch.load`` reads it.
 
     Args:
         file: any binary file open for writing; it need not be able to seek.
         blocks: arrays of shape ``(k, *shape[1:])`` that add up to ``shape``, converted to ``dtype`` if need be.
         shape: the shape of the tensor.
-        dtype: bool, or of the integers, floats and complex numbers that torch has had from the beginning: no uint16, for one.
+        dtype: bool, or an integer, float or complex dtype of torch's older versions; for example not uint16.
 
     Raises:
-        ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is another.
+        ConfigError: the blocks do not add up to ``shape``, or ``dtype`` is unsupported.
     """
     stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
     try:
@@ -328,7 +328,7 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
         )
         _Storage(storage, 0)
     except (TypeError, AttributeError) as error:
-        raise ConfigError(f"torch.save() stores no tensor of dtype {stored_dtype} in this layout") from error
+        raise ConfigError(f"torch.save() cannot store a tensor of dtype {stored_dtype} in this layout") from error
     whole, n_written = tuple(map(int, shape)), 0
     n_elements, pickled = math.prod(whole), io.BytesIO()
     _Pickler(pickled, protocol=2).dump(_Tensor(_Storage(storage, n_elements), whole))
@@ -341,5 +341,5 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
                 n_written += array.size
                 stream.write(array.tobytes())
         if n_written != n_elements:
-            raise ConfigError(f"blocks hold {n_written} elements, but shape {whole} has {n_elements}")
+            raise ConfigError(f"the blocks have {n_written} elements, but shape {whole} has {n_elements}")
         archive.writestr(zipfile.ZipInfo("archive/version"), b"3\n")

@@ -67,11 +67,11 @@ class _DecimalCodec(Codec):
 
 #: Files of integers as text, which WebDataset reads as int64.
 _INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
-#: Types of records whose bytes are no file: what their values are stored as.
+#: Types of records that are not files, and the types that their values are stored as.
 _STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
-#: An iteration reads so many samples together.
+#: Number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
 _MOST_OPEN: Final = 256
 BLOCK_BYTES: Final = 512
@@ -79,7 +79,7 @@ _MAX_INDEX_BYTES: Final = 64 << 20
 
 
 def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
-    """What a file with a record of that type is called behind its last dot in a shard; None if shards have no such files."""
+    """The extension of files with records of a type in a shard; None if shards have no such files."""
     if type in _STORED_AS:
         return _STORED_AS[type]
     if type.endswith(")"):
@@ -89,34 +89,34 @@ def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
 
 
 def type_of_field(field: str) -> str:
-    """The type of record that a field's bytes are, by what its name ends in; ``"bytes"`` where nothing is known of it."""
+    """The record type of a field by its extension; ``"bytes"`` if it is unknown."""
     ending = field.rpartition(".")[2]
     return "i64" if ending in _INTEGERS else type_of_extension(ending) or "bytes"
 
 
 def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
-    """The field that a column is stored in: ``"image.jpg"``; a column that has the name of such an ending keeps it.
+    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
 
     Raises:
-        ConfigError: shards have no files of that type.
+        ConfigError: shards have no files of the type.
     """
     ending = extension_of(type)
     if ending is None:
-        raise ConfigError(f"column {column!r} is of type {type!r}, which shards have no files for; leave it out")
+        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
     return column if "." not in column and type_of_field(column) == type_of_field(ending) else f"{column}.{ending}"
 
 
 def column_of_field(field: str) -> str:
-    """The column that :func:`field_of_column` made a field of."""
+    """The inverse of :func:`field_of_column`."""
     stem, _, ending = field.rpartition(".")
     return stem if stem and (ending in _INTEGERS or type_of_extension(ending) is not None) else field
 
 
 def shard_names(folder: Folder) -> list[str]:
-    """The shards in a folder, in their order: as ``shardindex.json`` lists them, or else all ``.tar`` files by name.
+    """The shards in a folder, in order: as listed in ``shardindex.json``, otherwise all ``.tar`` files by name.
 
     Raises:
-        DatasetFileCorruptError: the list is damaged, or names a shard that is not there.
+        DatasetFileCorruptError: the list is damaged, or a shard is missing.
     """
     names = [name for name in folder.list_names() if name.endswith(".tar") and not name.startswith(".")]
     if not folder.has_file(SHARD_INDEX):
@@ -131,7 +131,7 @@ def shard_names(folder: Folder) -> list[str]:
         raise DatasetFileCorruptError(f"{what} is damaged: it lists no shards ({str(error)[:200]})") from error
     missing = sorted({*listed} - {*names})
     if missing:
-        raise DatasetFileCorruptError(f"{what} lists {missing[0]!r:.80}, which is not beside it")
+        raise DatasetFileCorruptError(f"{what} lists {missing[0]!r:.80}, which is missing")
     return listed
 
 
@@ -140,13 +140,13 @@ def shard_names(folder: Folder) -> list[str]:
 
 @dataclass(frozen=True)
 class _Index:
-    """What the shards hold.
+    """The samples and files of the shards.
 
     Attributes:
-        keys: of all samples, in the order of their first files.
-        starts: how many samples lie before each shard, and in all.
+        keys: keys of all samples, in the order of their first files.
+        starts: index of the first sample of each shard, followed by the number of samples.
         names: all fields, in the order of their first files.
-        members: the files, by sample and field: number of the sample and of the field, offset, size; shape ``(n_files, 4)``.
+        members: the files, by sample and field: index of the sample and of the field, offset, size; shape ``(n_files, 4)``.
         firsts: the first row of ``members`` of each sample, and the end.
     """
 
@@ -165,28 +165,28 @@ class _Index:
 class WebDatasetIterator(AccessedDatasetIterator):
     """Samples of WebDataset shards as dicts: ``__key__``, and one entry for each file of the sample.
 
-    The first access reads the headers of all shards; from then on only the bytes of the requested samples and fields are read.
-    Nothing is unpacked to a disk. Files of one sample need not lie together.
+    The first access reads the headers of all shards; later only the bytes of the requested samples and fields are read.
+    Nothing is extracted to disk. Files of a sample need not be adjacent.
 
-    Values are decoded by what a field's name ends in: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``, ``ppm``, ``gif`` (arrays,
+    Values are decoded by the extension of the field: ``jpg``, ``png``, ``webp``, ``tif``, ``bmp``, ``ppm``, ``gif`` (arrays,
     see :mod:`data_stack.codecs.images`), ``npy`` (arrays), ``txt``, ``text``, ``transcript`` (str), ``cls``, ``cls2``, ``index``,
     ``inx``, ``id`` (int), ``json``, ``jsn``, ``mp``, ``msg`` (msgpack), ``mp4``, ``webm``, ``flac``, ``wav``.
     All others are bytes. Pickles are never read.
 
-    Threads may share an iterator; it pickles as what it was made of, and forked and spawned workers open the shards themselves.
+    Threads may share an iterator; it pickles as its arguments, and forked and spawned workers open the shards themselves.
 
     Args:
-        shards: the shards in their order: one or several of what :func:`~data_stack.io.location.location_of` takes: paths, URLs,
+        shards: one or several shards in order, as arguments of :func:`~data_stack.io.location.location_of`: paths, URLs,
             StreamedResources of any store, open binary files, or ``(folder or connector, file)``.
-        fields: the fields of a sample besides its key; None for all that it has.
-        types: how to decode other endings of fields, or these in another way: ``{"jpg": None, "depth": "npy"}``: a type of record
-            column, a Codec, two functions (encode, decode), or None for bytes as they are.
+        fields: the fields of a sample besides its key; None for all.
+        types: decoders by extension, also instead of the built-in ones: ``{"jpg": None, "depth": "npy"}``: a type of record
+            column, a Codec, two functions (encode, decode), or None for raw bytes.
 
     Raises:
         ConfigError: at the first access: no shard has one of ``fields``, or a field is a pickle, which could run any code;
-            ``types={"pkl": None}`` gives its bytes.
-        DatasetFileCorruptError: at the first access: a shard is no tar, or damaged. When a sample is read: it lacks one of
-            ``fields``, or a file is not what its name says.
+            ``types={"pkl": None}`` returns its bytes.
+        DatasetFileCorruptError: at the first access: a shard is not a tar, or damaged. When a sample is read: it lacks one of
+            ``fields``, or a file has another format than its extension.
         UnsafeArchiveError: at the first access: a shard has links or devices, names outside of it, or two files of one name.
     """
 
@@ -208,7 +208,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         if not self._shards:
             raise ConfigError("a WebDataset needs at least one shard")
         if isinstance(fields, str):
-            raise ConfigError(f"fields are several names such as ['jpg', 'cls'], not {fields!r}")
+            raise ConfigError(f"fields must be a list of names such as ['jpg', 'cls'], got {fields!r}")
         self._fields = None if fields is None else tuple(fields)
         self._types = dict(types or {})
         self._start_afresh()
@@ -217,13 +217,13 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields that are read, in the order of their first files; not every sample needs to have each."""
+        """The fields to read, in the order of their first files; a sample may lack some of them."""
         index = self._get_index()
         return tuple(index.names) if self._fields is None else self._fields
 
     @property
     def keys(self) -> Sequence[str]:
-        """The keys of all samples, in their order."""
+        """The keys of all samples, in order."""
         return self._get_index().keys
 
     # ------------------------------------------------------------------ samples
@@ -232,7 +232,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return _ShardsAccess(self)
 
     def _read(self, positions: Sequence[int], field: str | None = None) -> list[dict[str, Any]]:
-        """The samples at ``positions`` with their keys and fields, or only one of these, which they must have then."""
+        """The samples at ``positions`` with their keys and fields, or with one field, which is then required."""
         index, request = self._get_index(), current_request()
         names, required = (self.fields, self._fields is not None) if field is None else ((field,), True)
         samples: list[dict[str, Any]] = []
@@ -258,7 +258,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return samples
 
     def _decode(self, data: bytes, name: str, key: str, number: int) -> Any:
-        hint = f". types={{{name.rpartition('.')[2]!r}: None}} gives its bytes as they are"
+        hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
         return decode_file(self._codec(name), data, f"{self._name_of(number)}: {key}.{name}", hint)
 
     def _codec(self, name: str) -> Codec:
@@ -308,16 +308,15 @@ class WebDatasetIterator(AccessedDatasetIterator):
             if len(twice):
                 row, number = table[twice[0], :2].tolist()
                 raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}; which one is meant is "
-                    f"unknown"
+                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}; names must be unique"
                 )
             tables.append(table)
             starts.append(len(keys))
         for name in fields if self._fields is None else self._fields:
             if name not in fields and keys:
                 raise ConfigError(
-                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, fields)}; there are: "
-                    f"{', '.join(map(repr, fields)) or 'none'}"
+                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, fields)}; the fields are "
+                    f"{', '.join(map(repr, fields)) or 'empty'}"
                 )
             self._codec(name)
         members = np.concatenate(tables)
@@ -340,7 +339,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
 
 class _ShardsAccess(SourceAccess):
-    """Access to the samples of shards; those of one shard are read in one request."""
+    """Access to the samples of shards; samples of one shard are read in one request."""
 
     source: WebDatasetIterator
 
@@ -364,7 +363,7 @@ class _ShardsAccess(SourceAccess):
             positions = range(first, min(first + _SAMPLES_AT_ONCE, stop))
             try:
                 samples: Iterable[dict[str, Any]] = self.source._read(positions)
-            except RequestLimitError:  # each may fit by itself
+            except RequestLimitError:  # each may fit alone
                 samples = map(self.sample, positions)
             yield from samples
 
@@ -385,19 +384,19 @@ class _ShardsAccess(SourceAccess):
 
 
 def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
-    """How a field is stored.
+    """The codec of a field.
 
     Raises:
-        ConfigError: it is a pickle.
+        ConfigError: the field is a pickle.
     """
     ending = field.rpartition(".")[2]
     if ending in _PICKLES and ending not in types:
         raise ConfigError(
-            f"field {field!r} is a pickle, which could run any code: it is never read or written; types={{{ending!r}: None}} "
-            f"takes its bytes as they are, fields=[…] leaves it out"
+            f"field {field!r} is a pickle, which could run any code, so it is neither read nor written; pass "
+            f"types={{{ending!r}: None}} for its raw bytes, or leave it out by fields=[…]"
         )
     given: Any = types[ending] if ending in types else type_of_field(ending)
-    if given in ("i64", "u64", "int"):  # as text here, which has no size
+    if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
         return _DecimalCodec()
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
 
@@ -416,7 +415,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
             raise DatasetFileCorruptError(
-                f"{name!r} is no tar: it begins with {head[:8]!r}. A compressed one has no random access: unpack it first"
+                f"{name!r} is not a tar: it begins with {head[:8]!r}. Decompress a compressed tar first: it has no random access"
             )
         archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
         try:
@@ -424,7 +423,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
                 if member.offset + member.size > file.size:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {member.name!r} ends after the file")
                 base = member.name.rpartition("/")[2]
-                # As in WebDataset: files without a dot, or with a leading one, belong to no sample.
+                # As in WebDataset, files without a dot, or with a leading dot, do not belong to a sample.
                 if not member.is_folder and "." in base and not base.startswith("."):
                     yield member.name, member.offset, member.size
         except UnsafeArchiveError:

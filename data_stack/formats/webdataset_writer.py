@@ -40,12 +40,12 @@ class WebDatasetWriter:
     Args:
         target: a path, a StorageConnector, a URL, or a Folder.
         prefix: folder below it.
-        name: what shards are called; None: like the folder.
+        name: name of the shards; None for the name of the folder.
         shardlen: samples in each shard but the last.
         types: as for :class:`~data_stack.formats.webdataset.WebDatasetIterator`.
 
     Raises:
-        ConfigError: shards of that name are there already.
+        ConfigError: shards of that name exist already.
     """
 
     def __init__(
@@ -75,18 +75,18 @@ class WebDatasetWriter:
         return self._length
 
     def append(self, sample: Mapping[str, Any]) -> int:
-        """Write a sample; its position.
+        """Write a sample; return its position.
 
         Args:
-            sample: values by field. Bytes are stored as they are, others as what the field's name ends in says. ``__key__`` is
-                its key, by default its position in nine digits; other names that begin with ``__`` are left out.
+            sample: values by field. Bytes are stored unchanged, other values by the extension of the field. ``__key__`` is the
+                key, by default the position in nine digits; other names that begin with ``__`` are left out.
 
         Raises:
-            ConfigError: a field or key has no possible name, a key was there before, or a value is not of its type. Nothing
-                of the sample was written.
+            ConfigError: a field or key is invalid, a key is used twice, or a value does not fit its extension. Nothing of the
+                sample was written.
         """
         if self._is_closed:
-            raise ConfigError(f"shards of {self._folder.name!r} were closed; open another writer")
+            raise ConfigError(f"the writer of shards in {self._folder.name!r} is closed; open another one")
         position = self._length
         key, parts = _parts(sample, position, self._types, self._codecs)
         if self._tar is None:
@@ -110,7 +110,7 @@ class WebDatasetWriter:
                 file.write(json.dumps(index, indent=1).encode())
 
     def abandon(self) -> None:
-        """Leave the shard that is not full, and close."""
+        """Discard the shard that is not full, and close."""
         if self._tar is not None:
             self._tar.abandon()
             self._length -= self._tar.n_samples
@@ -139,10 +139,10 @@ class WebDatasetWriter:
 
 
 def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
-    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is there when it is whole.
+    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is published when it is complete.
 
     Returns:
-        How many samples it has.
+        The number of samples.
 
     Raises:
         ConfigError: as for :meth:`WebDatasetWriter.append`.
@@ -162,7 +162,7 @@ def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]])
 def _parts(
     sample: Mapping[str, Any], position: int, types: Mapping[str, FieldType], codecs: dict[str, Codec]
 ) -> tuple[str, list[tuple[str, bytes]]]:
-    """The key of a sample, and its files; ``codecs`` are those of the fields that were seen."""
+    """The key of a sample, and its files; ``codecs`` caches the codecs of fields."""
     key = str(sample.get(KEY, f"{position:09d}"))
     parts = []
     for field in sorted(field for field in sample if not field.startswith("__")):
@@ -177,12 +177,12 @@ def _parts(
         except (TypeError, ValueError, OverflowError) as error:
             raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
     if not parts:
-        raise ConfigError(f"sample {position} has no field that a shard could hold")
+        raise ConfigError(f"sample {position} has no fields to write")
     return key, parts
 
 
 class _TarWriter:
-    """A tar in the making: plain headers without times or owners, pax headers where a name needs one."""
+    """Writes a tar: plain headers without times or owners, and pax headers if a name needs one."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
@@ -193,7 +193,7 @@ class _TarWriter:
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
-            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys tell the files of a shard apart")
+            raise ConfigError(f"two samples of {self.name} have the key {key!r}; keys must be unique in a shard")
         self._keys.add(key)
         for path, data in parts:
             info = tarfile.TarInfo(path)
@@ -208,9 +208,7 @@ class _TarWriter:
         self._stack.close()
 
     def abandon(self) -> None:
-        given_up = ConfigError("given up")
-        with contextlib.suppress(ConfigError):
-            self._stack.__exit__(ConfigError, given_up, None)
+        self._stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the context from publishing
 
     def _write(self, data: bytes) -> None:
         self._size += len(data)
@@ -221,15 +219,15 @@ def _path(key: str, field: str) -> str:
     """The name of a field's file.
 
     Raises:
-        ConfigError: no name would be read as that field of that sample.
+        ConfigError: the key or field cannot be part of a file's name.
     """
     if not field or "/" in field or field.startswith(".") or field != field.lower():
-        raise ConfigError(f"a shard cannot have a field {field!r}: a field is lower-case, without '/', and begins with no dot")
+        raise ConfigError(f"invalid field {field!r}: a field must be lower-case, without '/', and must not begin with a dot")
     path = f"{key}.{field}"
     try:
         is_name = check_name(path, "a shard") == path
     except UnsafeArchiveError as error:
-        raise ConfigError(f"a sample cannot have the key {key!r:.80}: {error}") from error
+        raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
     if not is_name or key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
-        raise ConfigError(f"a sample cannot have the key {key!r:.80}: a key is a relative path whose last part has no dot")
+        raise ConfigError(f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part")
     return path

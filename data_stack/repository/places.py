@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from data_stack.dataset.iterator.names_of_others import LOAD_ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
-from data_stack.formats.conversion.location import FORMATS, SUFFIXES, find_source_format
+from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
+from data_stack.formats.conversion.location import find_source_format
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import progress_as
 from data_stack.io.url import scheme_of, split_url
@@ -24,18 +25,7 @@ if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.io.storage_connectors import StorageConnector
 
-#: By suffix, besides those of :func:`find_source_format`.
-_SUFFIXES: Final[Mapping[str, str]] = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npy": "npy"}
 _COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
-PLACE_FORMATS: Final = (*FORMATS, "csv", "jsonl", "npy")
-"""The formats that are recognised."""
-
-#: What the functions of :mod:`data_stack.exchange` take besides the file.
-_OPTIONS: Final[Mapping[str, frozenset[str]]] = {
-    "csv": frozenset({"dtypes", "delimiter", "encoding", "missing"}),
-    "jsonl": frozenset({"dtypes"}),
-    "images": frozenset({"on_error"}),
-}
 
 
 def is_place(name: Any) -> bool:
@@ -158,17 +148,16 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     Raises:
         ConfigError: as for :meth:`Place.load`.
     """
-    if kind is not None and kind not in PLACE_FORMATS:
-        raise ConfigError(
-            f"unknown format {kind!r:.40}{did_you_mean(kind, PLACE_FORMATS)}; known formats: {', '.join(PLACE_FORMATS)}"
-        )
+    formats = registered_formats()
+    if kind is not None and kind not in formats:
+        raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, formats)}; known formats: {', '.join(formats)}")
     try:
         return {place.name: (place, kind or _find_format(place))}
     except ConfigError as error:
         found = _find_splits(place.as_folder())
         if not found:
             why, advises, _ = str(error).partition("; say")
-            which = f". Say which it is: format= one of {', '.join(PLACE_FORMATS)}" if advises else ""
+            which = f". Say which it is: format= one of {', '.join(formats)}" if advises else ""
             raise ConfigError(f"{why}{which}") from None
     kinds = {kind for _, kind in found.values()}
     if len(kinds) > 1:
@@ -195,10 +184,10 @@ def format_of_name(name: str) -> str | None:
     plain = name.lower()
     for ending in _COMPRESSED:
         plain = plain.removesuffix(ending)
-    suffix = os.path.splitext(plain)[1]
-    if plain != name.lower() and _SUFFIXES.get(suffix) not in ("csv", "jsonl"):
-        return None  # of the others the bytes are read by position
-    return _SUFFIXES.get(suffix) or SUFFIXES.get(suffix)
+    found = format_of_suffix(os.path.splitext(plain)[1])
+    if found is None or (plain != name.lower() and not found.is_streamed):
+        return None
+    return found.name
 
 
 def _find_format(place: Location) -> str:
@@ -214,7 +203,7 @@ def open_as(
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> DatasetIteratorIF:
     """The samples of one file or folder of a known format; see :meth:`Place.load`."""
-    known = _OPTIONS.get(kind, frozenset())
+    known = registered_formats()[kind].options
     for name in options:
         if name not in known:
             taken = ["format", "target", "columns", *sorted(known)]
@@ -243,7 +232,5 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
         from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 
         return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
-    from data_stack.formats.conversion.source import open_source
-
     source = open_source(place, kind)
     return with_target(source.values, place.name, list(source.keys.values()), target)

@@ -124,7 +124,7 @@ def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: 
         (("digts",), "did you mean 'digits'"),
         (("digits", "--split", "trian"), "trian"),
         (("{records}", "--split", "train"), "has no split 'train'; it has numbers"),
-        (("{records}/spec.json",), "cannot be told from its name"),
+        (("{records}/spec.json",), "cannot detect the format"),
         (("{records}", "-O", "a=1"), "--storage and -O"),
     ],
 )

@@ -104,7 +104,7 @@ def test_what_is_no_number_of_the_type_is_refused_with_its_place(text: str, dtyp
     [
         (b"a,b\n1,2,3\n", "line 2: 3 columns, expected 2"),
         (b"a,b\n1,2\n4\n", "line 3: 1 columns, expected 2"),
-        (b"", "a header was expected in line 1"),
+        (b"", "a header in line 1"),
         (b"a,a\n1,2\n", "2 columns named 'a'"),
         (b"a,b\n\xff\xfe,1\n", "utf-8"),
         (b'a,b\n1,"2\n', "line 2"),
@@ -142,7 +142,7 @@ def test_the_target_is_found_by_name_or_position(target: str | int, expected: st
 def test_lines_before_the_rows_are_skipped_and_counted() -> None:
     iterator = CSVDatasetIterator(stored(b"2 rows\n1.5,0\nx,1\n"), header=False, skip_lines=1)
 
-    with pytest.raises(DatasetFileCorruptError, match=r"'data\.csv', line 3, column 1: 'x'"):
+    with pytest.raises(DatasetFileCorruptError, match=r"'data\.csv', line 3, column 1: .*'x'"):
         len(iterator)
 
 

@@ -62,7 +62,7 @@ def test_what_is_written_is_read_back_bit_by_bit(array: npt.NDArray[Any]) -> Non
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.complex64, "U3"])
 def test_a_dtype_that_idx_lacks_is_refused(dtype: npt.DTypeLike) -> None:
-    with pytest.raises(ValueError, match="IDX has no dtype"):
+    with pytest.raises(ValueError, match="IDX cannot store dtype"):
         write_idx(io.BytesIO(), np.zeros(3, dtype))
 
 
@@ -71,7 +71,7 @@ def test_a_file_cut_anywhere_or_longer_than_it_says_is_refused(data: bytes) -> N
     for end in range(len(data)):
         with pytest.raises(DatasetFileCorruptError):
             read_idx(io.BytesIO(data[:end]))
-    with pytest.raises(DatasetFileCorruptError, match="goes on after"):
+    with pytest.raises(DatasetFileCorruptError, match="has bytes after"):
         read_idx(io.BytesIO(data + b"\0"))
 
 
@@ -95,7 +95,7 @@ def test_a_header_that_lies_costs_no_memory() -> None:
     data = b"\0\0\x0e\x02" + b"\x10\0\0\0" * 2 + b"some bytes"
     tracemalloc.start()
 
-    with pytest.raises(DatasetFileCorruptError, match="ends in the middle"):
+    with pytest.raises(DatasetFileCorruptError, match="ends within"):
         read_idx(io.BytesIO(data))
 
     peak_bytes = tracemalloc.get_traced_memory()[1]

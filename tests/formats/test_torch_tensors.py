@@ -50,7 +50,7 @@ def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape:
 
 @pytest.mark.parametrize("n_rows", [1, 3])
 def test_blocks_that_do_not_add_up_are_refused(n_rows: int) -> None:
-    with pytest.raises(ValueError, match="blocks hold"):
+    with pytest.raises(ValueError, match="the blocks have"):
         write_tensor(io.BytesIO(), [np.zeros((n_rows, 2))], shape=(2, 2), dtype=np.float32)
 
 

@@ -18,7 +18,7 @@ from exact_values import meaning
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.source import open_source
+from data_stack.formats.conversion.format import open_source
 from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource

@@ -247,9 +247,9 @@ def test_a_damaged_list_of_shards_is_an_error(tmp_path: Path, shards: list[str],
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"__key__": "a.b", "txt": ""}, "cannot have the key 'a.b'"),
+        ({"__key__": "a.b", "txt": ""}, "key 'a.b'"),
         ({"__key__": "k0", "txt": ""}, "two samples .* have the key 'k0'"),
-        ({"Text": ""}, "cannot have a field 'Text'"),
+        ({"Text": ""}, "field 'Text'"),
         ({"pkl": {}}, "is a pickle"),
         ({"cls": 1.5}, "field 'cls' of sample 1 cannot be stored"),
         ({}, "has no field"),

@@ -109,5 +109,5 @@ def test_a_manifest_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
 
     seal_again(folder, add)
 
-    with pytest.raises(DatasetFileCorruptError, match="no file of its columns"):
+    with pytest.raises(DatasetFileCorruptError, match="not a file of its columns"):
         records.open(folder)

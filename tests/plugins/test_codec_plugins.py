@@ -40,7 +40,7 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
     assert codec_of("zstd(turned)[]").decode(codec_of("zstd(turned)").encode(b"abc")) == b"abc"
     assert list(plugin_codecs()) == ["turned"]
     assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
-    with pytest.raises(ConfigError, match=r"no type of column 'turnd' \(did you mean 'turned'\?\)"):
+    with pytest.raises(ConfigError, match=r"column type 'turnd' \(did you mean 'turned'\?\)"):
         codec_of("turnd")
 
 

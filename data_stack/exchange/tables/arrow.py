@@ -1,4 +1,4 @@
-"""Tables of Arrow as samples, and samples as tables of Arrow."""
+"""Converts between Arrow tables and samples."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a table of Arrow as dict samples; nothing is copied, and values are made when they are read.
 
     Numbers, bools, dates and times keep their dtype; a time with a zone is the instant in UTC. Text, bytes, decimals, structs
-    (dicts) and lists of lists are Python's. A list of numbers is an array, a tensor or a list of fixed size an array of that
-    shape. A null is None, and a column that holds one is an array of objects. Dictionaries give their values; as the target,
-    the numbers of these, and their values are the meta's ``class_names``.
+    (dicts) and lists of lists become Python objects. A list of numbers is an array; a tensor or list of fixed size is an array of
+    that shape. A null is None, and its column an array of objects. Dictionary columns return their values; as the target, they
+    return the indices, and the values are the meta's ``class_names``.
 
     Args:
-        table: a ``pyarrow.Table`` or ``RecordBatch``; or what has ``__arrow_c_stream__``, such as a ``RecordBatchReader`` or
-            a relation of DuckDB, which is read to its end.
+        table: a ``pyarrow.Table`` or ``RecordBatch``; or an object with ``__arrow_c_stream__``, such as a ``RecordBatchReader``
+            or a relation of DuckDB, which is read to its end.
         target: the column of the target.
 
     Raises:
-        ConfigError: that is no table, or there is no such column, or two of one name, or one of a type without values here.
+        ConfigError: ``table`` is not a table, a column does not exist or has an unsupported type, or two have the same name.
     """
     try:
         read = table if isinstance(table, pa.Table) else pa.table(table)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"from_arrow() takes a table of Arrow, not a {type(table).__name__}: {error!s:.200}") from error
+        raise ConfigError(f"from_arrow() expects an Arrow table, got {type(table).__name__}: {error!s:.200}") from error
     return iterator_of_table(read, "arrow", target)
 
 
@@ -50,18 +50,18 @@ def iterator_of_table(
 def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = None) -> pa.Table | pa.RecordBatchReader:
     """All samples as a ``pyarrow.Table``.
 
-    Columns have the types of the Arrow, Parquet, pandas or polars that they come from, as long as only rows and columns were
-    chosen since; else those that their values tell. Arrays of one shape become lists of fixed size (in each other), arrays of
-    different shapes lists. None and NaT become null, NaN stays.
+    Columns keep the types of their Arrow, Parquet, pandas or polars source if only rows and columns were selected since;
+    otherwise types are inferred from the values. Arrays of one shape become (nested) lists of fixed size, arrays of different
+    shapes lists. None and NaT become null, NaN stays.
 
     Args:
-        iterator: any; its columns are named as :class:`~data_stack.exchange.tables.table.NamedColumns` says.
-        lazy: give a ``pyarrow.RecordBatchReader`` that reads a few MiB at a time, for ``pyarrow.dataset.write_dataset``, DuckDB
-            and the like. The first few MiB then tell the types.
-        schema: a ``pyarrow.Schema`` with the types of the columns, where the values should not tell them.
+        iterator: any iterator; see :class:`~data_stack.exchange.tables.table.NamedColumns` for the names of its columns.
+        lazy: return a ``pyarrow.RecordBatchReader`` that reads a few MiB at a time, for ``pyarrow.dataset.write_dataset``, DuckDB
+            and others. Types are then inferred from the first few MiB.
+        schema: a ``pyarrow.Schema`` with the types of columns, instead of inferred ones.
 
     Raises:
-        ConfigError: a column holds values of several types, or of one that Arrow lacks. Of a reader, while it is read.
+        ConfigError: a column holds values of several types, or of one that Arrow lacks; lazily, while the reader is read.
     """
     columns = NamedColumns(iterator)
     known = {**columns.origins, **{field.name: Origin(field) for field in schema or ()}}

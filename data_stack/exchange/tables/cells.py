@@ -1,4 +1,4 @@
-"""Cells of Arrow as arrays of numpy, and the other way round."""
+"""Converts Arrow cells to numpy arrays and back."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _UNSUITABLE = (ConfigError, CellValueError, pa.ArrowException, TypeError, ValueE
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """What a column is in the library that it comes from, so that it can become the same again.
+    """The type of a column in the library that it comes from, so that it can be converted back.
 
     Attributes:
-        field: the column as Arrow describes it; None where its cells are not the values.
-        categories: the values of a categorical column; None of other columns.
-        as_codes: whether samples hold the numbers of the categories, not the categories.
-        kind: the dtype of pandas, or the feature of Hugging Face; None where ``field`` tells.
+        field: the Arrow field of the column; None if its cells are not the values.
+        categories: the values of a categorical column; None for other columns.
+        as_codes: whether samples hold the indices of the categories.
+        kind: the dtype of pandas, or the feature of Hugging Face; None if ``field`` suffices.
     """
 
     field: pa.Field | None
@@ -44,20 +44,20 @@ class Origin:
 
 
 def field_of(name: str, type_: pa.DataType) -> Field:
-    """What a column of Parquet with cells of a type holds; nulls may be among them.
+    """The Parquet field of a column with cells of a type, including nulls.
 
     Raises:
-        ConfigError: nothing holds such values.
+        ConfigError: the type is unsupported.
     """
     try:
         (field,) = infer_schema(pa.schema([pa.field("value", type_)]))
     except ConfigError as error:
-        raise ConfigError(f"column {name!r} is of type {type_!s:.80}, which has no values here: cast it, or drop it") from error
+        raise ConfigError(f"column {name!r} has the unsupported type {type_!s:.80}: cast it, or drop it") from error
     return field
 
 
 def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
-    """The shape of Arrow's tensors, and of lists of fixed size in each other; ``()`` of other types."""
+    """The shape of Arrow's tensors and nested lists of fixed size; ``()`` for other types."""
     if isinstance(type_, pa.FixedShapeTensorType):
         return tuple(type_.shape)
     is_list_of_lists = pa.types.is_fixed_size_list(type_) and not pa.types.is_temporal(type_.value_type)
@@ -71,14 +71,14 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
     """Values of a column, shape ``(n, ...)``.
 
     Args:
-        cells: of any type.
-        name: of the column.
-        has_nulls: whether there are nulls anywhere in the column; then it is an array of objects, with None for each.
-        shape: of each value, where the type does not say it.
-        lent: whether the array may be the memory of the cells, where these are numbers side by side; do not write to it.
+        cells: cells of any type.
+        name: name of the column.
+        has_nulls: whether the column has nulls anywhere; then the result is an array of objects, with None for each null.
+        shape: shape of each value, if the type does not define it.
+        lent: whether the array may share the memory of the cells; then do not write to it.
 
     Raises:
-        ConfigError: there are no such values here.
+        ConfigError: the type is unsupported, or the cells are invalid.
     """
     shape = shape or _fixed_shape(cells.type)
     tensors = _tensors(cells, shape) if len(shape) > 1 else None
@@ -97,7 +97,7 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
 
 
 def _tensors(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
-    """The values that are not null; None where an element of one is null, or they are of other shapes, or no numbers."""
+    """The non-null values; None if a value contains a null, has another shape, or does not hold numbers."""
     flat = valid = cells.drop_null() if cells.null_count else cells
     if isinstance(valid, pa.FixedShapeTensorArray) and valid.type.permutation is not None and len(valid):
         return valid.to_numpy_ndarray()  # type: ignore[no-any-return]  # an array
@@ -117,11 +117,11 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
 
     Args:
         values: shape ``(n, ...)``; None and NaT are null.
-        name: of the column.
-        origin: what the column is elsewhere; None: the values tell its type.
+        name: name of the column.
+        origin: the column in its source library; None to infer the type from the values.
 
     Raises:
-        ConfigError: the values are of no type of Arrow's, or of several.
+        ConfigError: Arrow has no type for the values, or they have several types.
     """
     try:
         if origin is None or origin.field is None:
@@ -131,26 +131,26 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
             return _cells_of_type(values, type_)
         codes = _cells_of_type(values, pa.int64() if origin.as_codes else type_.value_type)
         codes = codes if origin.as_codes else pc.index_in(codes, value_set=origin.categories)
-        # polars looks at the number in the place of a null, too
+        # polars also reads the index of a null
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
         return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
     except MemoryError:
         raise
     except _UNSUITABLE as error:
         raise ConfigError(
-            f"column {name!r} cannot become a column of Arrow: {error!s:.300}. Bring its values to one type with .map(…), or "
+            f"column {name!r} cannot be converted to Arrow: {error!s:.300}. Convert its values to one type with .map(…), or "
             f"leave it out with .select(…)"
         ) from error
 
 
 def _cells(values: _Array) -> pa.Array:
-    """Cells of the type that the values tell."""
+    """Cells of the type inferred from the values."""
     if values.ndim > 1 and values.dtype.kind in "biuf" and math.prod(values.shape[1:]):
         cells = pa.array(np.ascontiguousarray(values, values.dtype.newbyteorder("=")).reshape(-1))
         return functools.reduce(pa.FixedSizeListArray.from_arrays, reversed(values.shape[1:]), cells)
     of_objects = values if values.dtype == object else ()
     kinds = {(value.dtype, value.ndim) for value in of_objects if isinstance(value, np.ndarray)}
-    if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # of which pyarrow takes no arrays
+    if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # pyarrow does not convert such arrays
         type_ = functools.reduce(lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0]))
         return pa.array([value if value is None else value.tolist() for value in values], type_)
     cells = _cells_at_once(values, None)
@@ -174,7 +174,7 @@ def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
 
 
 def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None:
-    """Cells of objects as pyarrow makes them; None where each must be looked at."""
+    """Cells of objects as pyarrow converts them; None if that fails."""
     if values.dtype != object:
         return None
     try:

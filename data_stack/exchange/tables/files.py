@@ -1,8 +1,9 @@
-"""Files of comma-separated values and of JSON lines as samples."""
+"""Reads CSV and JSON lines files as samples."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
@@ -45,46 +46,36 @@ def from_csv(
 ) -> DatasetIteratorIF:
     """The rows of a CSV file with a header as dict samples; the file is read whole, now.
 
-    All rows tell the dtype of a column: int64, uint64, float64, bool, dates, times, or text. It shows in the repr of the table
-    and in ``column_types``. A column stays text where numbers would change it: integers that neither int64, uint64 nor float64
-    holds exactly, and ``0x10``. An empty cell is None. Values may be quoted, and hold line ends then.
+    The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
+    and ``column_types`` show it. A column stays text if numbers would change it: integers that int64, uint64 and float64 cannot
+    hold exactly, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
 
     Args:
-        file: a path or URL, a resource, or an open binary file; plain, or compressed by gzip, bzip2, xz or zstd.
+        file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
         target: the column of the target.
-        dtypes: of some columns, instead of what their rows tell: a dtype of numpy, or ``"decimal(10,2)"``, ``"timestamp"`` and
-            the other names of types that Parquet columns have. ``str`` keeps ``007`` as it is.
+        dtypes: dtypes of some columns, instead of inferred ones: a numpy dtype, or ``"decimal(10,2)"``, ``"timestamp"`` and the
+            other type names of Parquet columns. ``str`` keeps ``007`` unchanged.
         delimiter: one character.
-        encoding: of the file.
-        missing: texts that mean None. Others that are no numbers make a column of numbers one of text.
+        encoding: encoding of the file.
+        missing: texts that mean None. Any other text makes a column of numbers a column of text.
 
     Raises:
-        DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, the encoding is another.
-        ConfigError: there is no such column or dtype, or two columns have one name.
+        DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, or the encoding is wrong.
+        ConfigError: a column or dtype does not exist, or two columns have the same name.
 
     Warns:
         UserWarning: the file has one column, whose name contains another delimiter.
     """
     options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
-
-    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
-        return pa.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # the first block tells the types
-            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pa.csv.ConvertOptions(
-                column_types=types, null_values=list(missing), strings_can_be_null=True, include_columns=columns
-            ),
-        )
-
+    read = functools.partial(_read_csv, data, delimiter, encoding, list(missing))
     hint = _delimiter_hint(data, delimiter, encoding)
     try:
         table = read(types)
     except MemoryError:  # Arrow's, which is an ArrowException too
         raise
     except _UNREADABLE as error:
-        advice = "; give another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        advice = "; pass another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
         advice += f"; {hint}" if hint else ""
         raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
     check_names(table.column_names)
@@ -94,19 +85,35 @@ def from_csv(
         table = _with_exact(table, read(dict.fromkeys(inexact, pa.string()), inexact))
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
-            raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80}: this is no text in {encoding}")
+            raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
     return _iterator_of(table, name, target, types, read_from)
 
 
+def _read_csv(
+    data: bytes,
+    delimiter: str,
+    encoding: str,
+    missing: list[str],
+    types: Mapping[str, pa.DataType],
+    columns: list[str] | None = None,
+) -> pa.Table:
+    return pa.csv.read_csv(
+        pa.BufferReader(data),
+        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
+        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=types, null_values=missing, strings_can_be_null=True, include_columns=columns),
+    )
+
+
 def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
-    """What to do where the header has one column, with another delimiter in its name; else empty."""
+    """Advice if the only column of the header contains another delimiter; empty otherwise."""
     header = data[:_MAX_HEADER_BYTES].decode(encoding, "replace").partition("\n")[0]
     other = next((each for each in ",;\t|" if each in header), None)
     return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
 
 
 def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
-    """Whether pyarrow may have changed numbers of a file when it read a column."""
+    """Whether pyarrow may have changed numbers of a column."""
     if pa.types.is_floating(numbers.type):
         return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
     return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
@@ -120,7 +127,7 @@ def _with_exact(table: pa.Table, texts: pa.Table) -> pa.Table:
 
 
 def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``numbers`` where they are what ``texts`` say, else the texts as uint64, else the texts."""
+    """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if pa.types.is_integer(numbers.type):
         return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
@@ -135,8 +142,8 @@ def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 
-    All lines tell the columns and their dtypes: int64, float64, bool, text; lists of numbers are arrays, objects and other
-    lists dicts and lists. A null or a key that a line lacks is None. Text that looks like a time stays text.
+    Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are arrays, other lists and
+    objects are lists and dicts. A null or missing key is None. Text that looks like a time stays text.
 
     Args:
         file: as for :func:`data_stack.from_csv`.
@@ -144,11 +151,11 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
         dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and times (``"timestamp_ntz"``).
 
     Raises:
-        DatasetFileCorruptError: a line is no JSON object, or a key has values of several types.
-        ConfigError: there is no such column or dtype.
+        DatasetFileCorruptError: a line is not a JSON object, or a key has values of several types.
+        ConfigError: a column or dtype does not exist.
     """
     name, data, types, read_from = _load(file, dtypes, "from_jsonl", {"dtypes": dtypes})
-    # pyarrow's own reader dies of values that are nested deeply, and takes text for times and large integers for floats
+    # pyarrow's reader crashes on deeply nested values, and converts text to times and large integers to floats
     rows = [_parse_line(name, number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
     keys = list(dict.fromkeys(key for row in rows for key in row))
     table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
@@ -159,9 +166,9 @@ def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = parse_json(line, max_bytes=None)
     except _UNREADABLE as error:
-        raise DatasetFileCorruptError(f"{name!r}, line {number}: this is no JSON: {error!s:.200}") from error
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: invalid JSON: {error!s:.200}") from error
     if not isinstance(row, dict):
-        raise DatasetFileCorruptError(f"{name!r}, line {number}: a line is an object {{…}}, not {line[:80]!r}")
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}")
     return row
 
 
@@ -175,14 +182,14 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
     except _UNREADABLE as error:
         why = "are not of one type" if type_ is None else f"do not fit {type_}"
         raise DatasetFileCorruptError(
-            f"{name!r}, key {key!r:.80}: its values {why}: {error!s:.200}; give another dtype: dtypes={{'name': 'uint64'}}"
+            f"{name!r}, key {key!r:.80}: its values {why}: {error!s:.200}; pass another dtype: dtypes={{'name': 'uint64'}}"
         ) from error
 
 
 def _load(
     file: Any, dtypes: Mapping[str, Any] | None, function: str, options: dict[str, Any]
 ) -> tuple[str, bytes, dict[str, pa.DataType], dict[str, Any] | None]:
-    """Name and contents of a file, the types of columns, and for a path what a recipe has of it."""
+    """Name and contents of a file, the types of columns, and the entry of a recipe if ``file`` is a path."""
     opened = PositionalFile(file)
     raw = opened.open_buffered().read()
     data = raw if compression_of(raw[:6]) is None else open_decompressed(io.BytesIO(raw)).read()

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face as samples, and samples as datasets of Hugging Face."""
+"""Converts between Hugging Face datasets and samples."""
 
 from __future__ import annotations
 
@@ -34,20 +34,19 @@ def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) ->
 
     Images are decoded to arrays in the type of the picture, see :mod:`data_stack.codecs.images`: uint8 ``(height, width)`` or
     ``(height, width, channels)``, the indices of a palette, and so on; ``datasets.Image(mode="RGB")`` converts them. ``Array2D``
-    and the like are arrays, a ``ClassLabel`` is its number. Audio and video stay what is stored: a dict with ``bytes`` and
-    ``path``. For all other values see :func:`data_stack.from_arrow`. Format and transforms of the dataset (``set_format``) do
-    not count.
+    to ``Array5D`` are arrays, a ``ClassLabel`` is an integer. Audio and video stay as stored: a dict with ``bytes`` and ``path``.
+    For other values see :func:`data_stack.from_arrow`. Format and transforms of the dataset (``set_format``) are ignored.
 
     Args:
         dataset: a ``datasets.Dataset``: one split.
         target: the column of the target; None: the only ``ClassLabel``, whose names are the meta's ``class_names``.
 
     Raises:
-        ConfigError: that is no such dataset, or there is no such column.
+        ConfigError: ``dataset`` is not a ``datasets.Dataset``, or the column does not exist.
     """
     if not isinstance(dataset, datasets.Dataset):
         advice = "choose a split: dataset['train']" if isinstance(dataset, dict) else "load it without streaming=True"
-        raise ConfigError(f"from_huggingface() takes a datasets.Dataset, not a {type(dataset).__name__}; {advice}")
+        raise ConfigError(f"from_huggingface() expects a datasets.Dataset, got {type(dataset).__name__}; {advice}")
     features = dataset.features
     labels = [name for name, feature in features.items() if isinstance(feature, datasets.ClassLabel)]
     images = [name for name, feature in features.items() if isinstance(feature, datasets.Image)]
@@ -84,7 +83,7 @@ class _FeatureColumn(CellsColumn):
 
 
 def _pixels(feature: datasets.Image, image: dict[str, Any]) -> npt.NDArray[Any]:
-    if image["bytes"] is None:  # in a file of its own
+    if image["bytes"] is None:  # stored in a file
         return pixels_of(feature.decode_example(image))
     return decode_image(image["bytes"], feature.mode)
 
@@ -94,18 +93,18 @@ def to_huggingface(
 ) -> datasets.Dataset | datasets.IterableDataset:
     """All samples as a ``datasets.Dataset`` in memory, or as a ``datasets.IterableDataset`` that reads them when it is iterated.
 
-    Features are those of the dataset of Hugging Face that the samples come from, as long as only rows and columns were chosen
-    since. Else the target is a ``ClassLabel`` where the meta has the names of its classes, uint8 arrays of shape ``(height,
-    width)``, or with 3 or 4 channels last, are an ``Image`` (stored as PNG, without loss), other arrays of one shape ``Array2D``
-    to ``Array5D``, and all other columns as of :func:`data_stack.to_arrow`. None is null. The first few MiB tell the features.
+    Samples of a Hugging Face dataset keep its features if only rows and columns were selected since. Otherwise features are
+    inferred from the first few MiB: the target is a ``ClassLabel`` if the meta has its class names; uint8 arrays of shape
+    ``(height, width)``, or with 3 or 4 channels last, are an ``Image`` (stored as PNG, lossless); other arrays of one shape are
+    ``Array2D`` to ``Array5D``, and all other columns as in :func:`data_stack.to_arrow`. None is null.
 
     Args:
-        iterator: any.
+        iterator: any iterator.
         streaming: whether to read lazily.
-        features: of all columns, where the samples should not tell them.
+        features: features of all columns, instead of inferred ones.
 
     Raises:
-        ConfigError: a column holds values of several types, or of one that Hugging Face lacks; lazily, when it is read.
+        ConfigError: a column holds values of several types, or of a type that Hugging Face lacks; lazily, when it is read.
     """
     columns = NamedColumns(iterator)
     if features is None:
@@ -151,5 +150,5 @@ def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
         return table_cast(pa.table(cells), features.arrow_schema)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"samples do not fit the features {features!s:.300}: {error!s:.300}. Give features=…, or leave out a column"
+            f"samples do not fit the features {features!s:.300}: {error!s:.300}. Pass features=…, or leave out a column"
         ) from error

@@ -1,4 +1,4 @@
-"""Data frames of pandas as samples, and samples as data frames of pandas."""
+"""Converts between pandas data frames and samples."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ except ImportError as error:
 
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
-#: Nullable dtypes that are not called like numpy's.
+#: Nullable dtypes whose names differ from numpy's.
 _NULLABLE = {"bool": "boolean", "float16": "Float32"}
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a data frame of pandas as dict samples; columns of numpy's dtypes are not copied, and the index is left out.
 
-    Columns of numpy's dtypes stay what they are: a NaN or NaT is NaN or NaT. In all others a missing value (``NA``, ``NaN``,
+    Columns of numpy dtypes stay unchanged: NaN and NaT stay NaN and NaT. In other columns a missing value (``NA``, ``NaN``,
     ``None``) is None, and the column an array of objects; for their values see :func:`data_stack.from_arrow`. A categorical
-    column gives its categories; as the target their numbers, and the categories are the meta's ``class_names``. Objects
-    must be of one type: text, bytes, numbers, dates, lists, dicts or arrays.
+    column returns its categories; as the target, it returns their indices, and the categories are the meta's ``class_names``.
+    Objects must be of one type: text, bytes, numbers, dates, lists, dicts or arrays.
 
     Args:
         frame: a ``pandas.DataFrame``; ``frame.reset_index()`` makes a column of the index.
         target: the column of the target.
 
     Raises:
-        ConfigError: that is no data frame, there is no such column, two have one name, or one holds objects of several types.
+        ConfigError: ``frame`` is not a data frame, or a column does not exist, has the name of another, or holds several types.
     """
     if not isinstance(frame, pd.DataFrame):
         raise ConfigError(
-            f"from_pandas() takes a pandas.DataFrame, not a {type(frame).__name__}; to_frame() makes one of a Series"
+            f"from_pandas() expects a pandas.DataFrame, got {type(frame).__name__}; convert a Series with to_frame()"
         )
     check_names(list(frame.columns))
     columns = {str(name): _column(str(name), series, name == target) for name, series in frame.items()}
@@ -60,8 +60,8 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
         cells: Any = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(
-            f"column {name!r:.80} of dtype {dtype} holds values of several types, or of an unknown one: {error!s:.200}. Convert "
-            f"it with .astype(…), or drop it"
+            f"column {name!r:.80} of dtype {dtype} holds values of several types, or of an unsupported one: {error!s:.200}. "
+            f"Convert it with .astype(…), or drop it"
         ) from error
     chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
     return ArrowColumn(chunked, pa.field(name, chunked.type), as_codes=is_target, kind=dtype)
@@ -70,9 +70,9 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
 def to_pandas(iterator: Any) -> pd.DataFrame:
     """All samples as a ``pandas.DataFrame``.
 
-    Columns have the dtypes of the pandas, polars, Arrow or Parquet that they come from, as long as only rows and columns were
-    chosen since; else numpy's, or the nullable ones of pandas (``Int64``, ``Float64``, ``boolean``) where a value is None, so
-    that NaN is never put in its place. Arrays, lists and dicts are objects in a column of dtype object.
+    Columns keep the dtypes of their pandas, polars, Arrow or Parquet source if only rows and columns were selected since;
+    otherwise they have numpy dtypes, or nullable pandas dtypes (``Int64``, ``Float64``, ``boolean``) if a value is None, which
+    never becomes NaN. Arrays, lists and dicts are objects in a column of dtype object.
     """
     columns = NamedColumns(iterator)
     series = {name: _series(name, values, columns.origins.get(name)) for name, values in columns.read().items()}

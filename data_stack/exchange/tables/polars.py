@@ -1,4 +1,4 @@
-"""Data frames of polars as samples, and samples as data frames of polars."""
+"""Converts between polars data frames and samples."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _ERRORS = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
 def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
     """The rows of a data frame of polars as dict samples, without a copy; see :func:`data_stack.from_arrow` for the values.
 
-    Enum and Categorical give their texts; as the target, numbers, with the texts as the meta's ``class_names``.
+    Enum and Categorical columns return text; as the target, they return indices, and the texts are the meta's ``class_names``.
 
     Args:
         frame: a ``polars.DataFrame``.
         target: the column of the target.
 
     Raises:
-        ConfigError: that is no data frame, there is no such column, or one holds Python objects.
+        ConfigError: ``frame`` is not a data frame, or a column does not exist or holds Python objects.
     """
     if not isinstance(frame, pl.DataFrame):
         raise ConfigError(
-            f"from_polars() takes a polars.DataFrame, not a {type(frame).__name__}; collect() makes one of a LazyFrame"
+            f"from_polars() expects a polars.DataFrame, got {type(frame).__name__}; convert a LazyFrame with collect()"
         )
-    if pl.Object in frame.dtypes:  # Arrow would get their addresses
+    if pl.Object in frame.dtypes:  # Arrow would store their addresses
         raise ConfigError(f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it")
     try:
         table = frame.to_arrow()
     except (*_ERRORS, pa.ArrowException) as error:
         raise ConfigError(
-            f"a column of dtype {frame.dtypes} has no values in Arrow: {error!s:.200}; cast it, or drop it"
+            f"a column of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}; cast it, or drop it"
         ) from error
     return iterator_of_table(table, "polars", target)
 
@@ -49,9 +49,9 @@ def to_polars(iterator: Any) -> pl.DataFrame:
     """All samples as a ``polars.DataFrame``: columns as of :func:`data_stack.to_arrow`, arrays of one shape ``polars.Array``.
 
     Raises:
-        ConfigError: a column holds values of several types, or of one that polars lacks.
+        ConfigError: a column holds values of several types, or of a type that polars lacks.
     """
     try:
         return pl.DataFrame(to_arrow(iterator))
     except _ERRORS as error:
-        raise ConfigError(f"polars lacks values of these samples: {error!s:.300}; leave them out with .select(…)") from error
+        raise ConfigError(f"polars cannot store these samples: {error!s:.300}; leave columns out with .select(…)") from error

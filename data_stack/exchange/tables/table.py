@@ -1,4 +1,4 @@
-"""Tables as samples, a dict with a value for each column; and samples as columns with names."""
+"""Tables as dict samples, and samples as named columns."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from data_stack.io.url import scheme_of
 from data_stack.values.stacking import join_columns
 
 _ROWS_AT_ONCE = 1 << 16
-#: What reads a file as a table, by the name that a recipe has.
+#: The functions that read a file as a table, by their names in recipes.
 READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
-#: Types out of which pyarrow takes no rows, and others for their values.
+#: Types for which pyarrow lacks take(), and types to cast them to.
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _Array = npt.NDArray[Any]
 
@@ -49,18 +49,18 @@ class PlainColumn(ArrayColumn):
 
 
 class CellsColumn(Column):
-    """Cells of Arrow, made into values when they are read.
+    """Arrow cells, converted to values when they are read.
 
     Args:
-        name: of the column.
+        name: name of the column.
         length: number of cells.
-        origin: what they are.
-        type_: of the cells.
+        origin: the column in its source library.
+        type_: type of the cells.
         has_nulls: whether there are nulls.
-        shape: of each value, where the type does not say it.
+        shape: shape of each value, if the type does not define it.
 
     Raises:
-        ConfigError: there are no values of that type here.
+        ConfigError: the type is unsupported.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class CellsColumn(Column):
 
     @abstractmethod
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        """Some of the cells; None: all."""
+        """Take some of the cells; None for all."""
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
         """The values of cells; see :func:`~data_stack.exchange.tables.cells.values_of`."""
@@ -96,7 +96,7 @@ class CellsColumn(Column):
         return join_columns([self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]])
 
     def digest(self) -> str:
-        """SHA-256 of the values, however they are divided into chunks."""
+        """SHA-256 of the values, independent of chunks."""
         categories = None if self.origin.categories is None else self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
         for start in range(0, len(self), _ROWS_AT_ONCE):
@@ -109,13 +109,13 @@ class ArrowColumn(CellsColumn):
     """A column of a table. Numbers without nulls are not copied.
 
     Args:
-        cells: in any number of chunks.
+        cells: the cells, in any number of chunks.
         field: name, type and metadata of the column.
-        as_codes: whether a column of categories gives their numbers, int64.
+        as_codes: whether a categorical column returns indices, int64.
         kind: see :class:`~data_stack.exchange.tables.cells.Origin`.
 
     Raises:
-        ConfigError: there are no values of that type here.
+        ConfigError: the type is unsupported.
     """
 
     def __init__(self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None) -> None:
@@ -153,22 +153,22 @@ class TableIterator(ColumnsDatasetIterator):
     """Samples ``{column: value}`` of a table in memory, which is not copied.
 
     Args:
-        columns: names and columns of one length.
-        read_from: the file that it was read from and how, for recipes: ``path``, ``sha256``, ``function`` and ``options``; None:
-            no recipe can make it.
+        columns: columns of one length by name.
+        read_from: the file of the table for recipes: ``path``, ``sha256``, ``function`` and ``options``; None if no recipe can
+            make the table.
 
     Attributes:
-        column_types: dtype of each column as text, with the shape of arrays, and ``or None`` where values are missing.
+        column_types: dtype of each column as text, with the shape of arrays, and ``or None`` if values are missing.
 
     Raises:
-        ConfigError: there are no columns, or two of one name, or a name is no text.
+        ConfigError: there are no columns, or two have the same name, or a name is not text.
     """
 
     def __init__(self, columns: Mapping[str, CellsColumn | PlainColumn], read_from: Mapping[str, Any] | None = None) -> None:
         super().__init__({name: name for name in columns})
         self._columns_in_memory, self._read_from = columns, read_from
 
-    @of_files_only  # nor by anything else than its content
+    @of_files_only  # or memory: only the values decide the samples
     def _open_columns(self) -> list[Column]:
         return list(self._columns_in_memory.values())
 
@@ -183,19 +183,19 @@ class TableIterator(ColumnsDatasetIterator):
         path, function, options = (arguments[name] for name in ("path", "function", "options"))
         if function not in ("from_csv", "from_jsonl") or "target" in options or scheme_of(path) is not None:
             raise ConfigError(
-                f"a table is read by from_csv or from_jsonl from a path, not by {function!r:.80} from {path!r:.200}"
+                f"a recipe reads tables by from_csv or from_jsonl from a path, not by {function!r:.80} from {path!r:.200}"
             )
         file = PositionalFile(path)
         if (sha256 := hashlib.sha256(file.read_at(0, file.size)).hexdigest()) != arguments["sha256"]:
             raise ConfigError(
-                f"file {path!r:.200} has changed: it has SHA-256 {sha256}, in the recipe it has {arguments['sha256']!s:.80}. "
-                f"Bring it back as it was then, or make the recipe anew"
+                f"file {path!r:.200} has changed: its SHA-256 is {sha256}, but {arguments['sha256']!s:.80} in the recipe. "
+                f"Restore the file, or create the recipe again"
             )
         return READERS[function](path, **options)
 
     @property
     def column_types(self) -> dict[str, str]:
-        """Dtype of each column as text; ``array`` where each value has its own."""
+        """Dtype of each column as text; ``array`` if it varies."""
         declared = {name: column.declare() for name, column in self._columns_in_memory.items()}
         shapes = {name: str(each.shape).replace("None", "…") if each.shape else "" for name, each in declared.items()}
         return {name: f"{each.dtype or 'array'}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
@@ -209,29 +209,29 @@ def check_names(names: list[Any]) -> None:
     """Check the names of columns.
 
     Raises:
-        ConfigError: there are none, or one is no text, or there twice.
+        ConfigError: there are no names, or one is not text, or two are equal.
     """
     wrong = [name for name in names if not isinstance(name, str) or names.count(name) > 1]
     if wrong or not names:
-        raise ConfigError(f"a table has columns, with different names of text, not {wrong[:1] or 'none'}; rename its columns")
+        raise ConfigError(f"the columns of a table need different names of text, got {wrong[:1] or 'no columns'}; rename them")
 
 
 class NamedColumns:
     """The columns of an iterator, read in blocks of a few MiB.
 
-    The columns of tuples have the names that the dataset declares, else ``sample``, ``target`` and ``tag`` where its meta says
-    where these are, else ``column_0``, ``column_1`` …; a bare value is the column ``value``.
+    The columns of tuples have the names that the dataset declares; otherwise ``sample``, ``target`` and ``tag`` as in its meta;
+    otherwise ``column_0``, ``column_1`` …. A bare value is the column ``value``.
 
     Args:
         samples: an iterator, or an object with ``len`` and ``[i]``.
 
     Attributes:
-        declared: what a schema says of them.
-        origins: what they are in the library that they come from, as far as that is known.
-        names: in their order; without samples, those that a schema or meta names.
+        declared: the columns in the schema.
+        origins: the columns in their source library, as far as it is known.
+        names: names of the columns in order; without samples, the names of the schema or meta.
 
     Raises:
-        ConfigError: it has no samples.
+        ConfigError: ``samples`` is not an iterator.
     """
 
     def __init__(self, samples: Any) -> None:
@@ -250,7 +250,7 @@ class NamedColumns:
         self._n_at_once = samples_at_once(self._name(sample)) if len(self.iterator) else 1
 
     def blocks(self) -> Iterator[dict[str, _Array]]:
-        """The columns block by block; of no samples one block."""
+        """The columns block by block; one empty block without samples."""
         for start in range(0, max(len(self.iterator), 1), self._n_at_once):
             batch = self._access.batch(np.arange(start, min(start + self._n_at_once, len(self.iterator))))
             yield (

@@ -1,4 +1,4 @@
-"""Datasets from one format into another: streamed, and held against their source afterwards."""
+"""Conversion of datasets from one format to another, in a stream that is verified afterwards."""
 
 from data_stack.util.lazy import attach_stub
 

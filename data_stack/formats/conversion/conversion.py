@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.location import check_format, find_source_format, find_target_format
-from data_stack.formats.conversion.source import Source, open_source, parse_columns, size_of, source_of_iterator
-from data_stack.formats.conversion.targets import TARGETS, Target
+from data_stack.formats.conversion.format import ConvertibleFormat, Destination, format_named, open_source
+from data_stack.formats.conversion.location import find_source_format, find_target_format
+from data_stack.formats.conversion.source import Source, parse_columns, size_of, source_of_iterator
 from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import new_bar, shows_progress
@@ -26,24 +26,24 @@ from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]
 
-#: About what a batch takes in memory, and how many samples it has at most.
+#: About the size of a batch in memory, and its maximum number of samples.
 _BATCH_BYTES: Final = 8 << 20
 _MOST_IN_BATCH: Final = 4096
 
 
 @dataclass(frozen=True)
 class ConversionReport:
-    """What a conversion did.
+    """The result of a conversion.
 
     Attributes:
-        source: what was converted.
-        target: where it lies now.
+        source: name of the source.
+        target: name of the target.
         source_format: ``"records"`` …, or ``"iterator"``.
         target_format: ``"records"`` …
-        columns: the type of each column, as a record column would have it.
-        n_samples: how many there are.
-        n_verified: how many were read back and compared.
-        seconds: how long it took.
+        columns: the type of each column, as in records.
+        n_samples: number of samples.
+        n_verified: number of samples that were read back and compared.
+        seconds: duration of the conversion.
     """
 
     source: str
@@ -75,24 +75,24 @@ def convert(
         convert("train", "mongodb://host/database/train.tar")       # to one WebDataset shard, in a store
         convert(data_stack.load("mnist", "train"), "mnist.npz")
 
-    JPEG, PNG and other media files are copied where the target keeps files, and decoded where it keeps arrays; nothing is
-    encoded with a loss. The target gets its name when it is complete and verified (in a store, shards and images appear one by
-    one, and the list of them last). A conversion that fails or is interrupted leaves nothing. Nothing is overwritten.
+    JPEG, PNG and other media files are copied if the target stores files, and decoded if it stores arrays; nothing is encoded
+    lossily. The target gets its name when it is complete and verified (in a store, shards and images appear one by one, and the
+    list of them last). A conversion that fails or is interrupted leaves nothing behind. Nothing is overwritten.
 
     Args:
-        source: an iterator; or a path, a URL with the name of the dataset behind that of the store, or ``(connector, name)``.
-        target: the same, but for the iterator.
+        source: an iterator, a path, the URL of a store followed by the name of the dataset, or ``(connector, name)``.
+        target: a path, URL or ``(connector, name)``.
         source_format: one of :data:`FORMATS`; None to detect it by suffix and content.
-        target_format: likewise; None to detect it by the suffix: records without one.
-        columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples by position
-            too, ``"image=0"``. None for all.
-        shardlen: samples in a shard, of records and WebDataset; None for one folder of records, shards of 10,000.
+        target_format: one of :data:`FORMATS`; None to detect it by the suffix: records without one.
+        columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples also by position,
+            ``"image=0"``. None for all.
+        shardlen: number of samples in a shard of records, Parquet or WebDataset; None for the format's default.
         verify: read all samples back, and compare their digests with the source's.
         progress: show progress bars; None to show them on a terminal and in a notebook.
 
     Raises:
-        ConfigError: a format cannot be told, the target cannot hold a column, or something is there already.
-        DatasetFileCorruptError: the source is damaged, or what was read back differs.
+        ConfigError: a format cannot be detected, the target cannot hold a column, or it exists already.
+        DatasetFileCorruptError: the source is damaged, or verification found a difference.
         StorageError: the store failed.
     """
     started = time.perf_counter()
@@ -100,42 +100,43 @@ def convert(
     source, kind = _open(source, source_format, location)
     with contextlib.closing(source):
         source = source.select_columns(parse_columns(columns))
-        goal = TARGETS[check_format(target_format or find_target_format(location))](location, shardlen)
-        goal.check(source)
-        with _publish(location, is_renamed=goal.is_folder) as attempt:
-            _write(goal, attempt, source, progress)
-            n_verified = _verify(goal, attempt, source, progress) if verify else 0
+        target = format_named(target_format or find_target_format(location))
+        destination = Destination(location, location, shardlen)
+        target.check(source, destination)
+        with _publish(location, is_renamed=target.is_folder(location)) as place:
+            _write(target, replace(destination, place=place), source, progress)
+            n_verified = _verify(target, place, source, progress) if verify else 0
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
-        return ConversionReport(source.name, location.full_name, kind, goal.kind, types, len(source), n_verified, seconds)
+        return ConversionReport(source.name, location.full_name, kind, target.name, types, len(source), n_verified, seconds)
 
 
 def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
     if isinstance(source, DatasetIteratorIF):
         if kind is not None:
-            raise ConfigError("source_format is for files and folders; leave it out for an iterator")
+            raise ConfigError("source_format= applies to files and folders; leave it out for an iterator")
         return source_of_iterator(source), "iterator"
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
-    found = find_source_format(location) if kind is None else check_format(kind)
+    found = find_source_format(location) if kind is None else format_named(kind).name
     return open_source(location, found), found
 
 
 @contextlib.contextmanager
 def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
-    """Where to write a dataset that is published when the block ends cleanly, and removed otherwise.
+    """The place to write a dataset, which is published when the block ends cleanly, and removed otherwise.
 
     Args:
         location: its final place.
-        is_renamed: whether it is a folder, which has a temporary name until then on this machine. In a store, the file that is
-            written last tells that it is complete.
+        is_renamed: whether it is a folder. A local folder has a temporary name until it is complete; in a store, the last file
+            marks it as complete.
 
     Raises:
-        ConfigError: something is there already, or another process is making it.
+        ConfigError: the target exists already, or another process is writing it.
     """
     if location.is_file() or location.is_folder():
-        raise ConfigError(f"{location.full_name} exists already: remove it, or choose another target")
+        raise ConfigError(f"{location.full_name} exists already; remove it, or choose another target")
     path = location.path if is_renamed else None
     with contextlib.ExitStack() as stack:
         attempt = location
@@ -143,7 +144,7 @@ def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
             attempt = Location(location.folder, f".{location.name}.part")
             if not stack.enter_context(location.folder.lease(f"{attempt.name}.lock")).acquire():
                 raise ConfigError(f"{location.full_name} is being written by another process")
-            _remove(attempt)  # what a killed conversion left
+            _remove(attempt)  # files of a killed conversion
         try:
             yield attempt
             if path is not None:
@@ -151,7 +152,7 @@ def _publish(location: Location, *, is_renamed: bool) -> Iterator[Location]:
                     os.rename(path.with_name(attempt.name), path)
                     sync_folder(str(path.parent))
         except BaseException:
-            with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the error is the other one
+            with contextlib.suppress(DataStackError, OSError):  # of a store that cannot remove; the first error is raised
                 _remove(attempt)
             raise
 
@@ -168,8 +169,8 @@ def _remove(place: Location) -> None:
         folder.delete(name)
 
 
-def _write(goal: Target, attempt: Location, source: Source, progress: bool | None) -> None:
-    stored = source.stored_names if goal.keeps_files else []
+def _write(target: ConvertibleFormat, destination: Destination, source: Source, progress: bool | None) -> None:
+    stored = source.stored_names if target.keeps_files else []
     with _progress_bar("converting", len(source), progress) as bar:
 
         def batches() -> Iterator[dict[str, Any]]:
@@ -177,11 +178,11 @@ def _write(goal: Target, attempt: Location, source: Source, progress: bool | Non
                 yield source.read(positions, source.schema, stored)
                 bar.update(len(positions))
 
-        goal.write(attempt, source, batches())
+        target.write(source, destination, batches())
 
 
 def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Positions]:
-    """All positions, in parts of so many samples as take a few MiB, by the size of a few."""
+    """All positions, in batches of a few MiB, estimated from the size of some samples."""
     if len(source):
         some = source.some()
         n_bytes = sum(map(size_of, source.read(some, source.schema, stored).values())) / len(some)
@@ -190,10 +191,10 @@ def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Position
             yield np.arange(start, min(start + size, len(source)), dtype=np.intp)
 
 
-def _verify(goal: Target, attempt: Location, source: Source, progress: bool | None) -> int:
-    """Read back and compare all samples; returns how many there are."""
-    with contextlib.closing(open_source(attempt, goal.kind)) as found:
-        if len(source) == 0 == len(found):  # not every format has columns without samples
+def _verify(target: ConvertibleFormat, place: Location, source: Source, progress: bool | None) -> int:
+    """Read back and compare all samples; returns their number."""
+    with contextlib.closing(open_source(place, target.name)) as found:
+        if len(source) == 0 == len(found):  # some formats have no columns without samples
             return 0
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
             raise DatasetFileCorruptError(
@@ -201,8 +202,8 @@ def _verify(goal: Target, attempt: Location, source: Source, progress: bool | No
                 f"were written; {source.name} has {len(source):,} with {', '.join(sorted(source.schema))}"
             )
         found = found.select_columns({name: name for name in source.schema})
-        stored = [name for name in source.stored_names if found.can_give_stored(name)]
-        stored = [name for name in stored if found.schema[name].type == source.schema[name].type]
+        readable = set(source.stored_names).intersection(found.stored_names)
+        stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
         with _progress_bar("verifying", len(source), progress) as bar:
             for positions in _batches(source):
                 mine, others = (each.read(positions, source.schema, stored) for each in (source, found))
@@ -210,8 +211,8 @@ def _verify(goal: Target, attempt: Location, source: Source, progress: bool | No
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
                     if unequal.any():
                         raise DatasetFileCorruptError(
-                            f"column {name!r} of sample {positions[unequal.argmax()]} differs between {source.name} and what "
-                            f"was written as {goal.kind}; leave the column out: --columns …"
+                            f"column {name!r} of sample {positions[unequal.argmax()]} differs between {source.name} and the "
+                            f"{target.name} dataset that was written; leave the column out: --columns …"
                         )
                 bar.update(len(positions))
     return len(source)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
+from data_stack.formats.conversion.source import infer_column, plain_type
 from data_stack.formats.parquet import (
     Field,
     ListCodec,
@@ -24,32 +25,25 @@ _LOOKED_AT: Final = 16
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
-_Infer = Callable[[Sequence[Any], str], Column]
 
-
-def columns_of_parquet(dataset: ParquetDataset, infer: _Infer) -> dict[str, Column]:
-    """What each field holds, as a column of records would. Fields with nulls become JSON, or a tree where JSON has
-    no such values.
-
-    Args:
-        dataset: whose fields they are.
-        infer: tells a column by some of its values.
+def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
+    """Describe each field as a column of records. Fields with nulls become JSON, or trees if JSON has no such values.
 
     Raises:
-        ConfigError: no other format has such values.
+        ConfigError: no other format can store a field.
     """
     positions = np.unique(np.linspace(0, max(0, len(dataset) - 1), min(_LOOKED_AT, len(dataset))).astype(np.intp))
-    return {field.name: _column(field, dataset, positions, infer) for field in dataset.schema}
+    return {field.name: _column(field, dataset, positions) for field in dataset.schema}
 
 
-def _column(field: Field, dataset: ParquetDataset, positions: Any, infer: _Infer) -> Column:
+def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
     codec = field.codec
     if "decimal" in str(field.arrow_type()) or not isinstance(field.dtype, np.dtype):
-        return Column("decimal")  # which targets refuse
+        return Column("decimal")  # which the other formats refuse
     has_nulls = field.nullable and _has_nulls(dataset, field.name)
     if isinstance(codec, NestedCodec):
         values = [value for value in dataset.read_column(field.name, positions).tolist() if value is not None]
-        column = infer(values, field.name) if values else Column("json")
+        column = infer_column(values, field.name) if values else Column("json")
         return Column("tree") if has_nulls and column.type not in _MAY_BE_NONE else column
     if has_nulls:
         is_of_json = not field.shape and field.dtype.kind in "biuU"
@@ -74,7 +68,7 @@ def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
 
 
 def with_plain_lists(schema: Schema) -> Schema:
-    """The same fields, with lists of texts or bytes as Python's lists: other formats have no arrays of objects."""
+    """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
     return Schema(
         schema.name,
         [
@@ -89,7 +83,7 @@ def with_plain_lists(schema: Schema) -> Schema:
 
 
 def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
-    """The same fields, with the bytes of files instead of what these show."""
+    """The same fields, with the bytes of files instead of decoded values."""
     return Schema(
         schema.name,
         [
@@ -107,18 +101,16 @@ def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable
     Args:
         name: of the dataset.
         columns: what there is.
-        values_of: gives some values of a column, to see what it holds.
+        values_of: returns some values of a column.
 
     Raises:
-        ConfigError: Parquet holds no such values.
+        ConfigError: Parquet cannot store a column.
     """
     return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
 
 
 def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
-    kind = column.type
-    while kind.startswith("zstd(") and kind.endswith(")"):
-        kind = kind[5:-1]
+    kind = plain_type(column.type)
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
     if kind == "utf8":
@@ -133,7 +125,7 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             if len(dtypes) != 1 or len(n_dims) != 1:
                 several = "dtypes" if len(dtypes) > 1 else "numbers of dimensions"
                 raise ConfigError(
-                    f"column {name!r} holds arrays of several {several}, which a column of Parquet does not; map them to one, or "
+                    f"column {name!r} holds arrays of several {several}, which Parquet cannot store; map them to one, or "
                     f"leave it out: --columns …"
                 )
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
@@ -141,5 +133,5 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             return Field(name, dtype, shape, NdarrayCodec())
         return Field(name, dtype, shape)
     if column.is_sequence:
-        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet does not hold; leave it out: --columns …")
+        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet cannot store; leave it out: --columns …")
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)

@@ -1,4 +1,4 @@
-"""A column's records as they lie in its files: where each begins and ends, and its bytes."""
+"""The records of a column in its files: their offsets and bytes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _Bounds = tuple[_Integers, _Integers]
 
 
 class Ends:
-    """Where each record ends, and with it where the next one begins. Nothing here is known to make sense.
+    """The end offset of each record, which is the begin of the next one; unchecked.
 
     Args:
-        file: the index; or a bag with its index behind the records. None where all records are of one size.
-        offset: of the first entry, in bytes; or this size.
+        file: the index, or a bag whose index follows the records; None if all records have one size.
+        offset: offset of the first entry in bytes; or the size of each record.
         n_records: number of entries.
     """
 
@@ -34,7 +34,7 @@ class Ends:
         if file is not None and file.ranges is not None:
             self._rows = StoredRowsColumn(file.ranges, offset, (n_records,), np.dtype("<i8"))
         elif file is not None and file.buffer is not None:
-            # Signed, as positions are: what is larger is negative so, and no record begins there.
+            # Signed, like positions: larger values become negative, which is never a valid offset.
             self._ends: _Integers = np.ndarray((n_records,), "<i8", file.buffer, offset)
             self.view = memoryview(file.buffer)[offset : offset + n_records * _ENTRY_BYTES].cast("q")
 
@@ -60,7 +60,7 @@ class Ends:
         return begins, ends
 
     def check_order(self) -> int:
-        """Read all; the first record that ends before it begins, or -1."""
+        """Read all entries; return the first record that ends before it begins, or -1."""
         for start in range(0, self.n_records, _ENTRIES_AT_ONCE):
             begins, ends = self.bounds(range(start, min(start + _ENTRIES_AT_ONCE, self.n_records)))
             wrong = np.flatnonzero((begins > ends) | (begins < 0))
@@ -86,13 +86,13 @@ class Bag:
         return self.ends.n_records
 
     def close(self) -> None:
-        """Let go of its files."""
+        """Release its files."""
         if self.ends.file is not None:
             self.ends.file.close()
         self.file.close()
 
     def record(self, index: int) -> bytes:
-        """The bytes of a record.
+        """Read the bytes of a record.
 
         Raises:
             DatasetFileCorruptError: it is damaged.
@@ -110,7 +110,7 @@ class Bag:
         return self.file.read_many(*self.bounds(places))
 
     def bounds(self, places: range | _Integers) -> _Bounds:
-        """Begin and end of records, which lie in the file; raises as :meth:`record`."""
+        """Begin and end of records, which are in the file; raises as :meth:`record`."""
         begins, ends = self.ends.bounds(places)
         wrong = (begins < 0) | (begins > ends) | (ends > self.n_bytes)
         if wrong.any():
@@ -119,16 +119,16 @@ class Bag:
         return begins, ends
 
     def undecodable(self, index: int, error: Exception) -> DatasetFileCorruptError:
-        """What to raise for a record that its codec refuses."""
+        """The error for a record that its codec refuses."""
         begins, ends = self.bounds(range(index, index + 1))
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return DatasetFileCorruptError(
             f"record {index:,} of column {self.column!r} (bytes {begins[0]:,} to {ends[0]:,} of {self.file.name}) cannot be "
-            f"read: its codec says {said[:500]}. It is damaged, or was written with another codec of that name"
+            f"decoded: {said[:500]}. The record is damaged, or was written with another codec of the same name"
         )
 
     def wrong_bounds(self, index: int, begin: int, end: int) -> DatasetFileCorruptError:
-        """What to raise for a record that its index places where none can be."""
+        """The error for a record whose index entry is out of range."""
         file = self.ends.file or self.file
         return DatasetFileCorruptError(
             f"the index of column {self.column!r} is damaged: in {file.name} record {index:,} begins at byte {begin:,} and ends "
@@ -161,8 +161,8 @@ def ends_of_bag(column: str, file: StoredFile) -> tuple[Ends, int]:
     table_bytes = file.size - n_bytes
     if table_bytes < _ENTRY_BYTES or table_bytes % _ENTRY_BYTES:
         raise DatasetFileCorruptError(
-            f"column {column!r} is damaged: the last 8 of the {file.size:,} bytes of {file.name} do not tell where its index "
-            f"begins. It was cut short, or its writer never finished"
+            f"column {column!r} is damaged: the last 8 of the {file.size:,} bytes of {file.name} are not the start of its "
+            f"index. The file was truncated, or its writer never finished"
         )
     leading = 1 if _entry(file, n_bytes) == 0 else 0
     n_records = table_bytes // _ENTRY_BYTES - leading

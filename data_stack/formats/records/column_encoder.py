@@ -82,10 +82,10 @@ class ColumnEncoder:
         """The record of a value; raises the exception of the codec for a value that it does not store."""
         layout = self._declared
         if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
-            return layout.header + value.tobytes()  # what the codec would give, in a third of the time
+            return layout.header + value.tobytes()  # what the codec would return, in a third of the time
         record = self._codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
         if type(record) is not bytes:
-            raise TypeError(f"its codec gave {type(record).__name__}, not bytes")
+            raise TypeError(f"its codec returned {type(record).__name__}, not bytes")
         return record
 
     def encode_sequence(self, values: Any) -> list[bytes]:
@@ -99,7 +99,7 @@ class ColumnEncoder:
         return Part.of(records, self._codec)
 
     def prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
-        """The values of many samples, checked as far as their dtype and shape tell, and the layout of all their records.
+        """Check the dtype and shape of the values of many samples; return the values, and the layout that all records share.
 
         Raises:
             ConfigError: they do not fit.
@@ -110,15 +110,15 @@ class ColumnEncoder:
             self.refuse(error)
 
     def encode_many(self, values: Any, layout: FixedLayout | None, number: int) -> Part:
-        """The records of some of the values that :meth:`prepare` gave.
+        """Encode some of the values that :meth:`prepare` returned.
 
         Args:
-            values: they.
-            layout: of their records, as :meth:`prepare` gave it.
-            number: of the first sample.
+            values: the values.
+            layout: the layout that :meth:`prepare` returned.
+            number: number of the first sample.
 
         Raises:
-            ConfigError: one is refused.
+            ConfigError: the codec refuses a value.
         """
         if layout is not None:
             return _rows(values, layout)
@@ -131,12 +131,12 @@ class ColumnEncoder:
         return self.part(records)
 
     def refuse(self, error: Exception, number: int | None = None) -> NoReturn:
-        """Raise what a refused value is to its user: ``number`` is its sample's."""
+        """Raise the user's error for a refused value; ``number`` is the number of its sample."""
         if isinstance(error, (MissingDependencyError, MemoryError)):
             raise error
         where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
         raise ConfigError(
-            f"{where} of {self._where!r} does not store that value: {error!s:.400}. Nothing of the sample was appended"
+            f"{where} of {self._where!r} cannot store the value: {error!s:.400}. The sample was not appended"
         ) from error
 
     def _prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
@@ -159,10 +159,10 @@ class ColumnEncoder:
             self._n_seen += len(part.sizes)
 
     def follow(self, earlier: Column | None, record_bytes: int | None, n_records: int) -> None:
-        """Begin with what a manifest says of the first ``n_records``; None where nothing tells.
+        """Start with the manifest's description of the first ``n_records``; None without one.
 
         Raises:
-            ConfigError: the column is declared otherwise.
+            ConfigError: the column is declared with another dtype or shape.
         """
         if n_records == 0:
             return

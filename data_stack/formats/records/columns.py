@@ -30,7 +30,7 @@ _EXPANSION = 16
 _MOST_THREADS = 32
 #: Less than this is decoded before a thread has woken up.
 _BYTES_FOR_THREADS = 1 << 15
-#: Each thread decodes so many pieces one after the other, so that a slow one does not delay the others.
+#: Number of pieces that each thread decodes one after the other, so that a slow piece does not delay the others.
 _PIECES_PER_THREAD = 4
 
 _Integers = npt.NDArray[np.int64]
@@ -46,7 +46,7 @@ class ValueColumn(ABC):
 
     Attributes:
         bag: the records.
-        is_fixed: whether :meth:`read` gives one dtype and shape for any values.
+        is_fixed: whether :meth:`read` always returns the same dtype and shape.
     """
 
     bag: Bag
@@ -98,7 +98,7 @@ class FixedColumn(ValueColumn):
         self.bag = bag
         self._stored, self._shape, self._record_bytes = layout.dtype, layout.shape, layout.record_bytes
         self._dtype = layout.dtype if dtype is None else dtype
-        if layout.dtype.kind == "b":  # bytes other than 0 and 1 are no booleans
+        if layout.dtype.kind == "b":  # bytes other than 0 and 1 are not valid booleans
             self._stored = np.dtype(np.uint8)
         self._header_bytes = len(layout.header)
         self._is_number = not layout.shape

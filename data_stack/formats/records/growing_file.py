@@ -1,4 +1,4 @@
-"""Files that are written from their start to their end: of this machine, or of a store."""
+"""Files that grow while a dataset is written: local ones, and those of a store."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 20
 
 
-class StoredFile:
-    """A file of a store, which is published whole."""
+class UploadedFile:
+    """A file in a store, which publishes it as a whole."""
 
     def __init__(self, file: IO[bytes] | Any, hashing: HashingThread) -> None:
         self.file, self._digest = file, Digest(hashing)
@@ -32,7 +32,7 @@ class StoredFile:
 
     @property
     def size(self) -> int:
-        """Bytes that were written."""
+        """Number of bytes written."""
         return self._digest.size
 
     def record(self) -> FileRecord:
@@ -40,12 +40,12 @@ class StoredFile:
         return FileRecord.of(self._digest)
 
 
-class LocalFile:
-    """A file of this machine.
+class GrowingFile:
+    """A local file that is appended to.
 
     Attributes:
-        path: of the file.
-        size: bytes that count.
+        path: path of the file.
+        size: number of valid bytes.
     """
 
     def __init__(self, path: str, hashing: HashingThread) -> None:
@@ -70,41 +70,41 @@ class LocalFile:
         self.size += len(view)
 
     def cut(self, size: int) -> None:
-        """Let the first ``size`` bytes count, and remove all others; they are hashed when a record of them is asked for."""
+        """Truncate the file to ``size`` bytes; :meth:`record` hashes them when it is called."""
         self.size = size
         self._digest = None if size else Digest(self._hashing)
         self.trim()
 
     def trim(self) -> None:
-        """Remove what does not count."""
+        """Remove bytes after the valid ones."""
         with disk_errors("shorten", self.path):
             if os.fstat(self._handle).st_size > self.size:
                 os.ftruncate(self._handle, self.size)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes of the file.
+        """Read bytes of the file.
 
         Raises:
-            DatasetFileCorruptError: it is shorter.
+            DatasetFileCorruptError: the file is shorter.
         """
         data = b""
         with disk_errors("read", self.path):
             while len(data) < size and (more := os.pread(self._handle, size - len(data), offset + len(data))):
                 data = data + more if data else more
         if len(data) < size:
-            raise DatasetFileCorruptError(f"{self.path!r} ends at byte {offset + len(data)}: something cut it short")
+            raise DatasetFileCorruptError(f"{self.path!r} ends at byte {offset + len(data)}: the file was truncated")
         return data
 
     def sync(self) -> None:
-        """Have the operating system bring it to the disk."""
+        """Flush the file to disk."""
         with disk_errors("write", self.path):
             os.fsync(self._handle)
 
     def record(self, earlier: FileRecord | None = None) -> FileRecord:
-        """Size and digests of what counts; ``earlier`` is what a manifest said of its first bytes.
+        """Size and digests of the valid bytes; ``earlier`` is the manifest's record of the first bytes.
 
         Raises:
-            DatasetFileCorruptError: they are not what they were.
+            DatasetFileCorruptError: the first bytes differ from ``earlier``.
         """
         if self._digest is None:
             digest = Digest(self._hashing)
@@ -113,8 +113,8 @@ class LocalFile:
                 digest.update(piece)
             if earlier is not None and digest.sha256 != earlier.sha256:
                 raise DatasetFileCorruptError(
-                    f"{self.path!r} is damaged: its first {n_earlier} bytes are not those that the manifest has the digest of. "
-                    f"Take the dataset from a copy, or write it anew; nothing was published"
+                    f"{self.path!r} is damaged: its first {n_earlier} bytes do not match the digest in the manifest. "
+                    f"Restore the dataset from a copy, or write it again; nothing was published"
                 )
             for piece in self._pieces(n_earlier, self.size):
                 digest.update(piece)
@@ -122,7 +122,7 @@ class LocalFile:
         return FileRecord.of(self._digest)
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
@@ -133,17 +133,17 @@ class LocalFile:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, and those above it, durable."""
+    """Create a folder and its parents durably."""
     if not os.path.isdir(path):
         above = os.path.dirname(path)
         make_folder(above)
-        with disk_errors("make the folder", path):
+        with disk_errors("create the folder", path):
             os.makedirs(path, exist_ok=True)
         sync_folder(above)
 
 
 def sync_folder(path: str) -> None:
-    """Make what was created, renamed or removed in a folder durable."""
+    """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
     with disk_errors("write", path):
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -153,11 +153,11 @@ def sync_folder(path: str) -> None:
 
 
 def disk_errors(action: str, path: str) -> AbstractContextManager[None]:
-    """Errors of the operating system as ours."""
-    goes_on = "it goes on behind the samples that were flushed"
+    """Raise errors of the operating system as StorageError."""
+    resumes = "the writer resumes after the samples that were flushed"
     return storage_errors(
         action,
         path,
-        if_full=f"Make room, then open the dataset anew: {goes_on}",
-        otherwise=f"Open the dataset anew when that is mended: {goes_on}",
+        if_full=f"Free some space, then open the dataset again: {resumes}",
+        otherwise=f"Fix the cause, then open the dataset again: {resumes}",
     )

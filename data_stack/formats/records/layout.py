@@ -3,11 +3,11 @@
 All three keep records end to end, and the end offset of each as a little-endian uint64 in an index.
 
 - *bag + idx*, Granular 0.22 and later: records in ``x.bag``, index in ``x.idx``.
-- *bag*, Granular 0.20 and 0.21: the index stands behind the records, and its last entry tells where it begins. ``refs.bag`` says
-  which records each sample has: a msgpack list with one entry for each column in the order of their names, a record number, or
-  ``[first, count]`` (``[]`` for none) for a column of sequences.
-- *bag with leading zero*, Granular up to 0.19: the same, with a 0 before the first entry, by which it is told. A bag whose first
-  record is empty can only be written so.
+- *bag*, Granular 0.20 and 0.21: the index follows the records, and its last entry is the offset where the index begins.
+  ``refs.bag`` maps samples to records: a msgpack list with one entry for each column in the order of their names, the number of
+  a record, or ``[first, count]`` (``[]`` for none) for a column of sequences.
+- *bag with leading zero*, Granular up to 0.19: the same, with a 0 before the first entry; a bag whose first
+  record is empty needs it.
 
 Source: Granular 0.21.2 and 0.24.2, https://github.com/danijar/granular
 """
@@ -50,7 +50,7 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
     """A writer's spec with each column as a Column, sorted by name as Granular does.
 
     Raises:
-        ConfigError: there is no column, or a name or type is invalid.
+        ConfigError: the spec is empty, or a name or type is invalid.
     """
     if not spec or not hasattr(spec, "items"):
         raise ConfigError(f"a record dataset needs a spec such as {{'image': 'jpg', 'label': 'i64'}}, got {spec!r:.80}")
@@ -75,18 +75,18 @@ def parse_spec(data: bytes, what: str) -> dict[str, str]:
     """The types of the columns by name, sorted.
 
     Raises:
-        DatasetFileCorruptError: it is no spec; the message begins with ``what``.
+        DatasetFileCorruptError: ``data`` is not a spec; the message begins with ``what``.
     """
     try:
         spec = parse_json(data, max_bytes=_MAX_SPEC_BYTES)
     except ValueError as error:
-        raise DatasetFileCorruptError(f"{what} is damaged: it is no JSON ({str(error)[:200]})") from error
+        raise DatasetFileCorruptError(f"{what} is damaged: it is not JSON ({str(error)[:200]})") from error
     if not isinstance(spec, dict) or not spec or not all(isinstance(kind, str) for kind in spec.values()):
         raise DatasetFileCorruptError(f"{what} is damaged: it does not map names of columns to types")
     for name, kind in spec.items():
         problem = _wrong_name(name)
         if problem is not None or not _is_type(kind):
-            raise DatasetFileCorruptError(f"{what} is damaged: {name!r:.80}: {kind!r:.80} is no column ({problem or 'type'})")
+            raise DatasetFileCorruptError(f"{what} is damaged: invalid column {name!r:.80}: {kind!r:.80} ({problem or 'type'})")
     return dict(sorted(spec.items()))
 
 

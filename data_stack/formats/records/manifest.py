@@ -17,7 +17,7 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 from data_stack.values.strict_json import JsonObject, seal_json
 
 MANIFEST = "manifest.json"
-#: Lies beside it as long as files may hold more than it says.
+#: A file next to the manifest, as long as other files may be longer than the manifest says.
 UNFINISHED = "unfinished"
 _FORMAT = "data_stack records 2"
 _MAX_DIMENSIONS = 64
@@ -51,7 +51,7 @@ class RecordsManifest:
     Attributes:
         count: number of samples.
         columns: what each column holds, as declared or, where nothing was declared, as all its values were seen to be.
-        record_bytes: size of each record of a column whose records all have the layout that its codec gives for the column;
+        record_bytes: size of each record of a column whose records all have the layout that its codec derives for the column;
             None for any other. Their index need not be read.
         files: by name, ``spec.json`` included.
     """
@@ -92,7 +92,7 @@ class RecordsManifest:
 
     @classmethod
     def from_json(cls, data: bytes, what: str) -> RecordsManifest:
-        """Parse what :meth:`to_json` gave.
+        """Parse the result of :meth:`to_json`.
 
         Raises:
             DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
@@ -102,7 +102,7 @@ class RecordsManifest:
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
             raise DatasetFileCorruptError(
                 f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. Write the dataset again, "
-                f"or remove {MANIFEST}: without it the files are read as they are, and checked against nothing"
+                f"or remove {MANIFEST} to read the files without checks"
             )
         count = fields.size("count")
         columns: dict[str, Column] = {}
@@ -117,7 +117,7 @@ class RecordsManifest:
         for each in fields.objects("files"):
             name, size, sha256 = each.text("name"), each.size("size"), each.hexadecimal("sha256", 64)
             if name not in expected:  # it could lead anywhere
-                raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is no file of its columns")
+                raise DatasetFileCorruptError(f"{what} lists {name!r:.80}, which is not a file of its columns")
             files[name] = FileRecord(size, sha256, _blocks(each.text("blocks"), size, f"{what}: {name}"))
             each.done()
         fields.done()
@@ -131,12 +131,12 @@ def _column(fields: JsonObject, what: str) -> Column:
             column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
         )
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
-        raise DatasetFileCorruptError(f"{what} describes a column wrongly: {str(error)[:200]}") from error
+        raise DatasetFileCorruptError(f"{what} has an invalid column: {str(error)[:200]}") from error
     if column.dtype is not None and (column.dtype.hasobject or column.dtype.subdtype is not None):
-        raise DatasetFileCorruptError(f"{what} names the dtype {dtype!r:.80}, which values do not have by themselves")
+        raise DatasetFileCorruptError(f"{what} names the dtype {dtype!r:.80}, which is not a dtype of plain values")
     sizes = column.shape or ()
     if len(sizes) > _MAX_DIMENSIONS or any(size is not None and size > _MAX_SIZE for size in sizes):
-        raise DatasetFileCorruptError(f"{what} names a shape that no array has: {shape!r:.80}")
+        raise DatasetFileCorruptError(f"{what} names an invalid shape: {shape!r:.80}")
     return column
 
 

@@ -1,17 +1,16 @@
-"""A record dataset as samples."""
+"""Reads the samples of a record dataset."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.provided import find_provided_codecs
-from data_stack.codecs.registry import Codecs, codec_of, registered_types
+from data_stack.codecs.registry import Codecs, codec_of
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
     ColumnKey,
@@ -29,32 +28,32 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLi
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.reader_options import check_column, check_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import most_open_files
-from data_stack.formats.records.verification import say_uncovered, verify_files, warn_once
+from data_stack.formats.records.verification import uncovered_message, verify_files, warn_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import stack_values
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: An iteration reads blocks of about this size, and of at most so many samples.
+#: Size of the blocks that an iteration reads, in bytes and in samples.
 _BLOCK_BYTES = 1 << 20
 _MOST_IN_BLOCK = 1024
-#: More where records are decoded in threads.
+#: Block size if threads decode the records.
 _DECODED_BYTES = 4 << 20
 
 _Integers = npt.NDArray[np.int64]
 
 Mask = Mapping[str, Any]
-"""What to read of a sample: by column True, False, or a range or slice of a sequence."""
+"""What to read of a sample: for each column True, False, or a range or slice of its sequence."""
 
 
 class RecordReader(AccessedDatasetIterator):
-    """The samples of a record dataset: dicts with a value for each column.
+    """The samples of a record dataset: dicts with a value per column.
 
     ::
 
@@ -62,35 +61,35 @@ class RecordReader(AccessedDatasetIterator):
             reader[17]["image"]                          # one sample
             reader.read_batch([3, 1, 4])["image"]        # columns, stacked; one request
             reader[17, ["label"]]                        # only these columns
-            reader[17, {"frames": range(32, 42)}]        # a part of a sequence; one request
+            reader[17, {"frames": range(32, 42)}]        # part of a sequence; one request
             reader.split({"train": 0.8, "val": 0.2})     # as any iterator
 
-    It reads datasets of :class:`RecordWriter` and of Granular 0.8 to 0.24. Values are copies; arrays of one request or iteration
-    may share one piece of memory.
+    The reader reads datasets of :class:`RecordWriter` and of Granular 0.8 to 0.24. Values are copies; arrays of one request or
+    iteration may share memory.
 
-    With a manifest each block of 64 KiB is compared with its checksum when it is first read, in each process. Without one
-    (Granular writes none) all columns must hold the same samples, and sizes, offsets and headers are checked on what is read.
-    Where Granular appended to a finished dataset, the blocks that the manifest covers are compared, the samples behind are read
-    like those without manifest, and the log says so once; :func:`~data_stack.formats.records.seal` renews the manifest.
-    The length is that of the time of opening, also while a writer appends.
+    If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
+    (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
+    If Granular appended to a finished dataset, the manifest covers only the first samples, and the log says so once;
+    :func:`~data_stack.formats.records.seal` renews the manifest. The length stays what it was on opening, also while a writer
+    appends.
 
-    Where a codec releases the GIL, requests for several samples are decoded in as many threads as there are processors; in one
-    in a worker process of multiprocessing. Local files are mapped into memory; set ``mapped=False`` for files that another
-    program may truncate, or that lie on an unreliable network file system.
+    If a codec releases the GIL, requests for several samples are decoded in one thread per processor; worker processes use one
+    thread. Local files are memory-mapped; pass ``mapped=False`` for files that another program may truncate, or on an unreliable
+    network file system.
 
-    Threads may share a reader, a forked child may go on using it, and it pickles as its folder and options.
+    Threads may share a reader, forked children may use it, and it pickles as its folder and options.
 
     Args:
         source: folder, storage connector, URL, or resources of a dataset; see :func:`~data_stack.io.folder.folder_of`.
         prefix: folder below ``source``.
-        codecs: by type, codecs of one's own, which go before those that are built in; None as a codec gives bytes as they are.
-        columns: those that are wanted, in this order; None for all, in the order of their names. Others are never touched.
+        codecs: custom codecs by type, which take precedence over built-in ones; None as a codec returns the raw bytes.
+        columns: names of the columns to read, in this order; None for all, sorted by name. Other columns are not opened.
         mapped: map files into memory.
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
-        ConfigError: there is no such column or codec.
+        DatasetFileCorruptError: the dataset is damaged or incomplete, as far as that shows without reading records.
+        ConfigError: a column or codec does not exist.
     """
 
     _keeps_access = False
@@ -110,9 +109,9 @@ class RecordReader(AccessedDatasetIterator):
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         for name in self._keys:
-            _check_column(name, types)
+            check_column(name, types)
         self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
-        #: Whether values count for the limit of a request.
+        #: Whether values count towards the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
@@ -120,7 +119,7 @@ class RecordReader(AccessedDatasetIterator):
         self._opened: dict[str, ValueColumn] = {}
         self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        # A pickled reader keeps its length if samples were appended since.
+        # A pickled reader keeps its length if samples are appended later.
         self._n_stored = self._length = self._count_samples()
 
     def _codec(self, name: str, codecs: Codecs | None) -> Codec:
@@ -130,20 +129,20 @@ class RecordReader(AccessedDatasetIterator):
             raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
 
     def share_files(self, siblings: weakref.WeakSet[RecordReader], length: int | None) -> None:
-        """Limit the open files of several readers together.
+        """Share a limit of open files with other readers.
 
         Args:
-            siblings: those of the readers that have open files.
-            length: how many samples there are to be; None for as many as there are.
+            siblings: the readers that have open files.
+            length: the expected number of samples; None for all.
 
         Raises:
-            ResourceChangedError: there are fewer.
+            ResourceChangedError: the dataset has fewer samples.
         """
         if length is not None and len(self) < length:
             raise ResourceChangedError(self._folder.full_name(MANIFEST), f"{length} samples", f"{len(self)}")
         self._siblings, self._length = siblings, self._length if length is None else length
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ description
 
     if TYPE_CHECKING:  # samples are dicts
 
@@ -157,42 +156,34 @@ class RecordReader(AccessedDatasetIterator):
 
     @property
     def spec(self) -> dict[str, str]:
-        """The types of the columns that are read, by name, as Granular has them."""
+        """The types of the columns to read, by name, as in Granular's ``spec.json``."""
         return {name: self._files.types[name] for name in self._keys}
 
     @property
     def stored_types(self) -> dict[str, str]:
-        """Those of all columns, whether they are read or not."""
+        """The types of all stored columns, by name."""
         return self._files.types
 
     @property
     def schema(self) -> dict[str, Column]:
-        """What each of these columns holds; dtype and shape only where a manifest tells."""
+        """Type, dtype and shape of each column to read; dtype and shape are None without a manifest."""
         return {name: self._files.schema[name] for name in self._keys}
 
     @property
     def manifest(self) -> RecordsManifest | None:
-        """What the dataset says of itself; None where it was not written by us, or is not finished."""
+        """The manifest of the dataset; None if data_stack did not write the dataset, or the dataset is unfinished."""
         return self._files.manifest
 
     @property
     def size(self) -> int:
-        """How many bytes all columns take, their indexes included."""
-        manifest = self._files.manifest
-        if manifest is not None:
-            return sum(record.size for file, record in manifest.files.items() if file.endswith((".bag", ".idx")))
-        bags = [self._files.bag(name) for name in ([REFS] if self._files.has_references else []) + list(self._files.types)]
-        try:
-            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
-        finally:
-            for bag in bags:
-                bag.close()
+        """Size of all columns and their indexes in bytes."""
+        return self._files.n_bytes
 
     def available(self, index: int) -> dict[str, bool | range]:
-        """What there is of a sample: True for a value, for a sequence the range of its positions. No value is read.
+        """What a sample has: True for a value, the range of positions for a sequence. No value is read.
 
         Raises:
-            DatasetOutOfBoundsError: there is no such sample.
+            DatasetOutOfBoundsError: ``index`` is out of bounds.
         """
         entries = self._entries(np.array([check_index(index, self._length)]), self._keys)
         return {name: range(int(entries[name][1][0])) if name in self._sequences else True for name in self._keys}
@@ -200,7 +191,7 @@ class RecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ one sample
 
     def __getitem__(self, index: Any) -> Any:
-        """A sample for an integer; a view for a slice, list or mask; a part of a sample for ``index, columns_or_mask``."""
+        """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
         if type(index) is int and 0 <= index < self._length:
             return self._sample(index)
         if type(index) is tuple and len(index) == 2:
@@ -208,26 +199,26 @@ class RecordReader(AccessedDatasetIterator):
         return sample_or_view(self, index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
-        """A part of a sample.
+        """Read part of a sample.
 
         Args:
-            index: its position.
-            columns: names of columns; or for each True, False (as if it were not named), or for one of sequences a range or
-                slice, which is cut off at the end of the sequence. None for all.
+            index: position of the sample.
+            columns: names of columns; or a mapping from names to True, False (leave it out), or, for a column of sequences, a
+                range or slice, which may extend beyond the sequence. None for all.
 
         Raises:
-            DatasetOutOfBoundsError: there is no such sample.
-            ConfigError: there is no such column, or no such part of it.
+            DatasetOutOfBoundsError: ``index`` is out of bounds.
+            ConfigError: a column does not exist, or has no such part.
         """
         position = check_index(index, self._length)
         if columns is None:
             return self[position]
         if not isinstance(columns, Mapping):
-            columns = dict.fromkeys(_names_of(columns), True)
+            columns = dict.fromkeys(names_of(columns), True)
         for name, part in columns.items():
-            _check_column(name, self._codecs)
+            check_column(name, self._codecs)
             if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
-                raise ConfigError(f"a part of column {name!r} is True, False, or a range of its sequence, not {part!r:.80}")
+                raise ConfigError(f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}")
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
@@ -257,7 +248,7 @@ class RecordReader(AccessedDatasetIterator):
             stop = min(start + self._samples_at_once(), end)
             try:
                 columns = self._read(keys, range(start, stop), stacked=False)
-            except (DatasetFileCorruptError, RequestLimitError):  # those before the damage are whole; each may fit by itself
+            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
                 for position in range(start, stop):
                     yield self[position]
             else:
@@ -265,7 +256,7 @@ class RecordReader(AccessedDatasetIterator):
             start = stop
 
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
-        """Columns of some samples: stacked, or lists of the values by themselves."""
+        """Columns of some samples: stacked, or as lists of values."""
         places = as_places(positions)
         if not self._counts:
             return self._read_places(names, places, stacked)
@@ -287,7 +278,7 @@ class RecordReader(AccessedDatasetIterator):
         return found
 
     def _entries(self, positions: _Integers, names: Sequence[str]) -> dict[str, tuple[_Integers, _Integers]]:
-        """Of columns the first record and the count, for each sample; nothing where record i is sample i's."""
+        """By column, the first record and the number of records of each sample; empty if record i belongs to sample i."""
         if self._references is None:
             return {}
         self._check_open()
@@ -302,12 +293,12 @@ class RecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """Compare all files, also of columns that are not read, with the manifest; without one, decode every record.
+        """Compare all files with the manifest, also of columns that are not read; without a manifest, decode each record.
 
-        Both, and a warning in the log, where the manifest covers the first samples alone.
+        If the manifest covers only the first samples, do both, and log a warning.
 
         Raises:
-            DatasetFileCorruptError: something is damaged; the first of it is named.
+            DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
         verify_files(self._folder)
         if self._files.manifest is None:
@@ -316,7 +307,7 @@ class RecordReader(AccessedDatasetIterator):
                     pass
 
     def release(self) -> None:
-        """Close all files until they are needed again; other threads finish what they read."""
+        """Close all files until they are needed again; reads of other threads finish first."""
         self._opened = {}
         if self._siblings is not None:
             self._siblings.discard(self)
@@ -324,7 +315,7 @@ class RecordReader(AccessedDatasetIterator):
             self._references.release()
 
     def close(self) -> None:
-        """Close all files; nothing can be read afterwards."""
+        """Close all files; reads fail afterwards."""
         self._closed = True
         opened = list(self._opened.values())
         self.release()
@@ -346,7 +337,6 @@ class RecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ inside
 
     def _count_samples(self) -> int:
-        """Number of samples."""
         manifest, files = self._files.manifest, self._files
         if manifest is not None and manifest.count > MAX_RECORDS:
             raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
@@ -359,14 +349,14 @@ class RecordReader(AccessedDatasetIterator):
                 )
         elif self._sequences:
             raise DatasetFileCorruptError(
-                f"{self._folder.name} has columns of sequences, but no {REFS}.bag, which tells what they are; restore it "
-                f"from a copy"
+                f"{self._folder.name} has columns of sequences, but {REFS}.bag, the index of sequences, is missing; "
+                f"restore it from a copy"
             )
         if manifest is not None:
             return manifest.count
         n_samples = files.count_samples(self._references)
         if files.covered is not None:
-            warn_once(say_uncovered(self._folder, files.covered, n_samples))
+            warn_once(uncovered_message(self._folder, files.covered, n_samples))
         return n_samples
 
     def _column(self, name: str) -> ValueColumn:
@@ -379,17 +369,17 @@ class RecordReader(AccessedDatasetIterator):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
-            # Two threads may both open it; the file of the slower one is closed with its last reference.
+            # Two threads may both open the column; the file of the slower one is closed with its last reference.
             n_records = None if self._files.has_references else self._n_stored
             column = self._opened[name] = self._files.column(name, self._codecs[name], n_records)
         return column
 
     def _check_open(self) -> None:
         if self._closed:
-            raise StorageError(f"the record dataset {self._folder.name!r} was closed; open it again to read from it")
+            raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
     def _remote_bytes(self) -> int:
-        """Bytes of records in a store where each read may be a request."""
+        """Bytes of records that are read by range from a store."""
         bags = [self._column(name).bag for name in self._keys]
         return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
 
@@ -440,9 +430,7 @@ class _RecordAccess(SourceAccess):
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
-            if key not in reader._codecs:
-                known = ", ".join(map(repr, reader._keys))
-                raise ConfigError(f"a sample has no column {key!r:.80}{did_you_mean(key, reader._keys)}; it has {known}")
+            check_column(key, reader._codecs)
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
 
@@ -453,7 +441,7 @@ class _RecordAccess(SourceAccess):
         return f"record {position} of {self.source._folder.name}"
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        # Of others the first value tells more, such as the dtype of an array.
+        # For other columns the first value says more, such as the dtype of an array.
         return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.source.spec.items()}
 
     def tell_content(self) -> dict[str, Any]:
@@ -472,33 +460,3 @@ def _reopen(
         )
     reader._length = length
     return reader
-
-
-def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str, Any]:
-    """The options of a reader as they are kept, with the codecs of plugins, which a spawned process may not know.
-
-    Raises:
-        ConfigError: one is invalid.
-    """
-    provided = {kind: codec for kind, codec in find_provided_codecs().items() if kind not in registered_types()}
-    return {
-        "codecs": {**provided, **(codecs or {})} if provided else codecs,
-        "columns": None if columns is None else _names_of(columns),
-        "mapped": mapped,
-    }
-
-
-def _names_of(names: Any) -> list[str]:
-    """Names of columns as a list; each is there once."""
-    listed = None if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
-    if listed is None or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
-        raise ConfigError(f"columns are named by a list of strings, each once, not by {names!r:.80}")
-    if not listed:
-        raise ConfigError("at least one column is to be read")
-    return listed
-
-
-def _check_column(name: object, known: Collection[str]) -> None:
-    """Refuse a column that is not there."""
-    if name not in known:
-        raise ConfigError(f"there is no column {name!r:.80}{did_you_mean(name, known)}; there are: {', '.join(known)}")

@@ -30,23 +30,23 @@ _LOADED_INDEX_BYTES = 1 << 20
 
 
 class RecordFiles:
-    """What lies in a folder, as far as its spec and manifest tell; no column is opened before it is asked for.
+    """The files of a record dataset, as its spec and manifest describe them; a column is opened on its first read.
 
     Args:
-        folder: where it lies.
-        mapped: map files where that is possible.
+        folder: the folder of the dataset.
+        mapped: map files into memory if possible.
 
     Attributes:
-        manifest: of the dataset; None if Granular wrote it or appended to it, or it is not finished.
-        manifest_sha256: of what lies there as the manifest, 64 hex digits; None without one.
-        covered: where Granular appended to a finished dataset, its manifest, which covers the first samples; else None.
-        types: of the columns by name, sorted.
-        schema: what each column holds, as far as it is known.
-        has_references: whether ``refs.bag`` tells which records each sample has.
+        manifest: the manifest; None if Granular wrote the dataset or appended to it, or if it is unfinished.
+        manifest_sha256: digest of the manifest's file, 64 hex digits; None without one.
+        covered: the manifest of a finished dataset that Granular appended to, which covers the first samples; otherwise None.
+        types: types of the columns by name, sorted.
+        schema: type, dtype and shape of each column, as far as they are known.
+        has_references: whether ``refs.bag`` maps samples to records.
 
     Raises:
-        ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: it is damaged.
+        ResourceNotFoundError: the folder has no record dataset.
+        DatasetFileCorruptError: the dataset is damaged.
     """
 
     def __init__(self, folder: Folder, *, mapped: bool = True) -> None:
@@ -94,19 +94,19 @@ class RecordFiles:
             data = self.folder.read(SPEC)
         except ResourceNotFoundError as error:
             if self.manifest is not None:
-                raise DatasetFileCorruptError(f"{what} is missing; {MANIFEST} beside it says that it belongs there") from error
+                raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
             raise ResourceNotFoundError(
-                f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. A folder of shards is "
-                f"opened with ShardedRecordReader, or with records.open()"
+                f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. Open shards "
+                f"with ShardedRecordReader or records.open()"
             ) from error
         if self.manifest is None:
             return parse_spec(data, what)
         record = self._record(SPEC)
         if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
-            raise DatasetFileCorruptError(f"{what} is damaged: its digest in {MANIFEST} is another one")
+            raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
         types = parse_spec(data, what)
         if types != {name: column.type for name, column in self.manifest.columns.items()}:
-            raise DatasetFileCorruptError(f"{what} names other columns, or of other types, than {MANIFEST} beside it")
+            raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
         return types
 
     def _files_of(self, name: str) -> tuple[str, ...]:
@@ -114,7 +114,7 @@ class RecordFiles:
         return (bag_name(name),) if self.has_references else (bag_name(name), idx_name(name))
 
     def _check_manifest(self, manifest: RecordsManifest) -> None:
-        """What can be seen without reading: files that were cut short."""
+        """Check the sizes of the files."""
         for file, record in manifest.files.items():
             if self.folder.path is None:  # each would be a request; a file is checked when it is opened
                 break
@@ -131,7 +131,7 @@ class RecordFiles:
 
         Args:
             name: of the column.
-            n_records: how many belong to the dataset; None for all that are there and complete.
+            n_records: number of records of the dataset; None for all complete records.
 
         Raises:
             DatasetFileCorruptError: a file is missing, cut short, or has no index.
@@ -146,8 +146,8 @@ class RecordFiles:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:
             raise DatasetFileCorruptError(
-                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, which are fewer than "
-                f"{n_records:,} records take"
+                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, too few for "
+                f"{n_records:,} records"
             )
         return Bag(name, file, file.size, Ends(index, 0, n_records))
 
@@ -179,10 +179,10 @@ class RecordFiles:
         return RaggedColumn(bag, codec, column)
 
     def count_samples(self, references: SampleReferences | None) -> int:
-        """The number of samples of a dataset without manifest: what all columns have.
+        """Count the samples of a dataset without a manifest.
 
         Args:
-            references: which records each sample has, if something tells it; else sample i has record i of each column.
+            references: maps samples to records; None if sample i has record i of each column.
 
         Raises:
             DatasetFileCorruptError: the columns do not hold the same samples, or a file is missing, or has no index.
@@ -201,21 +201,33 @@ class RecordFiles:
             for name, (firsts, counts) in references.many(last).items():
                 references.check(name, lengths[name], last, firsts, counts)
         if self.covered is not None and n_samples >= self.covered.count:
-            return n_samples  # what an interrupted writer left behind these is no sample
+            return n_samples  # an interrupted writer left incomplete samples after these
         if is_torn or not single <= {n_samples}:
             raise DatasetFileCorruptError(
-                f"the columns of the record dataset {self.folder.name!r} do not hold the same samples: they have so many whole "
-                f"records: {lengths}. Its writer did not finish, or a file was cut short or replaced. Restore it from a copy; or "
-                f"open it with RecordWriter, which keeps its complete samples, and takes those behind"
+                f"the columns of the record dataset {self.folder.name!r} differ in their numbers of complete records: "
+                f"{lengths}. Its writer did not finish, or a file was truncated or replaced. Restore the dataset from a copy, or "
+                f"open it with RecordWriter, which keeps its complete samples and appends others"
             )
         return n_samples
 
     # ------------------------------------------------------------------ files
 
-    def content(self, names: Iterable[str]) -> dict[str, Any]:
-        """What tells the content of columns: types, dtypes and shapes, and the digests of their files.
+    @property
+    def n_bytes(self) -> int:
+        """Size of all columns and their indexes."""
+        if self.manifest is not None:
+            return sum(record.size for file, record in self.manifest.files.items() if file.endswith((".bag", ".idx")))
+        bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
+        try:
+            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
+        finally:
+            for bag in bags:
+                bag.close()
 
-        Those of the manifest, where what is read is held against it; otherwise they are taken of the files.
+    def content(self, names: Iterable[str]) -> dict[str, Any]:
+        """What identifies the content of columns: types, dtypes and shapes, and the digests of their files.
+
+        The digests are those of the manifest, or without one those of the files.
         """
         columns = {name: self.schema[name] for name in names}
         held = {name: [each.type, str(each.dtype), each.shape] for name, each in columns.items()}
@@ -241,7 +253,7 @@ class RecordFiles:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
         if stored.n_behind and self.folder.path is None:
-            logger.warning("%s has %d bytes that %s does not cover, and are not read", stored.name, stored.n_behind, MANIFEST)
+            logger.warning("%s has %d bytes that %s does not cover; they are ignored", stored.name, stored.n_behind, MANIFEST)
         return stored
 
     def _record(self, file: str) -> FileRecord | None:
@@ -254,8 +266,8 @@ class RecordFiles:
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
-            f"{self.folder.full_name(file)} is missing, of a dataset with the columns {', '.join(self.types)}. Restore it from a "
-            f"copy, or write the dataset again"
+            f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}. Restore the file "
+            f"from a copy, or write the dataset again"
         )
 
 

@@ -1,4 +1,4 @@
-"""Which records of each column a sample has, where ``refs.bag`` tells it.
+"""Maps samples to the records of each column, by ``refs.bag``.
 
 A record is a msgpack list with one entry for each column in the order of their names: the number of a record, or, for a column of
 sequences, ``[first, count]``, ``[]`` for none. (Granular up to 0.21)
@@ -20,7 +20,7 @@ _Integers = npt.NDArray[np.int64]
 
 
 class SampleReferences:
-    """What ``refs.bag`` tells: for each sample which records of each column are its own.
+    """Maps each sample to its records of each column.
 
     Args:
         open_bag: opens its records.
@@ -44,11 +44,11 @@ class SampleReferences:
         return bag
 
     def release(self) -> None:
-        """Let go of the file until it is needed again."""
+        """Release the file until it is needed again."""
         self._opened = None
 
     def many(self, positions: _Integers) -> dict[str, tuple[_Integers, _Integers]]:
-        """Of each column the first record and the count, for each sample; whether it has these is for :meth:`check` to say.
+        """By column, the first record and the number of records of each sample; :meth:`check` checks their range.
 
         Raises:
             DatasetFileCorruptError: they are damaged.
@@ -66,10 +66,10 @@ class SampleReferences:
         return {name: (table[:, number, 0], table[:, number, 1]) for number, name in enumerate(self._names)}
 
     def check(self, name: str, n_records: int, positions: _Integers, firsts: _Integers, counts: _Integers) -> None:
-        """Refuse samples that name records which a column of ``n_records`` does not have.
+        """Check that samples only name records that a column of ``n_records`` has.
 
         Raises:
-            DatasetFileCorruptError: one does.
+            DatasetFileCorruptError: a sample names others.
         """
         wrong = firsts + counts > n_records
         if wrong.any():
@@ -88,7 +88,7 @@ def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]
     """``(first, count)`` of each column.
 
     Raises:
-        ValueError: this is no such record.
+        ValueError: the record is invalid.
     """
     # Nothing but lists and numbers is in one, so that nothing else is made of a stranger's.
     parsed: Any = msgpack.unpackb(record, max_map_len=0, max_str_len=0, max_bin_len=0, max_ext_len=0)
@@ -98,7 +98,7 @@ def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]
     for entry, is_sequence in zip(parsed, are_sequences, strict=True):
         numbers = (entry or [0, 0]) if is_sequence and type(entry) is list else [entry, 1]
         if is_sequence is not (type(entry) is list) or len(numbers) != 2 or not all(map(_is_number, numbers)):
-            raise ValueError("an entry is no number of a record, nor two of a sequence")
+            raise ValueError("an entry is neither the number of a record nor first and count of a sequence")
         entries.append((numbers[0], numbers[1]))
     return entries
 

@@ -12,10 +12,10 @@ from data_stack.io.folder import folder_of
 
 
 def seal(source: Any, *, prefix: str = "") -> int:
-    """Give a dataset in a folder of this machine, or each of its shards, a manifest of all samples that its columns share.
+    """Write a manifest of all complete samples for a dataset in a local folder, or for each of its shards.
 
-    What an earlier manifest covers is read and held against it. What lies behind the last whole sample, which an interrupted
-    writer left, is cut off.
+    Samples that an earlier manifest covers are compared with it. An incomplete sample at the end, from an interrupted writer, is
+    removed.
 
     Args:
         source: the folder, see :func:`~data_stack.io.folder.folder_of`.
@@ -25,16 +25,16 @@ def seal(source: Any, *, prefix: str = "") -> int:
         The number of samples.
 
     Raises:
-        ConfigError: it is in a store, is of the layout of Granular 0.21 and earlier, or there is no dataset.
-        DatasetFileCorruptError: what the earlier manifest covers is damaged.
+        ConfigError: the dataset is in a store, has the layout of Granular 0.21 and earlier, or does not exist.
+        DatasetFileCorruptError: samples that the earlier manifest covers are damaged.
         StorageConflictError: a writer has it open.
     """
     folder = folder_of(source, prefix)
     parts = [folder] if folder.has_file(SPEC) else [folder.subfolder(name) for name in shard_names(folder)]
     if folder.path is None or not parts or any(part.has_file(bag_name(REFS)) for part in parts):
         raise ConfigError(
-            f"{folder.name!r} cannot be sealed: it is to be a record dataset, or shards, in a folder of this machine, of the "
-            f"layout of Granular 0.22 and later. `data-stack convert` writes any other anew"
+            f"{folder.name!r} cannot be sealed: expected a record dataset, or shards, in a local folder, in the layout of "
+            f"Granular 0.22 and later. Convert other datasets with `data-stack convert`"
         )
     n_samples = 0
     for part in parts:

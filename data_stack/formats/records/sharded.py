@@ -1,4 +1,4 @@
-"""Record datasets in shards, as one."""
+"""Reads sharded record datasets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from data_stack.dataset.iterator import (
     Sample,
     SampleAccess,
     access_to,
-    sample_or_view,
 )
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index, check_integer
@@ -35,7 +34,8 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import Mask, RecordReader, check_options
+from data_stack.formats.records.reader import Mask, RecordReader
+from data_stack.formats.records.reader_options import check_options
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
@@ -47,20 +47,18 @@ _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 class ShardedRecordReader(AccessedDatasetIterator):
     """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
 
-    A shard is a folder ``000000``, ``000001`` … that is a record dataset by itself; other files are ignored.
-    Files are opened when they are first read, and a third of the descriptors of the process at most.
+    A shard is a folder ``000000``, ``000001`` … that holds a record dataset; other files are ignored. Files are opened on the
+    first read; they take at most a third of the file descriptors of the process.
 
     Args:
         source, prefix, codecs, columns, mapped: as for RecordReader.
-        shardstart, shardstep: read shard ``shardstart`` and each ``shardstep``-th after it.
+        shardstart, shardstep: read shard ``shardstart`` and every ``shardstep``-th shard after it.
 
     Raises:
-        ResourceNotFoundError: there is no shard.
-        DatasetFileCorruptError: one is missing in between, or damaged as far as can be told without reading its records.
-        ConfigError: there is no such column or codec, or no shard is chosen.
+        ResourceNotFoundError: there are no shards.
+        DatasetFileCorruptError: a shard is missing, or damaged as far as that shows without reading records.
+        ConfigError: a column or codec does not exist, or no shard is selected.
     """
-
-    _keeps_access = False
 
     def __init__(
         self,
@@ -78,18 +76,17 @@ class ShardedRecordReader(AccessedDatasetIterator):
         names = shard_names(folder)
         if not names:
             raise ResourceNotFoundError(
-                f"there are no shards in {folder.name or 'the store'!r}: a shard is a folder such as {shard_name(0)} "
-                f"with a {SPEC}"
+                f"there are no shards in {folder.name or 'the store'!r}: expected folders such as {shard_name(0)} with a {SPEC}"
             )
         chosen = names[first::step]
         if not chosen:
-            raise ConfigError(f"there is no shard {first} in {folder.name!r}, which has {len(names)}")
+            raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
         self._open_shards(folder, check_options(codecs, columns, mapped), chosen)
 
     def _open_shards(
         self, folder: Folder, options: dict[str, Any], names: list[str], lengths: Sequence[int] | None = None
     ) -> None:
-        """Open the shards, as long as they were when ``lengths`` were taken."""
+        """Open the shards, with the given lengths."""
         self._folder, self._options, self._names = folder, options, names
         self._readers: list[RecordReader] = []
         siblings = weakref.WeakSet[RecordReader]()
@@ -99,19 +96,19 @@ class ShardedRecordReader(AccessedDatasetIterator):
                 reader = RecordReader(shard, **options)
             except ResourceNotFoundError as error:
                 raise DatasetFileCorruptError(
-                    f"shard {shard.name} is missing or empty, of {len(names)}: {error}. Restore it from a copy"
+                    f"shard {shard.name} of {len(names)} is missing or empty: {error}. Restore it from a copy"
                 ) from error
             first = self._readers[0] if self._readers else reader
             if reader.stored_types != first.stored_types:
                 raise DatasetFileCorruptError(
-                    f"shard {shard.name} has the columns {reader.stored_types}, the first one has {first.stored_types}"
+                    f"shard {shard.name} has the columns {reader.stored_types}, but the first shard has {first.stored_types}"
                 )
             reader.share_files(siblings, None if lengths is None else lengths[number])
             self._readers.append(reader)
         self._lengths = [len(reader) for reader in self._readers]
         self._length, self._stops = sum(self._lengths), list(itertools.accumulate(self._lengths))
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ description
 
     if TYPE_CHECKING:  # samples are dicts
 
@@ -125,22 +122,22 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     @property
     def spec(self) -> dict[str, str]:
-        """The types of the columns that are read, by name."""
+        """The types of the columns to read, by name."""
         return self._readers[0].spec
 
     @property
     def schema(self) -> dict[str, Column]:
-        """What each of these columns holds in the first shard; in others it may differ in what was not declared."""
+        """Type, dtype and shape of each column in the first shard; undeclared dtypes and shapes may differ in others."""
         return self._readers[0].schema
 
     @property
     def shards(self) -> int:
-        """Number of shards that are read."""
+        """Number of shards to read."""
         return len(self._names)
 
     @property
     def size(self) -> int:
-        """How much all columns of these shards take, their indexes included."""
+        """Size of all columns of these shards and their indexes in bytes."""
         return sum(reader.size for reader in self._readers)
 
     def available(self, index: int) -> dict[str, bool | range]:
@@ -151,26 +148,20 @@ class ShardedRecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ samples
 
     def __getitem__(self, index: Any) -> Any:
-        """As of a :class:`RecordReader`."""
-        if type(index) is int and 0 <= index < self._length:
-            return self._sample(index)
+        """As :class:`RecordReader`."""
         if type(index) is tuple and len(index) == 2:
             return self.read(*index)
-        return sample_or_view(self, index)
+        return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
-        """A part of a sample, as of a :meth:`RecordReader.read`."""
+        """Read part of a sample, as :meth:`RecordReader.read`."""
         number, position = self._find(check_index(index, self._length))
         return self._readers[number].read(position, columns)
 
     def _find(self, position: int) -> tuple[int, int]:
-        """The shard that has a sample, and where in it."""
+        """The shard of a sample, and the position in it."""
         number = bisect.bisect_right(self._stops, position)
         return number, position - self._stops[number] + self._lengths[number]
-
-    def _sample(self, index: int) -> Sample:
-        number, position = self._find(index)
-        return self._readers[number][position]
 
     def _arguments(self) -> dict[str, Any]:
         return self._readers[0]._arguments()
@@ -178,16 +169,16 @@ class ShardedRecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ verification, end
 
     def verify(self) -> None:
-        """As :meth:`RecordReader.verify`, for each of these shards.
+        """Verify each of these shards, as :meth:`RecordReader.verify`.
 
         Raises:
-            DatasetFileCorruptError: something is damaged; the first of it is named.
+            DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
         for reader in self._readers:
             reader.verify()
 
     def close(self) -> None:
-        """Close all files; nothing can be read afterwards."""
+        """Close all files; reads fail afterwards."""
         for reader in self._readers:
             reader.close()
 
@@ -205,45 +196,44 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
 
 class _ShardedAccess(CombinedAccess):
-    """Access to records in shards: a batch is one request to each."""
+    """Access to records in shards: a batch is one request to each shard."""
 
     def __init__(self, source: ShardedRecordReader) -> None:
         super().__init__([access_to(reader) for reader in source._readers], source._lengths)
-        self.source = source
+        self._keys, self._first = list(source.spec), access_to(source._readers[0])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
         if not self.n_samples:
-            return access_to(self.source._readers[0]).columns(keys, np.empty(0, np.intp))
+            return self._first.columns(keys, np.empty(0, np.intp))
         return super().columns(keys, positions)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
-            keys = list(self.source.spec)
-            return dict(zip(keys, self.columns(keys, positions), strict=True))
+            return dict(zip(self._keys, self.columns(self._keys, positions), strict=True))
         return super().batch(positions)
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return access_to(self.source._readers[0]).declare_columns()
+        return self._first.declare_columns()
 
     def tell_content(self) -> list[Any]:
-        return [access_to(reader).tell_content() for reader in self.source._readers]
+        return [part.tell_content() for part, _ in self.parts]
 
 
 def shard_names(folder: Folder) -> list[str]:
-    """The shards in a folder, in order; other files are ignored.
+    """The names of the shards in a folder, in order; other files are ignored.
 
     Raises:
-        DatasetFileCorruptError: one is missing in between.
+        DatasetFileCorruptError: a shard is missing.
     """
     try:
         found = {name for name in folder.list_names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
-    except UnsupportedStorageOperationError:  # a store that cannot list can say of each whether it is there
+    except UnsupportedStorageOperationError:  # a store that cannot list still knows whether a resource exists
         found = set(itertools.takewhile(lambda name: folder.subfolder(name).has_file(SPEC), map(shard_name, itertools.count())))
     names = [shard_name(number) for number in range(len(found))]
     missing = sorted(set(names) - found)
     if missing:
         raise DatasetFileCorruptError(
-            f"shard {missing[0]} of {folder.name!r} is missing: there are shards up to {max(found)}. Restore it from a copy"
+            f"shard {missing[0]} of {folder.name!r} is missing, but there is a shard {max(found)}. Restore it from a copy"
         )
     return names
 
@@ -264,7 +254,7 @@ def open(  # noqa: A001  # records.open("train")
     columns: Sequence[str] | None = None,
     mapped: bool = True,
 ) -> RecordReader | ShardedRecordReader:
-    """The samples of a record dataset: of one folder, or of shards; of any version of Granular's files.
+    """Open a record dataset, in one folder or in shards, of any version of Granular's files.
 
     ::
 
@@ -275,8 +265,8 @@ def open(  # noqa: A001  # records.open("train")
 
     Raises:
         ResourceNotFoundError: there is no record dataset.
-        DatasetFileCorruptError: it is damaged or incomplete, as far as can be told without reading its records.
-        ConfigError: there is no such column or codec.
+        DatasetFileCorruptError: the dataset is damaged or incomplete, as far as that shows without reading records.
+        ConfigError: a column or codec does not exist.
     """
     folder = folder_of(source, prefix)
     options: dict[str, Any] = {"codecs": codecs, "columns": columns, "mapped": mapped}
@@ -286,5 +276,5 @@ def open(  # noqa: A001  # records.open("train")
         return RecordReader(folder, **options)
     except ResourceNotFoundError as error:
         raise ResourceNotFoundError(
-            f"there is no record dataset in {folder.name or 'the store'!r}: neither a {SPEC} nor a shard such as 000000/{SPEC}"
+            f"there is no record dataset in {folder.name or 'the store'!r}: expected a {SPEC} or shards such as 000000/{SPEC}"
         ) from error

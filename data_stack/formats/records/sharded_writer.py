@@ -24,9 +24,8 @@ class ShardedRecordWriter:
 
         with ShardedRecordWriter("train", spec, shardlen=10_000, shardstart=rank, shardstep=world) as writer: ...
 
-    Opened again it goes on in its last shard if that is not full, and ``len(writer)`` counts the samples of its own shards. In a
-    store, and where there are sequences, only shards that are finished stay; a shard that was closed before it was full stays as
-    it is, and the next one follows.
+    A new writer resumes in the last shard if it is not full; ``len(writer)`` counts the samples of its own shards. In a store,
+    and with sequences, only finished shards stay; if the last one was closed before it was full, the writer starts the next one.
 
     Args:
         target, spec, prefix, codecs: as for :class:`RecordWriter`. Nothing but the shards may lie there.
@@ -53,13 +52,13 @@ class ShardedRecordWriter:
         self._number = check_integer("shardstart", shardstart, at_least=0)
         self._step = check_integer("shardstep", shardstep, at_least=1)
         if self._shardlen is None and (self._number > 0 or self._step > 1):
-            raise ConfigError("shardstart and shardstep are for shards of a length: give shardlen, the samples of a shard")
+            raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
         self._folder = folder_of(target, prefix)
         self._columns, self._codecs = check_columns(spec), codecs
         self._n_before = self._n_bytes_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
-        self._take_up()
+        self._resume()
 
     # ------------------------------------------------------------------ what there is
 
@@ -138,7 +137,7 @@ class ShardedRecordWriter:
             if exc_type is None:
                 self.close()
         finally:
-            with contextlib.suppress(Exception):  # what went wrong first is what the caller shall see
+            with contextlib.suppress(Exception):  # the caller shall see the first error
                 self.abandon()
 
     # ------------------------------------------------------------------ inside
@@ -158,7 +157,7 @@ class ShardedRecordWriter:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise ConfigError(f"nothing can be appended to the shards in {self._folder.name!r}: their writer is closed")
+            raise ConfigError(f"cannot append to the shards in {self._folder.name!r}: their writer is closed")
 
     def _is_full(self, writer: RecordWriter) -> bool:
         return self._shardlen is not None and len(writer) >= self._shardlen
@@ -179,7 +178,7 @@ class ShardedRecordWriter:
         self._n_shards_before += 1
         self._number += self._step
 
-    def _take_up(self) -> None:
+    def _resume(self) -> None:
         """Count the shards that are there, completing any that was not, up to the last one that is not full."""
         grows = self._folder.path is not None and not any(column.is_sequence for column in self._columns.values())
         while (folder := self._shard(self._number)).has_file(SPEC):

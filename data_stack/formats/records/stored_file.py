@@ -1,4 +1,4 @@
-"""The bytes of one file of a record dataset: mapped, in memory or read by range, and each block checked before its first use."""
+"""The bytes of one file of a record dataset: mapped, in memory or read by range; each block is checked before its first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
-#: What lies this close is fetched together: a request costs about as much as this many bytes.
+#: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
 _MOST_OPEN_FILES = 4096
 
@@ -35,24 +35,24 @@ _Integers = npt.NDArray[np.int64]
 
 
 def block_damage(file: str, block: int) -> DatasetFileCorruptError:
-    """What to raise for a block that differs from its checksum."""
+    """The error for a block that differs from its checksum."""
     return DatasetFileCorruptError(
         f"{file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum "
-        f"in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() looks at all of it"
+        f"in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() checks all files"
     )
 
 
 class BlockChecks:
-    """Which blocks of a file are known to be right. There is no lock: what two threads check at once is merely checked twice.
+    """Checks the blocks of a file, and remembers which are checked. There is no lock: two threads may check a block twice.
 
     Args:
-        name: of the file.
-        size: of the file.
-        digests: of its blocks, 8 bytes each; None to check nothing.
-        covered: how many bytes these are of; None for all. What lies behind is not checked.
+        name: name of the file.
+        size: size of the file.
+        digests: digests of its blocks, 8 bytes each; None to check nothing.
+        covered: number of bytes that the digests cover; None for all. The rest is not checked.
 
     Attributes:
-        is_done: whether every block is known to be right, or none is to be looked at.
+        is_done: whether all blocks are checked.
     """
 
     def __init__(self, name: str, size: int, digests: bytes | None, covered: int | None = None) -> None:
@@ -62,10 +62,10 @@ class BlockChecks:
         self.is_done = not self._checked
 
     def check(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
-        """Check the blocks of some ranges of ``data``, the whole file, that have not been checked yet.
+        """Check the unchecked blocks of some ranges of ``data``, the whole file.
 
         Raises:
-            DatasetFileCorruptError: one is not what was stored.
+            DatasetFileCorruptError: a block is damaged.
         """
         for start, end in zip(starts.tolist(), np.minimum(ends, self._covered).tolist(), strict=True):
             for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
@@ -73,7 +73,7 @@ class BlockChecks:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
-        """Hold the content of a block, or of one that begins behind all checksums, against its checksum."""
+        """Compare a block with its checksum; blocks without one are ignored."""
         if block >= len(self._checked):
             return
         content = content[: self._covered - (block << _SHIFT)]
@@ -84,7 +84,7 @@ class BlockChecks:
             self.is_done = True
 
     def widen(self, offset: int, size: int) -> tuple[int, int] | None:
-        """The whole blocks of a range, if one of them is unchecked."""
+        """The range of whole blocks around a range, if one of them is unchecked."""
         size = min(size, self.size - offset)
         first, last = offset >> _SHIFT, (offset + size - 1) >> _SHIFT
         if self.is_done or size <= 0 or 0 not in self._checked[first : last + 1]:
@@ -93,30 +93,28 @@ class BlockChecks:
 
 
 class StoredFile:
-    """One file.
-
-    Any number of threads may use it, and so may a forked child: nothing has a position.
+    """One file, which threads and forked children may share: it has no position.
 
     Args:
-        folder: where it lies.
-        file: its name there.
-        record: what the manifest says of it; None where there is no manifest.
-        mapped: whether to map it into memory where the operating system can.
-        whole: whether what lies behind the bytes that the manifest covers belongs to the dataset, too.
-        load_bytes: up to which size it is read into memory where it is not mapped.
-        checks: what was found of it when it was open before.
+        folder: the folder of the dataset.
+        file: name of the file in it.
+        record: the file's record in the manifest; None without a manifest.
+        mapped: map the file into memory if possible.
+        whole: whether bytes after those that the manifest covers belong to the dataset, too.
+        load_bytes: a file up to this size is read into memory if it is not mapped.
+        checks: the checks of the file from when it was open before.
 
     Attributes:
-        name: in full, for messages.
+        name: full name, for messages.
         size: number of bytes that belong to the dataset.
-        n_behind: number of bytes behind these.
-        buffer: the former, mapped or in memory, to be sliced; None if they are read by range. **They may not have been checked.**
-        checks: which of them were.
-        ranges: reads and checks ranges of the file; None where there is a buffer.
+        n_behind: number of bytes after these.
+        buffer: the bytes of the dataset, mapped or in memory; None if they are read by range. **They may be unchecked.**
+        checks: which blocks are checked.
+        ranges: reads and checks ranges of the file; None if there is a buffer.
 
     Raises:
-        ResourceNotFoundError: there is no such file.
-        DatasetFileCorruptError: it is shorter than it was when the dataset was finished, or another one.
+        ResourceNotFoundError: the file does not exist.
+        DatasetFileCorruptError: the file is shorter than in the manifest, or another file.
     """
 
     def __init__(
@@ -138,7 +136,7 @@ class StoredFile:
             check_size(self.name, size, record)
             if size == record.size and resource.sha256 not in (None, record.sha256):
                 raise DatasetFileCorruptError(
-                    f"{self.name} is another file than the one that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
+                    f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
                     f"{record.sha256}. Write the dataset again"
                 )
         self.size = size if record is None or whole else record.size
@@ -161,19 +159,19 @@ class StoredFile:
             resource.close()
 
     def check(self, starts: _Integers, ends: _Integers) -> None:
-        """Check the blocks of ranges of ``buffer`` that have not been checked yet.
+        """Check the unchecked blocks of ranges of ``buffer``.
 
         Raises:
-            DatasetFileCorruptError: one is not what was stored.
+            DatasetFileCorruptError: a block is damaged.
         """
         if not self.checks.is_done:
             self.checks.check(self._view, starts, ends)
 
     def read(self, start: int, end: int) -> bytes:
-        """A range within the file.
+        """Read a range of the file.
 
         Raises:
-            DatasetFileCorruptError: a block in it is not what was stored.
+            DatasetFileCorruptError: a block in it is damaged.
         """
         if self.ranges is not None:
             return self.ranges.read_exactly_at(start, end - start)
@@ -181,7 +179,7 @@ class StoredFile:
         return self._view[start:end].tobytes()
 
     def read_many(self, starts: _Integers, ends: _Integers) -> list[bytes]:
-        """Ranges within the file, those that are close to each other in one piece where it is read by range.
+        """Read ranges of the file; without a buffer, ranges close to each other are fetched together.
 
         Raises:
             DatasetFileCorruptError: as for :meth:`read`.
@@ -207,14 +205,14 @@ class StoredFile:
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         if self.ranges is not None:
             self.ranges.resource.close()
         self.buffer, self._view = b"", memoryview(b"")
 
 
 class _CheckedRanges(PositionalFile):
-    """Reads by range, and checks the blocks that have not been checked yet: it reads these whole, once."""
+    """Reads by range, and checks each block on its first read, which fetches the whole block."""
 
     checks: BlockChecks
 
@@ -249,20 +247,20 @@ class _CheckedRanges(PositionalFile):
 
 
 def check_size(name: str, size: int, record: FileRecord) -> None:
-    """Refuse a file that is shorter than it was.
+    """Check that a file is not shorter than in the manifest.
 
     Raises:
-        DatasetFileCorruptError: it is.
+        DatasetFileCorruptError: it is shorter.
     """
     if size < record.size:
         raise DatasetFileCorruptError(
-            f"{name} is cut short: it has {size:,} bytes, and had {record.size:,} when the dataset was finished. Restore it from "
+            f"{name} is cut short: it has {size:,} bytes, but had {record.size:,} when the dataset was finished. Restore it from "
             f"a copy, or write the dataset again"
         )
 
 
 def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
-    """The file in memory, as far as the operating system gives it; None where it is no file of this machine."""
+    """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
     try:
         handle = resource.fileno()
         # A third party's resource may be what it reads out of a file, such as a compressed one.
@@ -272,7 +270,7 @@ def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
 
 
 def most_open_files() -> int:
-    """How many files may be open at a time: a third of the descriptors of this process."""
+    """Maximum number of open files: a third of the file descriptors of this process."""
     if sys.platform == "win32":
         return _MOST_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""Where a record dataset is written: in a folder of this machine, sample by sample, or whole."""
+"""Writes the files of a record dataset: sample by sample in a local folder, or as a whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.growing_file import LocalFile, StoredFile, make_folder, sync_folder
+from data_stack.formats.records.growing_file import GrowingFile, UploadedFile, make_folder, sync_folder
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
@@ -23,17 +23,13 @@ from data_stack.io.integrity import Digest, HashingThread
 
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
-#: What a fork got of its parent's unfinished resources: whose contexts must not end there, for that would remove them.
-_OF_PARENTS: list[contextlib.ExitStack] = []
-
-
-class _NothingToPublish(BaseException):
-    """Ends the contexts of resources that shall not be published. Never leaves this module."""
+#: A fork keeps its parent's unfinished resources here: ending their contexts would remove them.
+_INHERITED_STACKS: list[contextlib.ExitStack] = []
 
 
 @dataclass
 class _Files:
-    """The two files of a column, and how many records they have."""
+    """The two files of a column, and the number of their records."""
 
     bag: Any
     idx: Any
@@ -45,11 +41,11 @@ class Target(ABC):
     """A dataset that is being written.
 
     Args:
-        folder: where it lies.
-        encoders: of its columns, which also tell what their records are.
+        folder: the folder of the dataset.
+        encoders: the encoders of its columns, which also describe the records.
 
     Attributes:
-        count: its samples.
+        count: number of samples.
 
     Raises:
         StorageConflictError: another writer has the folder open.
@@ -87,21 +83,21 @@ class Target(ABC):
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Make all samples durable and verified, where there is anything before the end."""
+        """Make all samples durable and cover them by a manifest, if the dataset grows."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Make the dataset durable and complete, its manifest last."""
+        """Make the dataset durable and complete; its manifest is written last."""
 
     @abstractmethod
     def abandon(self) -> None:
-        """Leave it to be gone on with, where that is possible."""
+        """Leave the dataset so that another writer can resume it, if it grows."""
 
     def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
         """Write samples: records of each column, and of :data:`REFS` where there are sequences.
 
         Raises:
-            StorageError: they could not be written, and nothing can be written any more.
+            StorageError: they could not be written; the target cannot be used any more.
         """
         for name, part in parts.items():
             files = self._files[name]
@@ -115,7 +111,7 @@ class Target(ABC):
         self.count += n_samples
 
     def n_records(self, name: str) -> int:
-        """How many records a column has."""
+        """Number of records of a column."""
         return self._files[name].n_records
 
     @property
@@ -124,15 +120,14 @@ class Target(ABC):
         return sum(files.bag.size + _ENTRY_BYTES * files.n_records for files in self._files.values())
 
     def give_up(self) -> None:
-        """Give everything back; what is not published never will be."""
+        """Release all resources; unpublished files are discarded."""
         stack, self._stack = self._stack, contextlib.ExitStack()
-        with contextlib.suppress(_NothingToPublish):
-            stack.__exit__(_NothingToPublish, _NothingToPublish(), None)
+        stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the contexts from publishing
         self._hashing.stop()
 
-    def disown(self) -> None:
-        """In a fork, to which nothing of it belongs."""
-        _OF_PARENTS.append(self._stack)
+    def detach_in_child(self) -> None:
+        """Detach a forked child from the files, which belong to its parent."""
+        _INHERITED_STACKS.append(self._stack)
         self._stack = contextlib.ExitStack()
 
     def _create(self, name: str, data: bytes) -> None:
@@ -150,14 +145,14 @@ class Target(ABC):
 
 
 class GrowingTarget(Target):
-    """A folder of this machine, without sequences: samples are appended, and a writer goes on where an earlier one stopped.
+    """A local folder without sequences: samples are appended, and a writer resumes where an earlier one stopped.
 
-    A mark lies there as long as the files may hold more than the manifest says. A writer that finds it cuts them to what the
-    manifest covers: of what lies behind, a power cut may have left anything. Without the mark, as Granular leaves its files, all
-    samples count that every column has.
+    A file ``unfinished`` marks the dataset while its files may be longer than the manifest says. A writer that finds the mark
+    truncates them to what the manifest covers, as a power cut may have damaged the rest. Without the mark, as in Granular's
+    datasets, all samples are valid that every column has.
 
     Raises:
-        ConfigError: a dataset of other columns is there, or one that cannot be gone on with.
+        ConfigError: the folder contains a dataset with other columns, or one that cannot be resumed.
         DatasetFileCorruptError: it is damaged.
     """
 
@@ -166,7 +161,7 @@ class GrowingTarget(Target):
         if not folder.has_file(SPEC):
             for file in [*map(bag_name, self._columns), *map(idx_name, self._columns)]:
                 if folder.has_file(file):
-                    raise ConfigError(f"{folder.full_name(file)!r} is in the way: there is no {SPEC}. Choose another folder")
+                    raise ConfigError(f"{folder.full_name(file)!r} exists without a {SPEC}. Choose another folder")
             self._create(SPEC, spec_json(self._columns))
         self._manifest_there = self._check_manifest()
         for name in self._columns:
@@ -179,10 +174,10 @@ class GrowingTarget(Target):
                         )
             self._files[name] = _Files(self._local(bag_name(name)), self._local(idx_name(name)))
         self._is_marked = folder.has_file(UNFINISHED)
-        self._take_up(self._manifest_there)
+        self._resume_from(self._manifest_there)
 
-    def _local(self, file: str) -> LocalFile:
-        opened = LocalFile(f"{self._folder.path}/{file}", self._hashing)
+    def _local(self, file: str) -> GrowingFile:
+        opened = GrowingFile(f"{self._folder.path}/{file}", self._hashing)
         self._stack.callback(opened.close)
         return opened
 
@@ -192,19 +187,19 @@ class GrowingTarget(Target):
         asked = _types(self._columns)
         if found != asked:
             raise ConfigError(
-                f"{folder.name!r} holds a record dataset of other columns: {found}, not {asked}. Choose another folder"
+                f"{folder.name!r} contains a record dataset with other columns: {found}, not {asked}. Choose another folder"
             )
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
         missing = {file for name in self._columns for file in (bag_name(name), idx_name(name))} - manifest.files.keys()
         if _types(manifest.columns) != asked or missing:
-            problem = f"has no digest of {sorted(missing)}" if missing else f"is of other columns than {SPEC}"
+            problem = f"has no digest of {sorted(missing)}" if missing else f"and {SPEC} name different columns"
             raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} {problem}")
         return manifest
 
-    def _take_up(self, manifest: RecordsManifest | None) -> None:
-        """Let what is complete count, and remove what lies behind it."""
+    def _resume_from(self, manifest: RecordsManifest | None) -> None:
+        """Keep the complete samples, and remove bytes after them."""
         promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
         is_longer = False
         for name, files in self._files.items():
@@ -212,7 +207,7 @@ class GrowingTarget(Target):
                 if found.size < promised.get(file, 0):
                     raise DatasetFileCorruptError(
                         f"column {name!r} is cut short: {found.path!r} has {found.size} bytes, but its manifest promises "
-                        f"{promised[file]}. Take the dataset from a copy, or write it anew"
+                        f"{promised[file]}. Restore the dataset from a copy, or write it again"
                     )
                 is_longer = is_longer or found.size > promised.get(file, 0)
         self.count = 0 if manifest is None else manifest.count
@@ -231,7 +226,7 @@ class GrowingTarget(Target):
             self._encoders[name].follow(column, n_bytes, self.count)
 
     def _n_complete(self, name: str, files: _Files) -> int:
-        """How many entries of a column's index are whole and lie in its bag. A power cut may leave zeros at its end."""
+        """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
         ends: npt.NDArray[np.uint64] = np.frombuffer(files.idx.read(0, files.idx.size // _ENTRY_BYTES * _ENTRY_BYTES), "<u8")
         decreases = np.flatnonzero(ends[1:] < ends[:-1])
         if len(decreases):
@@ -239,8 +234,8 @@ class GrowingTarget(Target):
             if ends[first:].any():
                 raise DatasetFileCorruptError(
                     f"{files.idx.path!r} is damaged: entry {first} of the index of column {name!r} (byte "
-                    f"{first * _ENTRY_BYTES}) is smaller than the one before it. Take the dataset from a copy, or cut this file "
-                    f"there to write on from record {first}"
+                    f"{first * _ENTRY_BYTES}) is smaller than the entry before. Restore the dataset from a copy, or truncate "
+                    f"the file there to resume from record {first}"
                 )
             ends = ends[:first]
         return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
@@ -278,15 +273,15 @@ class GrowingTarget(Target):
     def abandon(self) -> None:
         self.finish()
 
-    def disown(self) -> None:
+    def detach_in_child(self) -> None:
         self._stack.close()  # closing copies of its descriptors leaves the parent's lock alone
 
 
 class WholeTarget(Target):
-    """A store, or resources that a dataset prepares; and any folder where there are sequences. All is published at the end.
+    """A store, or resources that a dataset prepares, or any folder with sequences. All files are published at the end.
 
     Raises:
-        ConfigError: a dataset is there.
+        ConfigError: a dataset exists already.
         StorageError: the store cannot be written.
     """
 
@@ -294,24 +289,24 @@ class WholeTarget(Target):
         folder = self._folder
         if folder.has_file(SPEC):
             raise ConfigError(
-                f"{folder.full_name(SPEC)!r} is stored already: in a store, and with sequences, a dataset is written whole, "
-                f"once. Choose another prefix or folder, or delete what lies there"
+                f"{folder.full_name(SPEC)!r} exists already: in a store, and with sequences, a dataset cannot be resumed. "
+                f"Choose another prefix or folder, or delete the dataset"
             )
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:
             bag = self._resources.enter_context(folder.create(bag_name(name)))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
-            self._files[name] = _Files(StoredFile(bag, self._hashing), StoredFile(idx, self._hashing))
+            self._files[name] = _Files(UploadedFile(bag, self._hashing), UploadedFile(idx, self._hashing))
 
     def checkpoint(self) -> None:
-        """Nothing: what is complete is published."""
+        """Do nothing: only the complete dataset is published."""
 
     def finish(self) -> None:
         records = {}
         for name, files in self._files.items():
             if self._has_sequences:
-                # A bag whose first record is empty needs a leading zero to be understood.
+                # A bag whose first record is empty is only readable with a leading zero.
                 files.bag.put(bytes(_ENTRY_BYTES * files.begins_empty) + files.idx.file.getvalue())
             else:
                 records[idx_name(name)] = files.idx.record()
@@ -322,7 +317,7 @@ class WholeTarget(Target):
         self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
 
     def abandon(self) -> None:
-        """Nothing of it remains."""
+        """Do nothing: an incomplete dataset is not published."""
 
 
 def _name_of(name: str, files: _Files) -> list[tuple[str, Any]]:

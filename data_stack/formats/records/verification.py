@@ -1,4 +1,4 @@
-"""Reads a record dataset whole, and says whether it is what was written."""
+"""Verifies all files of a record dataset."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _READ_BYTES = 1 << 20
 _SAMPLES_AT_ONCE = 1 << 12
 
 
-def say_uncovered(folder: Folder, manifest: RecordsManifest, n_samples: int) -> str:
-    """What to say of a dataset that has more samples than its manifest covers."""
+def uncovered_message(folder: Folder, manifest: RecordsManifest, n_samples: int) -> str:
+    """The message for a dataset that has more samples than its manifest covers."""
     return (
         f"{folder.full_name(MANIFEST)} covers {manifest.count:,} of {n_samples:,} samples: another program, such as Granular, "
-        f"appended the others. These have no checksums; data_stack.formats.records.seal({folder.name!r}) gives them some"
+        f"appended the others. These have no checksums; add them with data_stack.formats.records.seal({folder.name!r})"
     )
 
 
@@ -35,10 +35,10 @@ def warn_once(message: str) -> None:
 
 
 def verify_files(folder: Folder) -> None:
-    """Hold all files against the manifest, where there is one, and all indexes against the records that they are of.
+    """Compare all files with the manifest, if there is one, and all indexes with their records.
 
     Raises:
-        DatasetFileCorruptError: something is damaged; the first of it is named.
+        DatasetFileCorruptError: a file is damaged; the error names the first damage.
     """
     files = RecordFiles(folder)
     manifest = files.manifest
@@ -49,7 +49,7 @@ def verify_files(folder: Folder) -> None:
     references = SampleReferences(lambda: files.bag(REFS), files.types) if files.has_references else None
     n_samples = files.count_samples(references) if manifest is None else 0
     if files.covered is not None:
-        logger.warning("%s", say_uncovered(folder, files.covered, n_samples))
+        logger.warning("%s", uncovered_message(folder, files.covered, n_samples))
     n_records = {}
     count = None if manifest is None or references is not None else manifest.count
     for name in ([] if references is None else [REFS]) + list(files.types):
@@ -79,6 +79,6 @@ def _verify_file(folder: Folder, file: str, record: FileRecord) -> None:
         raise block_damage(name, block)
     if digest.size != record.size or digest.sha256 != record.sha256:
         raise DatasetFileCorruptError(
-            f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.sha256}, and had {record.sha256} when "
+            f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.sha256}, but {record.sha256} when "
             f"the dataset was finished. Restore the file from a copy, or write the dataset again"
         )

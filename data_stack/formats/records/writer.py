@@ -18,7 +18,7 @@ from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
 
-#: Appended samples are written in pieces of about this size; columns in pieces of this one, the first of so many samples.
+#: Size of the pieces in which appended samples and columns are written; number of samples in the first piece of columns.
 _WRITE_BYTES = 1 << 20
 _COLUMN_BYTES = 4 << 20
 _FIRST_SAMPLES = 64
@@ -34,7 +34,7 @@ class RecordWriter:
     ::
 
         with RecordWriter("train", {"image": "jpg", "x": Column("array", "float32", (64,)), "label": "i64"}) as writer:
-            for i in range(len(writer), n_samples):     # goes on where an interrupted run stopped
+            for i in range(len(writer), n_samples):     # resumes an interrupted run
                 writer.append({"image": image(i), "x": vector(i), "label": label(i)})
 
     In a folder, a writer resumes an interrupted dataset, also one of Granular: ``len(writer)`` samples are complete, and the
@@ -83,7 +83,7 @@ class RecordWriter:
         self._state = ""
         self._release = weakref.finalize(self, self._target.give_up)
         self._release.atexit = False
-        call_in_forks(self._disown)
+        call_in_forks(self._detach_in_child)
 
     # ------------------------------------------------------------------ what there is
 
@@ -119,7 +119,7 @@ class RecordWriter:
         Raises:
             ConfigError: a column is missing or unknown, a value is not what its column stores, or the writer is closed. Nothing
                 of the sample was appended.
-            StorageError: there is no room, for instance; ``len(writer)`` says whether it was appended.
+            StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample was appended.
         """
         if self._state:
             self._refuse()
@@ -146,7 +146,7 @@ class RecordWriter:
         """Append many samples, given as columns: arrays of shape ``(n, ...)`` or sequences of n values.
 
         Arrays of numbers are written without touching their values one by one. All is checked before anything is appended that
-        dtypes and shapes tell; if a codec refuses a value later, or there is no room, ``len(writer)`` says how far it got.
+        dtypes and shapes show; if a codec refuses a value later, or the disk is full, ``len(writer)`` shows how far it got.
 
         Raises:
             ConfigError: as for :meth:`append`, or the columns differ in their length.
@@ -174,13 +174,13 @@ class RecordWriter:
             start = stop
 
     def flush(self) -> None:
-        """Make all samples durable, and cover them by a manifest: they outlive a power cut, and readers see and verify them.
+        """Make all samples durable, and cover them by a manifest: they survive a power cut, and readers see and verify them.
 
-        In a store, and where there are sequences, this makes nothing durable: what is complete is published.
+        In a store, and with sequences, this does not make samples durable: only the complete dataset is published.
 
         Raises:
-            StorageError: they could not be written. Open the dataset anew: it goes on behind what was flushed.
-            DatasetFileCorruptError: what an earlier writer left is damaged.
+            StorageError: they could not be written. Open the dataset again to resume after the flushed samples.
+            DatasetFileCorruptError: samples of an earlier writer are damaged.
         """
         if self._state:
             self._refuse()
@@ -188,7 +188,7 @@ class RecordWriter:
         self._checkpoint()
 
     def close(self) -> None:
-        """Complete the dataset: all is durable, and the manifest is written last. Closing again does nothing.
+        """Complete the dataset: make all files durable, and write the manifest last. Closing again does nothing.
 
         Raises:
             StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still open.
@@ -201,7 +201,7 @@ class RecordWriter:
             self._leave("closed")
 
     def abandon(self) -> None:
-        """Flush, and leave the dataset as it is, to be gone on with later. In a store nothing remains of it."""
+        """Flush, and leave the dataset so that a writer can resume it. In a store nothing is published."""
         if self._release.alive:
             try:
                 if not self._state:
@@ -220,7 +220,7 @@ class RecordWriter:
             finally:
                 self._leave("closed")
         else:
-            with contextlib.suppress(Exception):  # what goes wrong already is what the caller shall see
+            with contextlib.suppress(Exception):  # the caller shall see the first error
                 self.abandon()
 
     # ------------------------------------------------------------------ inside
@@ -245,7 +245,7 @@ class RecordWriter:
         try:
             self._target.put(parts, n_samples)
         except BaseException as error:
-            self._state = f"broken by an error ({error!s:.200}). Open the dataset anew: it goes on behind what was flushed"
+            self._state = f"broken by an error ({error!s:.200}). Open the dataset again to resume after the flushed samples"
             raise
         if time.monotonic() - self._checkpointed_at > _CHECKPOINT_SECONDS:
             self._checkpoint()
@@ -270,25 +270,25 @@ class RecordWriter:
         return Part.of(packed)
 
     def _refuse(self) -> NoReturn:
-        raise ConfigError(f"nothing can be appended to {self._name!r}: its writer is {self._state}")
+        raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
 
     def _leave(self, state: str) -> None:
         if self._release.alive:
             self._state = state
             self._release()
 
-    def _disown(self) -> None:
-        """In a fork: neither the samples nor the lock are of this process."""
+    def _detach_in_child(self) -> None:
+        """Detach a forked child: the samples and the lock belong to its parent."""
         if self._release.detach():
-            self._state = "of another process, which this one was forked from"
-            self._target.disown()
+            self._state = "owned by the parent process of this fork"
+            self._target.detach_in_child()
 
 
 def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
-    """The one length that all columns have which are given to be appended to the dataset ``name``.
+    """Check columns to append to the dataset ``name``, and return their length.
 
     Raises:
-        ConfigError: one is missing, unknown or no column, or they differ in their length.
+        ConfigError: a column is missing or unknown, is not an array or list, or their lengths differ.
     """
     _check_names(given, columns, f"what is given to {name!r}")
     lengths = {}
@@ -300,7 +300,7 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
             )
         lengths[column] = len(values)
     if len(set(lengths.values())) != 1:
-        raise ConfigError(f"the columns for {name!r} differ in their length: {lengths}. Nothing was appended")
+        raise ConfigError(f"the columns for {name!r} differ in length: {lengths}. Nothing was appended")
     return lengths[column]
 
 

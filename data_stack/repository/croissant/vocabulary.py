@@ -36,18 +36,6 @@ CONTEXT: Final[dict[str, Any]] = {
     **{word: f"cr:{word}" for word in _OWN_WORDS.split()},
 }
 
-#: Media types by the endings of names, first those of files with columns.
-FORMATS: Final = {
-    ".parquet": "application/x-parquet",
-    ".csv": "text/csv",
-    ".tsv": "text/tab-separated-values",
-    ".jsonl": "application/jsonlines",
-    ".zip": "application/zip",
-    ".tar": "application/x-tar",
-    ".tgz": "application/x-tar",
-    ".gz": "application/gzip",
-}
-
 _KINDS = {"b": "sc:Boolean", "i": "cr:Int", "u": "cr:UInt", "f": "cr:Float", "M": "sc:DateTime"}
 
 

@@ -19,15 +19,18 @@ from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetFactory, dataset_folder
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
+from data_stack.formats.conversion.format import format_of_suffix
 from data_stack.formats.conversion.source import name_of_position
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, FORMATS, describe_type
+from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, describe_type
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.search import keywords_of
 from data_stack.show.licences import spdx_problem
 
 _SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
+#: Media types of archives and compressed files by suffix; each format of data declares its own.
+_ARCHIVES = {".zip": "application/zip", ".tgz": "application/x-tar", ".gz": "application/gzip"}
 _IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)
 
 
@@ -123,7 +126,9 @@ def _id(identifier: str) -> str:
 
 def _format_of(identifier: str) -> str:
     path = PurePosixPath(identifier)
-    return FORMATS.get(".tar" if ".tar" in path.suffixes else path.suffix, "application/octet-stream")
+    suffix = ".tar" if ".tar" in path.suffixes else path.suffix
+    found = format_of_suffix(suffix)
+    return _ARCHIVES.get(suffix, "application/octet-stream") if found is None else found.suffixes[suffix]
 
 
 def _file(identifier: str, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def test_a_type_nested_without_end_is_refused() -> None:
         (("", "int32"), "name of a field.*''"),
         (("x", Field), "'x': Field"),
         (("x", "int32", (), 5), "codec of field 'x'.* 5"),
-        (("x", "int32", (), "nope"), "no type of column 'nope'"),
+        (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
         (("x", "datetime64[ps]"), "no times of dtype"),
     ],

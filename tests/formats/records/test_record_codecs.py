@@ -141,7 +141,7 @@ def test_integers_of_64_bits_are_taken_where_they_fit(value: int) -> None:
             assert record == granular.encoders[kind](value)
             assert codec_of(kind).decode(record) == value
         else:
-            with pytest.raises(OverflowError, match=f"a column of {kind} does not hold"):
+            with pytest.raises(OverflowError, match=f"a column of {kind} cannot store"):
                 codec_of(kind).encode(value)
 
 
@@ -268,7 +268,7 @@ def test_what_is_no_tree_is_refused(value: Any) -> None:
         if kind != "json" or type(value) is not list:
             with pytest.raises((TypeError, OverflowError)):
                 codec_of(kind).encode(value)
-    with pytest.raises(TypeError, match="the type tree does"):
+    with pytest.raises(TypeError, match="the type tree"):
         codec_of("msgpack").encode([np.arange(3)])
     with pytest.raises(TypeError, match="the type tree holds"):
         codec_of("json").encode([np.arange(3)])
@@ -339,7 +339,7 @@ def test_npy_records_are_npy_files_without_pickle() -> None:
     pickled += b"{'descr': '|O', 'fortran_order': False, 'shape': (1,)}".ljust(59) + b"\n" + pickle.dumps([print])
     with pytest.raises(DataStackError, match="Python objects"):
         codec_of("npy").decode(pickled)
-    with pytest.raises(ValueError, match="cut short or goes on"):
+    with pytest.raises(ValueError, match="must have 140 bytes"):
         codec_of("npy").decode(codec_of("npy").encode(array) + b"x")
     fortran = np.asfortranarray(np.arange(6).reshape(2, 3))
     record = codec_of("npy").encode(fortran).replace(b"'fortran_order': False", b"'fortran_order': True ")
@@ -383,7 +383,7 @@ def test_frames_of_zstd_without_or_with_a_wrong_size_are_bounded() -> None:
 
     assert codec.decode(unsized.compress(bytes(5_000_000))) == bytes(5_000_000)
     for wrong in (bytes(20_000_000), bytes(5_000_000)):
-        with pytest.raises(ValueError, match="damaged, or unpacks to more"):
+        with pytest.raises(ValueError, match="damaged, or larger"):
             codec.decode(unsized.compress(wrong)[: None if len(wrong) > 10_000_000 else -2])
     lying = bytearray(codec.encode(bytes(1000)))
     lying[4:6] = b"\xff\xff"  # says 65,791 bytes
@@ -420,7 +420,7 @@ def test_a_users_codecs_go_before_those_that_are_built_in() -> None:
 
 @pytest.mark.parametrize("name", ["utf-8", "zstd(utf-8)", "zstd()", "zstd", "", "zstd(" * 50 + "json" + ")" * 50, "x" * 100_000])
 def test_an_unknown_type_is_told_with_the_known_ones(name: str) -> None:
-    with pytest.raises(ConfigError, match=r"there is no type of column .*there are: array, bmp, bytes, flac") as refused:
+    with pytest.raises(ConfigError, match=r"unknown column type .*array, bmp, bytes, flac") as refused:
         codec_of(name, {"mine": None})
     assert len(str(refused.value)) < 900
     assert "mine" in str(refused.value)
@@ -486,5 +486,5 @@ def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: P
     with RecordReader(tmp_path, codecs={"array": _Halved()}) as reader:
         assert reader[3]["x"].tolist() == [3.0, 3.5]
         assert reader.read_batch([3, 0])["x"].tolist() == [[3.0, 3.5], [0.0, 0.5]]
-    with pytest.raises(TypeError, match="has to define derive_layout"):
+    with pytest.raises(TypeError, match="must also define derive_layout"):
         type("_Careless", (ArrayCodec,), {"decode": _Halved.decode})

@@ -99,7 +99,7 @@ def test_files_of_images_are_stored_as_they_are(decoder: str) -> None:
         record = file_of(Image.fromarray(picture()), form)
 
         assert codec_of(name).encode(record) == codec_of(name).encode(memoryview(record)) == record
-        with pytest.raises(ValueError, match="this is no"):
+        with pytest.raises(ValueError, match=r"not a \w+ image"):
             codec_of(name).encode(b"GIF89a" + record)
 
 
@@ -153,12 +153,12 @@ def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: 
         ("PNG", PngCodec(max_pixels=3000)),
         ("WEBP", WebpCodec(max_pixels=3000)),
     ):
-        with pytest.raises(ValueError, match=r"64 x 48 pixels is larger than max_pixels=3000; .*max_pixels=…"):
+        with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000; .*max_pixels=…"):
             codec.decode(file_of(Image.fromarray(picture()), name))
         with pytest.raises(ValueError, match="max_pixels=3000"):
             codec.encode(picture())
     for options in ({"lossless": True}, {"exif": b"Exif\0\0MM"}):  # which have other headers
-        with pytest.raises(ValueError, match=r"64 x 48 pixels is larger than max_pixels=3000"):
+        with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000"):
             WebpCodec(max_pixels=3000).decode(file_of(Image.fromarray(picture()), "WEBP", **options))
     large = bytearray(file_of(Image.fromarray(picture()), "JPEG"))
     start = large.index(b"\xff\xc0")
@@ -292,9 +292,9 @@ def test_with_a_rate_of_the_codec_values_are_arrays_alone(codec_class: Any) -> N
     assert np.array_equal(codec.decode(record), tone())
     assert codec.decode(codec.encode(tone()[:, None])).shape == (2000,)
     assert codec_class().decode(record)[1] == 16_000
-    with pytest.raises(ValueError, match="16000 samples a second, where the codec has rate=8000"):
+    with pytest.raises(ValueError, match="rate=8000, got 16000"):
         codec_class(rate=8000).decode(record)
-    with pytest.raises(TypeError, match="stores samples alone"):
+    with pytest.raises(TypeError, match="without a rate"):
         codec.encode((tone(), 16_000))
 
 

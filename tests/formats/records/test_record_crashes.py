@@ -230,7 +230,7 @@ def test_a_fork_neither_writes_nor_unlocks(processes: FaultProcesses, folder: Pa
     outcome = processes.run("fault_records:fork_with_an_open_writer", str(folder / "dataset"))
 
     said, is_free, on_disk, n_samples = outcome.value
-    assert "its writer is of another process" in said
+    assert "the parent process" in said
     assert (is_free, on_disk, n_samples) == (False, 0, 6)
     with RecordReader(folder / "dataset") as reader:
         assert [plain(reader[i]) for i in range(6)] == [plain(sample("columns", i)) for i in range(6)]

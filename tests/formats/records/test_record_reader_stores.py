@@ -148,5 +148,5 @@ def test_another_file_than_the_manifest_describes_is_refused() -> None:
     store.set_resource("plain/x.bag", [bytes(len(data))])
 
     with RecordReader(store, prefix="plain") as reader:
-        with pytest.raises(DatasetFileCorruptError, match=r"plain/x\.bag is another file"):
+        with pytest.raises(DatasetFileCorruptError, match=r"plain/x\.bag is not the file"):
             reader[0]
