@@ -104,7 +104,7 @@ def test_slices_are_dicts_of_lists(tmp_path: Path, sharded: bool) -> None:
             reader[10]
         with pytest.raises(ConfigError, match="one position to a later one"):
             reader[0:6:2]
-        with pytest.raises(ConfigError, match="no column 'fo'"):
+        with pytest.raises(ConfigError, match="column 'fo'"):
             reader[0, ("fo",)]
     with pytest.raises(ConfigError, match="cache_keys"):
         make(tmp_path / "data", ours.decoders, cache_keys=["nothing"])
