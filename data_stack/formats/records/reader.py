@@ -40,11 +40,10 @@ from data_stack.values.stacking import stack_values
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Size of the blocks that an iteration reads, in bytes and in samples.
+#: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
-_MOST_IN_BLOCK = 1024
-#: Block size if threads decode the records.
 _DECODED_BYTES = 4 << 20
+_MOST_IN_BLOCK = 1024
 
 _Integers = npt.NDArray[np.int64]
 
@@ -158,11 +157,6 @@ class RecordReader(AccessedDatasetIterator):
     def spec(self) -> dict[str, str]:
         """The types of the columns to read, by name, as in Granular's ``spec.json``."""
         return {name: self._files.types[name] for name in self._keys}
-
-    @property
-    def stored_types(self) -> dict[str, str]:
-        """The types of all stored columns, by name."""
-        return self._files.types
 
     @property
     def schema(self) -> dict[str, Column]:
@@ -337,20 +331,14 @@ class RecordReader(AccessedDatasetIterator):
     # ------------------------------------------------------------------ inside
 
     def _count_samples(self) -> int:
-        manifest, files = self._files.manifest, self._files
+        files, manifest = self._files, self._files.manifest
         if manifest is not None and manifest.count > MAX_RECORDS:
             raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
-        if files.has_references:
-            self._references = SampleReferences(lambda: files.bag(REFS), files.types)
-            if manifest is not None and len(self._references) < manifest.count:
-                raise DatasetFileCorruptError(
-                    f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
-                    f"{len(self._references):,}"
-                )
-        elif self._sequences:
+        self._references = files.references()
+        if self._references is not None and manifest is not None and len(self._references) < manifest.count:
             raise DatasetFileCorruptError(
-                f"{self._folder.name} has columns of sequences, but {REFS}.bag, the index of sequences, is missing; "
-                f"restore it from a copy"
+                f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
+                f"{len(self._references):,}"
             )
         if manifest is not None:
             return manifest.count

@@ -178,6 +178,21 @@ class RecordFiles:
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
 
+    def references(self) -> SampleReferences | None:
+        """The map from samples to records; None if sample i has record i of each column.
+
+        Raises:
+            DatasetFileCorruptError: there are sequences, but no map.
+        """
+        if self.has_references:
+            return SampleReferences(lambda: self.bag(REFS), self.types)
+        if any(kind.endswith("[]") for kind in self.types.values()):
+            raise DatasetFileCorruptError(
+                f"{self.folder.name} has columns of sequences, but {REFS}.bag, the index of sequences, is missing; restore it "
+                f"from a copy"
+            )
+        return None
+
     def count_samples(self, references: SampleReferences | None) -> int:
         """Count the samples of a dataset without a manifest.
 

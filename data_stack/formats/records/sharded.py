@@ -99,9 +99,9 @@ class ShardedRecordReader(AccessedDatasetIterator):
                     f"shard {shard.name} of {len(names)} is missing or empty: {error}. Restore it from a copy"
                 ) from error
             first = self._readers[0] if self._readers else reader
-            if reader.stored_types != first.stored_types:
+            if reader._files.types != first._files.types:
                 raise DatasetFileCorruptError(
-                    f"shard {shard.name} has the columns {reader.stored_types}, but the first shard has {first.stored_types}"
+                    f"shard {shard.name} has the columns {reader._files.types}, but the first shard has {first._files.types}"
                 )
             reader.share_files(siblings, None if lengths is None else lengths[number])
             self._readers.append(reader)

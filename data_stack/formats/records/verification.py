@@ -10,7 +10,6 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST, FileRecord, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
-from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import block_damage
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, differing_blocks
@@ -46,7 +45,7 @@ def verify_files(folder: Folder) -> None:
     if covering is not None:
         for file, record in covering.files.items():
             _verify_file(folder, file, record)
-    references = SampleReferences(lambda: files.bag(REFS), files.types) if files.has_references else None
+    references = files.references()
     n_samples = files.count_samples(references) if manifest is None else 0
     if files.covered is not None:
         logger.warning("%s", uncovered_message(folder, files.covered, n_samples))
