@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.factories.declarative import DatasetFactory, PreparationReport, dataset_folder
+from data_stack.io.redaction import shorten
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.repository import default_repository
 from data_stack.stores.inventory import take_inventory
@@ -54,7 +55,7 @@ def collect_facts(name: str, connector: StorageConnector) -> dict[str, Any]:
                 "size": source.size,
                 "sha256": source.sha256,
                 "md5_sum": source.md5_sum,
-                "places": list(source.sources),
+                "places": [shorten(os.fsdecode(each)) for each in source.sources],
             }
             for source in factory.sources
         ],
