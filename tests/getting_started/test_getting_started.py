@@ -247,7 +247,7 @@ def test_the_code_of_the_page_on_mongodb_runs_on_a_real_server(home: Path, mongo
     (code,) = blocks((ROOT / "docs" / "mongodb.md").read_text(encoding="utf-8"), "python")
     program = re.sub(r'"mongodb://[^"]*"', repr(mongodb_uri), code)
 
-    printed = python("-c", f"{program}\nprint(train)").stdout
+    printed = python("-c", f"{program}\nprint(train, train._repr_html_())").stdout
 
     assert "1,437 samples" in printed
     assert "cannot be shown" not in printed
