@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import draw_turns, exact_parts

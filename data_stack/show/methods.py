@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_key, column_names
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.named_columns import column_key, column_names
 from data_stack.exception import ConfigError
 from data_stack.show.samples import default_keys, part_of, title_of
 

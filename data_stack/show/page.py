@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.show.cells import cell_of
 from data_stack.show.column_report import ColumnReport
 from data_stack.show.column_statistics import columns_of_samples

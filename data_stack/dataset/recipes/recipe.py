@@ -11,11 +11,12 @@ import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
-from data_stack.dataset.iterator.deep_stacks import walk_stack
+from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
+from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
@@ -243,7 +244,7 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
 
 def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> Layer:
     """Describe an iterator by its content."""
-    samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
+    samples = iterator.adapted_samples if isinstance(iterator, AdaptedIterator) else iterator
     known: dict[str, Any] = {"class": class_name(samples)}
     if probed and type(samples) in _PLAIN_SAMPLES:
         known.update(n_samples=len(samples), samples=samples)
@@ -290,8 +291,8 @@ def _why_untold_dataset(iterator: Any) -> list[str]:
 
 def _tells_content(iterator: Any) -> bool:
     """Whether a source knows digests of its content."""
-    if isinstance(iterator, _AdaptedIterator):
-        return type(iterator._adapted_samples) in _PLAIN_SAMPLES
+    if isinstance(iterator, AdaptedIterator):
+        return type(iterator.adapted_samples) in _PLAIN_SAMPLES
     if not isinstance(iterator, DatasetIteratorIF):
         return type(iterator) in _PLAIN_SAMPLES
     return type(access_to(iterator)).tell_content is not SampleAccess.tell_content

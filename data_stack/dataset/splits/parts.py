@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -201,7 +203,7 @@ def check_n_folds(n_folds: SupportsIndex) -> int:
     return check_integer("the number of folds", n_folds, at_least=2)
 
 
-@layer("split")
+@layer("split", columns=["stratify", "group_by", "time", "by"])
 class SplitPartIterator(DatasetIteratorView):
     """One part of a divided iterator, its samples in the iterator's order. What ``iterator.split(...)`` gives.
 
@@ -241,7 +243,7 @@ class SplitPartIterator(DatasetIteratorView):
         return add_tag(meta, self._part if has_names(self._division) else None)
 
 
-@layer("fold")
+@layer("fold", columns=["stratify", "group_by"])
 class FoldPartIterator(DatasetIteratorView):
     """The training or the test part of one fold, its samples in the iterator's order. What ``iterator.folds(...)`` gives.
 

@@ -26,7 +26,7 @@ from kept_samples import STRUCTURES, VALUES, Listed, Point, check_equal_to_list,
 from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
-from data_stack.dataset.iterator.access import brought_access
+from data_stack.dataset.iterator.access import own_access
 from data_stack.dataset.iterator.layers import stored_samples
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
@@ -390,7 +390,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     samples = [(i,) for i in range(5)]
     first = cached(Slow(samples), FileStorageConnector(tmp_path), "x")
     second = cached(Untouched(samples), FileStorageConnector(tmp_path), "x")
-    brought: Any = brought_access
+    brought: Any = own_access
     brought(second)._samples_fingerprint = brought(first)._fingerprint()  # the classes differ
 
     with ThreadPoolExecutor(2) as threads:

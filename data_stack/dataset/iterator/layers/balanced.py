@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -20,7 +21,7 @@ from data_stack.dataset.splits.class_numbers import class_numbers, group_positio
 from data_stack.exception import ConfigError
 
 
-@layer("balanced")
+@layer("balanced", columns=["by"])
 class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 

@@ -14,17 +14,11 @@ from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    as_iterator,
-    column_keys,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.named_columns import column_keys
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -80,7 +74,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
         return dict(self._encoders)
 
 
-@layer("mapped_classes")
+@layer("mapped_classes", columns=["columns"])
 class MappedClassesView(DatasetIteratorView):
     """The samples of ``dataset_iterator`` whose labels a class mapping names, in their order; reads the labels when it is made.
 

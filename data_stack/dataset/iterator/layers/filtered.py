@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import narrow
@@ -19,7 +20,7 @@ from data_stack.util.functions import check_takes
 from data_stack.values.stacking import as_array, keys_of, list_values
 
 
-@layer("filtered")
+@layer("filtered", columns=["column"])
 class FilteredDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
 

@@ -9,14 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-)
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.ownership import copy_objects, copy_value
 from data_stack.dataset.iterator.registry import layer

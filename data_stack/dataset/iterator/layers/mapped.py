@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import OneToOneAccess, RearrangedAccess, SampleAccess, stack_columns
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    column_key,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
@@ -198,62 +192,30 @@ def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any,
 
 
 class _MapAccess(OneToOneAccess):
-    """Access to what a function gives for each sample.
-
-    Of maps on maps, also with views between them, the top one calls all functions in a loop, for thousands would exceed Python's
-    limit of recursion.
+    """Access to what a function returns for each sample.
 
     Args:
         below: the samples.
-        function: of a sample, and where there is a seed of a generator of random numbers.
+        function: of a sample; with a seed, also of a random generator.
         mixed_seed: of the draws; None for a function without.
     """
 
     def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
-        source, positions = below.unwrap()
-        self._next: tuple[_MapAccess, Positions | None] | None = None
-        if isinstance(source, _MapAccess) and type(source) is type(self) and "_apply" in vars(type(self)):
-            self._next = source, positions
-            below = source.below if positions is None else RearrangedAccess(source.below, positions)
         super().__init__(below)
         self._function, self._mixed_seed = function, mixed_seed
 
     def sample(self, position: int) -> Sample:
-        if self._next is not None:
-            return self.samples(np.array([position], dtype=np.intp))[0]
         if self._mixed_seed is None:
             return self._function(self.below.sample(position))
         return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        samples: list[Sample] = self._map(self._bottom().samples, positions) if len(positions) else []
-        return samples
+        return list(self._map(self.below.samples(positions), positions.tolist()))
 
-    def _map(self, read: Callable[[IndexArrayOfInts], Any], positions: IndexArrayOfInts) -> Any:
-        """What the functions of this map and of those below it give for what ``read`` gives from under all of them."""
-        maps = []
-        access: _MapAccess | None = self
-        while access is not None:
-            maps.append((access, positions))
-            access, inner = access._next or (None, None)
-            positions = positions if inner is None else take(inner, positions)
-        given = read(positions)
-        for each, at in reversed(maps):
-            given = each._apply(given, at)
-        return given
-
-    def _bottom(self) -> SampleAccess:
-        access = self
-        while access._next is not None:
-            access = access._next[0]
-        return access.below
-
-    def _apply(self, samples: Any, positions: IndexArrayOfInts) -> Any:
-        function, mixed_seed = self._function, self._mixed_seed
-        if mixed_seed is None:
-            return [function(sample) for sample in samples]
-        places = positions.tolist()
-        return [function(sample, derive_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
+    def _map(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
+        if self._mixed_seed is None:
+            return map(self._function, samples)
+        return map(self._function, samples, map(partial(derive_generator, self._mixed_seed), positions))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         n_positions = self.n_samples if positions is None else len(positions)
@@ -271,12 +233,7 @@ class _MapAccess(OneToOneAccess):
         return stack_columns(self.samples(positions), keys, self)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        if self._next is not None:
-            yield from map(self.sample, range(start, stop))
-            return
-        function, mixed_seed = self._function, self._mixed_seed
-        for position, sample in enumerate(self.below.iterate(start, stop), start):
-            yield function(sample) if mixed_seed is None else function(sample, derive_generator(mixed_seed, position))
+        return self._map(self.below.iterate(start, stop), range(start, stop))
 
 
 class BatchMapAccess(_MapAccess):
@@ -300,15 +257,11 @@ class BatchMapAccess(_MapAccess):
 
     def map_batch(self, positions: IndexArrayOfInts) -> Batch:
         """What the function gives for the samples at one position or more."""
-        mapped: Batch = self._map(self._bottom().batch, positions)
-        return mapped
-
-    def _apply(self, batch: Any, positions: IndexArrayOfInts) -> Batch:
+        batch = self.below.batch(positions)
         if self._mixed_seed is None:
-            mapped = self._function(batch)
-        else:
-            mapped = self._function(batch, [derive_generator(self._mixed_seed, at) for at in positions.tolist()])
-        return self._check(mapped, len(positions))
+            return self._check(self._function(batch), len(positions))
+        generators = [derive_generator(self._mixed_seed, at) for at in positions.tolist()]
+        return self._check(self._function(batch, generators), len(positions))
 
     def _check(self, mapped: Any, n_rows: int) -> Batch:
         """What a batched function gave as a batch of ``n_rows``."""

@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from data_stack.dataset.iterator.access import OneToOneAccess, access_to, brought_access
-from data_stack.dataset.iterator.contract import (
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -102,14 +99,14 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         Returns:
             The identifier of the resource.
         """
-        access: Any = brought_access(self)
+        access: Any = own_access(self)
         access.open_stored()
         return self.identifier
 
     @property
     def identifier(self) -> str:
         """The name of the resource."""
-        access: Any = brought_access(self)
+        access: Any = own_access(self)
         return access.identifier  # type: ignore[no-any-return]  # that of this class
 
 

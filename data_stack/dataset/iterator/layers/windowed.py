@@ -18,6 +18,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.deduplicated import equal_groups
 from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
@@ -35,7 +36,7 @@ _Offsets = Mapping[int, Union[list[ColumnKey], None]]
 _DIGESTS_AT_ONCE = 1 << 16
 
 
-@layer("windowed")
+@layer("windowed", columns=["order_by", "group_by"])
 class WindowedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
 
@@ -98,7 +99,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         if max_gap is not None and order_by is None:
             raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
-        self._offsets = None if offsets is None else _check_offsets(offsets, self._length)
+        self._offsets = None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
         super().__init__(
             dataset_iterator,
             length=self._length,
@@ -291,13 +292,13 @@ def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     return max_gap
 
 
-def _check_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
+def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
     if not isinstance(offsets, Mapping) or not offsets:
         raise ConfigError(f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}")
     checked: dict[int, list[ColumnKey] | None] = {}
     for offset, columns in offsets.items():
         number = check_integer("an offset", offset)
-        checked[number] = None if columns is None else keys_of(columns)
+        checked[number] = None if columns is None else column_key(iterator, keys_of(columns))
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
         raise ConfigError(
