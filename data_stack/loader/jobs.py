@@ -109,7 +109,7 @@ class EpochStacks:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for layer, source in state["_sources"]:
-            layer.stand_on(source)
+            layer.attach_source(source)
         self.__init__(state["_iterator"], state["_redraw"])  # type: ignore[misc]
 
 

@@ -133,7 +133,7 @@ class SampleAccess(ABC):
         """The columns of dict samples by a schema; None without a schema."""
         return None
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         """Plain data that identifies the samples of a source together with its arguments: the digests of its files.
 
         Without it, a fingerprint holds a digest of a few samples, which may miss a difference.

@@ -136,23 +136,23 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
 
 
-def why_untold(iterator: DatasetIteratorIF) -> str | None:
+def instability_reason(iterator: DatasetIteratorIF) -> str | None:
     """Why a fingerprint may miss a change of the samples, or be valid in this process only; None if neither. Reads no samples."""
     for layer in _layers_below(iterator, probed=False):
         reasons: list[str] = []
         if layer.name == DATASET:
-            content_of(layer.arguments["config"], why_untold=reasons)
-            reasons += _why_untold_dataset(layer.iterator)
-        elif layer.name is None and not _tells_content(layer.iterator):
+            content_of(layer.arguments["config"], reasons=reasons)
+            reasons += _dataset_instability(layer.iterator)
+        elif layer.name is None and not _has_content_fingerprint(layer.iterator):
             reasons = ["its class is not of data_stack, so only you know when its samples change"]
         elif _fingerprint_left_behind(layer.iterator) is not None:
             reasons = ["it comes from another process and has left there what it was read from"]
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
             in_memory = (list, tuple, np.ndarray)
-            content_of([column for column in columns if not isinstance(column, in_memory)], why_untold=reasons)
+            content_of([column for column in columns if not isinstance(column, in_memory)], reasons=reasons)
         else:
-            content_of(_collect_arguments(layer), why_untold=reasons)
+            content_of(_collect_arguments(layer), reasons=reasons)
         if reasons:
             return f"{layer.name or class_name(layer.iterator)}: {reasons[0]}"
     return None
@@ -167,7 +167,7 @@ def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
     """The arguments of a layer, or of a source that tells its content; without samples."""
     if layer.name == "sequence":
         return {}
-    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _tells_content(layer.iterator)
+    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _has_content_fingerprint(layer.iterator)
     return layer.iterator._arguments() if is_source else layer.arguments
 
 
@@ -248,8 +248,8 @@ def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> 
     known: dict[str, Any] = {"class": class_name(samples)}
     if probed and type(samples) in _PLAIN_SAMPLES:
         known.update(n_samples=len(samples), samples=samples)
-    elif probed and _tells_content(iterator):
-        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).tell_content())
+    elif probed and _has_content_fingerprint(iterator):
+        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).content_fingerprint())
     elif probed:
         known.update(probe(samples))
     return Layer(iterator, None, list(below), known)
@@ -281,21 +281,23 @@ def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
     return origin.get("resources") is not None and origin.get("distribution") is not None
 
 
-def _why_untold_dataset(iterator: Any) -> list[str]:
+def _dataset_instability(iterator: Any) -> list[str]:
     if _is_known_by_resources(iterator._origin):
         return []
     opened = _open_by_factory(iterator)
-    reason = f"its factory returned {class_name(iterator)}, which is not of data_stack" if opened is None else why_untold(opened)
+    if opened is None:
+        return [f"its factory returned {class_name(iterator)}, which is not of data_stack"]
+    reason = instability_reason(opened)
     return [] if reason is None else [reason]
 
 
-def _tells_content(iterator: Any) -> bool:
+def _has_content_fingerprint(iterator: Any) -> bool:
     """Whether a source knows digests of its content."""
     if isinstance(iterator, AdaptedIterator):
         return type(iterator.adapted_samples) in _PLAIN_SAMPLES
     if not isinstance(iterator, DatasetIteratorIF):
         return type(iterator) in _PLAIN_SAMPLES
-    return type(access_to(iterator)).tell_content is not SampleAccess.tell_content
+    return type(access_to(iterator)).content_fingerprint is not SampleAccess.content_fingerprint
 
 
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:

@@ -225,8 +225,8 @@ class _ShardedAccess(CombinedAccess):
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return access_to(self.source._readers[0]).declare_columns()
 
-    def tell_content(self) -> list[Any]:
-        return [access_to(reader).tell_content() for reader in self.source._readers]
+    def content_fingerprint(self) -> list[Any]:
+        return [access_to(reader).content_fingerprint() for reader in self.source._readers]
 
 
 def shard_names(folder: Folder) -> list[str]:

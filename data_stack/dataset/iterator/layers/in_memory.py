@@ -85,7 +85,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         except DataStackError:  # it can be pickled without
             return None
 
-    def stand_on(self, source: Sequence[Any]) -> None:
+    def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._underlying = list(source)
 
@@ -148,7 +148,7 @@ class _ColumnarAccess(SampleAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return self._structure.samples_of([column.at(positions.tolist()) for column in self._columns])
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         columns = [[column.kind.name, column.values] for column in self._columns]
         return content_digest(content_of([self._structure.form, list(self._structure.keys), columns], of_samples=True))
 
@@ -175,7 +175,7 @@ class _ListAccess(SampleAccess):
     def sample(self, position: int) -> Sample:
         return copy_value(self._samples[position])
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         return content_digest(content_of(self._samples, of_samples=True))
 
 

@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe import code_digest, fingerprint, why_untold
+from data_stack.dataset.recipes.recipe import code_digest, fingerprint, instability_reason
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -79,7 +79,7 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         if not isinstance(storage, StorageConnector):
             raise ConfigError(f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}")
         if version is None:
-            reason = why_untold(as_iterator(dataset_iterator))
+            reason = instability_reason(as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
                     f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
