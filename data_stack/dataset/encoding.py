@@ -59,7 +59,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
     fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
     if len(set(map(id, fitted))) < len(fitted):
         raise ConfigError(
-            f"two of the columns {', '.join(map(repr, encoders))} share one encoder to be fitted: give each its own"
+            f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted; pass one for each column"
         )
     fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
     for start, columns in _blocks(iterator, list(encoders)):
@@ -127,7 +127,7 @@ def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | N
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
     if len(iterator) == 0:
-        raise ConfigError("there are no samples to find the classes in; use iterator.one_hot(classes)")
+        raise ConfigError("an empty iterator has no classes; pass them: iterator.one_hot(classes)")
     learner = CategoriesLearner()
     for start, (labels,) in _blocks(iterator, [key]):
         try:

@@ -25,7 +25,7 @@ _MOST_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
-    """Divides an iterator. Stateless: the same splitter gives the same answer for the same iterator, whenever it is asked."""
+    """Divides an iterator. Stateless: the same splitter always returns the same parts of the same iterator."""
 
     @abstractmethod
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:

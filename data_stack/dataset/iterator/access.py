@@ -213,7 +213,7 @@ class RearrangedAccess(SampleAccess):
     def __init__(self, source: SampleAccess, positions: Positions) -> None:
         self._source, inner = source.unwrap()
         self._positions = compose(positions, inner)
-        # a memoryview gives an int in half the time of an array's item()
+        # a memoryview returns an int in half the time of an array's item()
         self._at = at = self._positions.data if isinstance(self._positions, np.ndarray) else self._positions
         self._read = read = self._source.sample
         self.n_samples = len(self._positions)

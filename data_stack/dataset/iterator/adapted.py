@@ -56,7 +56,7 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
             f"expected an iterator, got {kind}, whose [0] is not a sample; make an iterator of its columns: {remedy}"
         )
     if isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
-        raise ConfigError("expected an iterator, got a list of iterators; give them one by one, as in combine(*iterators)")
+        raise ConfigError("expected an iterator, got a list of iterators; pass them one by one, as in combine(*iterators)")
     is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
     if not is_indexable or isinstance(samples, (bytes, bytearray, memoryview)):
         hint = "; collect its samples in a list" if isinstance(samples, Iterator) else ""

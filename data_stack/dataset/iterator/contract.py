@@ -1,4 +1,4 @@
-"""The contract that everything which gives samples fulfils: random access, batches, columns."""
+"""The contract of iterators: random access to samples, batches and columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LAYERS_AT_ONCE = 50
 _NEW_OBJECT: Any = object().__reduce_ex__(2)[0]
 
 Sample = Any
-"""What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+"""What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
 
 
 class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC):
@@ -79,7 +79,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """The sample at an int position; iterators of data_stack also give a view for a slice or an index array.
+        """The sample at an int position; iterators of data_stack also return a view for a slice or an index array.
 
         Raises:
             DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
@@ -116,9 +116,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
 
-        Tuple (and list) samples give a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
-        that have no common shape, strings, bytes and other objects give an object array; a source that has numpy's own arrays of
-        strings hands these out. Tensors arrive as numpy arrays.
+        Tuple (and list) samples become a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
+        that have no common shape, strings, bytes and other objects become an object array; a source with numpy's own arrays of
+        strings returns these. Tensors arrive as numpy arrays.
         For no indices the columns are empty, with the dtype and shape of sample 0; of an empty iterator the batch is ``()``.
 
         Raises:

@@ -121,7 +121,7 @@ class DescribedIterator(FamiliarNames):
             title: None: the dataset's name and tag.
 
         Raises:
-            ConfigError: a number is out of range, or there is no such column.
+            ConfigError: a number is out of range, or a column does not exist.
             MissingDependencyError: Pillow is not installed.
         """
         from data_stack.show.methods import show
@@ -140,7 +140,7 @@ class DescribedIterator(FamiliarNames):
             A figure of matplotlib, in the style of its ``rcParams``; notebooks display it.
 
         Raises:
-            ConfigError: there is no such column, or it has neither classes nor numbers.
+            ConfigError: a column does not exist, or it has neither classes nor numbers.
             MissingDependencyError: matplotlib is not installed.
         """
         from data_stack.show.methods import plot

@@ -69,8 +69,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
-        None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
-        the same one: give it there.
+        None draws a seed, which the iterator, its recipe and :meth:`explain` show. Processes that share the samples must pass
+        the same seed.
         """
         from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
@@ -146,7 +146,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         Args:
             predicate: of a sample; with ``column``, of that column's value (of several columns: of their values, one argument
-                each); ``batched``, of whole columns, giving an array of bools.
+                each); ``batched``, of whole columns, returning an array of bools.
             column: what to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
         """
@@ -213,7 +213,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         Args:
             function: of a sample, which it takes apart itself, or of a value of ``column``; ``batched``: of a batch (columns, as
-                ``read_batch`` gives them), or of the column, giving as many.
+                ``read_batch`` returns them), or of the column, returning as many.
             column: the only one to change; None for whole samples.
             columns: names of the columns of the tuples that ``function`` makes of whole samples.
             batched: whether ``function`` takes many samples at once.
@@ -233,7 +233,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
 
-        A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it, and for
+        Raises at once if a column does not exist. If neither names nor a schema are known, sample 0 is read for that, and for
         the meta if there is one.
         """
         from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
@@ -343,7 +343,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         if storage is None:
             if identifier is not None or version is not None:
-                raise ConfigError("a cache with an identifier or a version is a stored one: give its storage, too")
+                raise ConfigError("identifier= and version= require storage=")
             return self._stack_layer(CachedDatasetIterator, max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")

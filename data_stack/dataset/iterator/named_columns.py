@@ -1,4 +1,4 @@
-"""Columns by the names that an iterator's meta gives them."""
+"""Columns by their names in an iterator's meta."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
             raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
         other = _NAMED.get(name)
         if other is not None and other is not function and shorten(other) != shorten(function):
-            raise ConfigError(f"the name {name!r} is that of {shorten(other)}; give {shorten(function)} another one")
+            raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
         _NAMED[name] = function
         return function
 
@@ -62,7 +62,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
 
 
 def register_function(name: str) -> Callable[..., Any] | None:
-    """The function that :func:`named_function` gave this name."""
+    """The function registered by :func:`named_function` under this name."""
     return _NAMED.get(name)
 
 
@@ -77,7 +77,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
     for name, named in _NAMED.items():
-        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a method anew
+        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a new method
             return {"function": {"name": name}}
     if type(function) is functools.partial:
         if write_function(function.func, plain) is None:

@@ -1,4 +1,4 @@
-"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack drawn anew."""
+"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack at another epoch."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from data_stack.exception import ConfigError
 RECIPE_VERSION = 2
 
 MOST_EMBEDDED_BYTES = 1 << 20
-"""Data of a source that take up to so much memory stand in a recipe itself, others are named by their SHA-256."""
+"""Largest data of a source that a recipe contains; larger data are named by their SHA-256."""
 
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
 _FINGERPRINT_VERSION = 3
 
 DATASET = "dataset"
-"""The layer that stands for a dataset that a repository loads by name."""
+"""The layer of a dataset that a repository loads by name."""
 
 TABLE_FILE = "table_file"
 """The layer of a table that was read from a file."""
@@ -84,16 +84,16 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     if layer.name is None:
         what = layer.arguments["class"]
         why_not.append(
-            f"{what} is no layer that a recipe can make; give from_recipe such an iterator, as one of "
-            f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
+            f"from_recipe cannot make {what}; pass it such an iterator as one of sources=[…], or register a dataset that "
+            f"data_stack.load finds by name"
         )
         return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
     n_bytes = 0 if layer.of else sum(map(estimate_bytes, layer.arguments.values()))
     if n_bytes <= MOST_EMBEDDED_BYTES:
         return {name: write(value, why_not) for name, value in layer.arguments.items()}
     why_not.append(
-        f"its data of about {n_bytes:,} bytes do not stand in the recipe, but their SHA-256 does; give from_recipe the iterator "
-        f"that has them, as one of sources=[…]"
+        f"the recipe has only the SHA-256 of its data of about {n_bytes:,} bytes; pass from_recipe the iterator that has them, "
+        f"as one of sources=[…]"
     )
     contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
     return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
@@ -137,7 +137,7 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
 
 
 def instability_reason(iterator: DatasetIteratorIF) -> str | None:
-    """Why a fingerprint may miss a change of the samples, or be valid in this process only; None if neither. Reads no samples."""
+    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither. Reads no sample."""
     for layer in _layers_below(iterator, probed=False):
         reasons: list[str] = []
         if layer.name == DATASET:
@@ -164,7 +164,7 @@ def _fingerprint_left_behind(iterator: Any) -> str | None:
 
 
 def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
-    """The arguments of a layer, or of a source that tells its content; without samples."""
+    """The arguments of a layer, or of a source with a content fingerprint; without samples."""
     if layer.name == "sequence":
         return {}
     is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _has_content_fingerprint(layer.iterator)
@@ -175,7 +175,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """For each node of a recipe a SHA-256 of it and all that it is stacked on.
 
     Raises:
-        TypeError, ValueError, RecursionError: that is no JSON data.
+        TypeError, ValueError, RecursionError: that is not JSON data.
     """
     digests: list[str] = []
     for node in nodes:
@@ -312,7 +312,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
 
     Raises:
-        ConfigError: ``epoch`` is no such number, or an iterator of a class that is not of data_stack is stacked on something
+        ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not of data_stack is stacked on something
             random.
     """
     number = check_integer("an epoch", epoch, at_least=0)
@@ -338,7 +338,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
 def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
     """The layers of a stack that hold samples of random layers in memory.
 
-    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.
+    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it again.
     """
     random: set[int] = set()
     found = []

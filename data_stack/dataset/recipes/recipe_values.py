@@ -33,7 +33,7 @@ class PartialContent:
 
     Attributes:
         content: plain data, as far as it is known.
-        reason: what cannot be told.
+        reason: what is unknown.
     """
 
     content: Any
@@ -102,7 +102,7 @@ def content_digest(plain: Any) -> str:
 
 
 def _write_out(value: Any) -> Any:
-    """Positions that a formula gives, if they are not too many, as an array; anything else as it is."""
+    """Computed positions, up to a limit, as an array; anything else unchanged."""
     if not isinstance(value, ComputedPositions) or len(value) > _MOST_COMPUTED_POSITIONS:
         return value
     positions = as_index_array(value)

@@ -37,10 +37,10 @@ class BalancedDatasetIterator(DatasetIteratorView):
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
         by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
-            told apart by equality.
+            compared by equality.
         seed: any integer.
         n_samples: how many; None for as many as ``dataset_iterator`` has.
-        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
         ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is

@@ -51,7 +51,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
 
     Raises:
-        ConfigError: they are no iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
+        ConfigError: they are not iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
     """
 
     _takes_list = True

@@ -34,7 +34,7 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
         by: the column, or a list of the columns, that count; None for whole samples.
 
     Raises:
-        ConfigError: there is no such column, or a sample holds an object of unknown content.
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
@@ -56,7 +56,7 @@ def iterator_digests(
     """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
 
     Raises:
-        ConfigError: there is no such column, or a sample holds an object of unknown content.
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
     """
     source = access_to(as_iterator(dataset_iterator))
     keys = None if columns is None else keys_of(columns)

@@ -40,7 +40,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted.
-        ConfigError: ``encoders`` is empty, or an object is no encoder.
+        ConfigError: ``encoders`` is empty, or an object is not an encoder.
         EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
     """
 
@@ -242,7 +242,7 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     """Encoders by column; objects with ``fit`` and ``transform`` become such.
 
     Raises:
-        ConfigError: ``encoders`` is empty, an object is no encoder, or a column is named neither by an int nor by a string.
+        ConfigError: ``encoders`` is empty, an object is not an encoder, or a column is named neither by an int nor by a string.
     """
     if not isinstance(encoders, Mapping) or not encoders:
         raise ConfigError(f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}")

@@ -62,7 +62,7 @@ _Planner = Callable[[_Form], _Plan]
 class _ColumnsLayer(LayerDatasetIterator):
     """Other columns of the same samples: which, a subclass plans from the columns below.
 
-    Names, a schema or sample 0 tell which columns there are. This is looked up when a column is named by a string, or for a meta.
+    The columns are known by names, a schema or sample 0. They are looked up when a column is named by a string, or for a meta.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class FieldsDatasetIterator(_ColumnsLayer):
     The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
     or dicts, sample 0 is read once, when a column or batch is read for the first time.
 
-    Columns may be given by their names where the dataset declares them. A name or key that there is not is an error now, not when
-    samples are read: where no schema and no names tell what columns there are, sample 0 is read for that.
+    Columns may be given by their names where the dataset declares them. A column that does not exist is an
+    error at once: without names and schema, sample 0 is read for that.
 
     An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
     word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
@@ -182,7 +182,7 @@ class DictsDatasetIterator(_ColumnsLayer):
         names = list(names or column_names(dataset_iterator))
         if not names:
             lost = declared_names(getattr(dataset_iterator, "dataset_meta", None)) == ()
-            raise ConfigError(f"the columns have no names{f': {LOST_NAMES}' if lost else ''}; give them here: as_dict(…)")
+            raise ConfigError(f"the columns have no names{f': {LOST_NAMES}' if lost else ''}; pass them: as_dict(…)")
         _check_names(names)
         super().__init__(dataset_iterator, partial(_name, names), names=names)
 
@@ -292,7 +292,7 @@ class _ColumnsAccess(OneToOneAccess):
         return {str(name): declared[str(key)] for name, key in zip(plan.names, plan.keys, strict=True)}
 
     def form(self) -> _Form | None:
-        """The columns below, by a schema, sample 0, or an empty batch; None where nothing tells."""
+        """The columns below, by a schema, sample 0, or an empty batch; None if unknown."""
         if self._form is None:
             declared = self.below.declare_columns()
             if declared is not None:

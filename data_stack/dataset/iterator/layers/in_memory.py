@@ -27,7 +27,7 @@ from data_stack.exception import DataStackError
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.values.stacking import as_array, stack_values
 
-# So many samples, or samples of so many bytes, are read before they are put into their columns.
+# Number of samples, or of their bytes, to read before they are copied into columns.
 _SAMPLES_AT_ONCE = 1024
 _BYTES_AT_ONCE = 4 << 20
 
@@ -197,9 +197,9 @@ class _Column:
             self.values[start : self.n_values] = values
 
     def reader(self) -> Any:
-        """An object that gives a value by position."""
+        """An object that returns a value by position."""
         if self.kind.name in ("bool", "int", "float"):
-            return self.values.data  # gives a Python number, in half the time of item()
+            return self.values.data  # returns a Python number, in half the time of item()
         if self.kind.name == "scalar":
             return self.values
         return _Copies(torch_module().from_numpy(self.values) if self.kind.name == "tensor" else self.values)

@@ -28,7 +28,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         dataset_iterator: the samples; it stays the caller's to close.
         dataset_meta: what is known of them.
         origin: plain data by which the samples can be had again, as a repository puts it: the dataset's name, version, split
-            and options. None where there is no such thing; see :meth:`recipe`.
+            and options. None if there is none; see :meth:`recipe`.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class InterleavedDatasetIterator(ViewOfSeveral):
 
     A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
     passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
-    fill: k iterators give ``k * min(lengths)`` samples, none if one is empty.
+    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
 
     4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
 

@@ -34,7 +34,7 @@ class SortedDatasetIterator(DatasetIteratorView):
             directions, and so do tuples that hold one.
 
     Raises:
-        ConfigError: there is no such column, a value is None (the message names its position), or two values cannot be compared.
+        ConfigError: a column does not exist, a value is None (the message names its position), or two values cannot be compared.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:

@@ -36,7 +36,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
         seed: any integer.
         weights: one number for each sample, shape ``(len(dataset_iterator),)``, finite and not negative, of positive sum; they
             need not sum to 1. They are copied. None: all samples alike.
-        epoch: which of the drawings of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the drawing, from 0; see ``at_epoch``.
 
     Raises:
         ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights are too many or too few, or

@@ -60,8 +60,8 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, it is instead a dict that has for each offset
     one sample of the window: of the columns named, a tuple or, if they are strings, a dict, with values as ``read_column``
-    gives them; or for None the whole sample as it is. The lowest offset is the window's first sample; an offset that is not
-    there is not read. ``read_batch`` gives, as of all dicts, one column for each offset, of tuples or dicts as objects.
+    returns them; or for None the whole sample. The lowest offset is the window's first sample; an offset that is not
+    named is not read. ``read_batch`` returns, as of all dicts, one column for each offset, of tuples or dicts as objects.
 
     When this is made, the columns ``order_by`` and ``group_by`` are read, nothing else. Then 4 bytes are kept for each window,
     and as much for each sample if they had to be ordered (8 in an iterator of more than 2**31); without order, groups and gaps,
@@ -79,7 +79,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         offsets: which columns of which samples; None for all of all.
 
     Raises:
-        ConfigError: an argument is out of its range, there is no such column, a value of ``order_by`` is None or NaN (the
+        ConfigError: an argument is out of its range, a column does not exist, a value of ``order_by`` is None or NaN (the
             message names its position), or values cannot be compared or subtracted.
     """
 
@@ -97,7 +97,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     ) -> None:
         self._length = check_integer("length", length, at_least=1)
         if max_gap is not None and order_by is None:
-            raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
+            raise ConfigError("max_gap requires order_by, the column whose values are compared")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
         self._offsets = None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
         super().__init__(
@@ -303,7 +303,7 @@ def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[C
     if spanned != length:
         raise ConfigError(
             f"offsets from {min(checked)} to {max(checked)} make windows of length {spanned}, but length is {length}; "
-            f"give length={spanned}"
+            f"pass length={spanned}"
         )
     return checked
 
@@ -403,7 +403,7 @@ def starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _
     """
     n_samples = int(run_ends[-1])
     next_larger = np.repeat(np.append(changes[1:], n_samples), np.diff(changes, append=n_samples))
-    after = next_larger.data  # gives ints faster than the array
+    after = next_larger.data  # returns ints faster than the array
     starts = []
     for start, end in zip(run_ends[:-1].tolist(), run_ends[1:].tolist(), strict=True):
         while start + length <= end:
