@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, overloa
 
 from data_stack.dataset.iterator.access import ReadMethods, SampleAccess, access_to, default_access, own_access
 from data_stack.dataset.iterator.fluent import FluentIterator
+from data_stack.dataset.iterator.fold import Fold  # noqa: F401  # for type checkers, named in strings
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
 from data_stack.dataset.iterator.named_columns import ColumnKey, column_key, column_key_by
 from data_stack.dataset.iterator.type_variables import SampleT
