@@ -14,9 +14,11 @@ from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator, column_keys
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, EncodedDatasetIterator, MappedClassesView, check_encoders
+from data_stack.dataset.iterator.named_columns import column_keys
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 
@@ -57,7 +59,7 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
     fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
     if len(set(map(id, fitted))) < len(fitted):
         raise ConfigError(
-            f"two of the columns {', '.join(map(repr, encoders))} share one encoder to be fitted: give each its own"
+            f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted; pass one for each column"
         )
     fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
     for start, columns in _blocks(iterator, list(encoders)):
@@ -125,7 +127,7 @@ def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | N
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
     if len(iterator) == 0:
-        raise ConfigError("there are no samples to find the classes in; use iterator.one_hot(classes)")
+        raise ConfigError("an empty iterator has no classes; pass them: iterator.one_hot(classes)")
     learner = CategoriesLearner()
     for start, (labels,) in _blocks(iterator, [key]):
         try:

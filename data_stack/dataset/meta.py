@@ -82,7 +82,7 @@ class DatasetMetaIF(IdentifiyingInfoIF):
     """Names of the columns of tuple samples, in their order; None if unknown, ``()`` if a map of whole samples lost them."""
 
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
-    """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not tell it.
+    """Pairs of a column (its name or key, or position) and what it is shown as, where its values do not show it.
 
     ``"mask"`` and ``"boxes"`` (x and y of two corners) or ``"boxes xywh"`` are drawn over the picture of the sample, in its
     pixels; ``"audio 16000"`` is sound of that many samples a second; ``"image"``, ``"series"``, ``"array"`` and ``"text"``

@@ -11,7 +11,8 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.splits.parts import check_n_folds
 from data_stack.dataset.splits.splitting import check_ratios
@@ -24,7 +25,7 @@ _MOST_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
-    """Divides an iterator. Stateless: the same splitter gives the same answer for the same iterator, whenever it is asked."""
+    """Divides an iterator. Stateless: the same splitter always returns the same parts of the same iterator."""
 
     @abstractmethod
     def split(self, dataset_iterator: DatasetIteratorIF) -> Any:

@@ -255,7 +255,7 @@ def _wide(positions: IndexArrayOfInts) -> npt.NDArray[np.int64]:
 class _FilesAccess(_ColumnsAccess):
     """Access to columns that depend only on files."""
 
-    def tell_content(self) -> list[str]:
+    def content_fingerprint(self) -> list[str]:
         return self.source._content_of_files()
 
 

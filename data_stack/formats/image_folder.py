@@ -308,7 +308,7 @@ class _ImagesAccess(SourceAccess):
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])
 
-    def tell_content(self) -> dict[str, Any]:
+    def content_fingerprint(self) -> dict[str, Any]:
         found = self.source._index()
         images = contents_of_resources([functools.partial(self.source._open, path) for path in found.paths])
         return {"columns": dict(found.columns), "images": images}

@@ -371,7 +371,7 @@ class _ShardsAccess(SourceAccess):
         source = self.source
         return f"{source.keys[position]!r} of {source._name_of(source._shard_of(position))}"
 
-    def tell_content(self) -> list[str]:
+    def content_fingerprint(self) -> list[str]:
         return contents_of_resources([shard.open for shard in self.source._shards])
 
     def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:

@@ -108,7 +108,7 @@ class EpochStacks:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for layer, source in state["sources"]:
-            layer.stand_on(source)
+            layer.attach_source(source)
         self.__init__(state["iterator"], state["differ"])  # type: ignore[misc]
 
 

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, TypeVar
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS, explains
 from data_stack.dataset.recipes.recipe import fingerprint

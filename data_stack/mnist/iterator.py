@@ -35,5 +35,5 @@ class MNISTIterator(SequenceDatasetIterator):
 
 
 class _MNISTAccess(SequenceAccess):
-    def tell_content(self) -> None:
+    def content_fingerprint(self) -> None:
         """Nothing but the sequences, which the arguments are."""

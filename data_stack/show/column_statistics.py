@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, column_names
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.show.column_report import ColumnReport, ColumnStatistics
 from data_stack.values.exact import comparable

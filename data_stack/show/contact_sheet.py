@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import column_key
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.kinds import look_at, shorten
 from data_stack.show.markup import readable

@@ -60,7 +60,7 @@ def sample_digest(sample: Any) -> bytes:
 
 
 def row_digests(batch: tuple[_Array, ...] | Mapping[Any, _Array] | _Array) -> Digests:
-    """The :func:`sample_digest` of each sample of a batch as ``read_batch`` gives it, shape ``(n, 16)``, uint8.
+    """The :func:`sample_digest` of each sample of a batch as ``read_batch`` returns it, shape ``(n, 16)``, uint8.
 
     It is the digest of the sample by itself.
 

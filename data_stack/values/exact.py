@@ -67,7 +67,7 @@ def _common_number(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.d
 
 def _common_time(arrays: Sequence[_Array], dtypes: set[np.dtype[Any]]) -> np.dtype[Any] | None:
     without_unit = [dtype for dtype in dtypes if np.datetime_data(dtype)[0] == "generic"]
-    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number without a unit is no time
+    if any(not np.isnat(_values_of(arrays, dtype)).all() for dtype in without_unit):  # a number without a unit is not a time
         return None
     try:
         finest = np.result_type(*dtypes)
@@ -104,7 +104,7 @@ def python_values(values: Any) -> Any:
 
 
 def ticks_of(time: Any) -> tuple[str, int]:
-    """A datetime64 or timedelta64 other than NaT as what it is counted in, and how much of that it is.
+    """A datetime64 or timedelta64 other than NaT as its unit and its number of these units.
 
     Returns:
         ``("as", n)``: attoseconds, since 1970 or as a span; ``("M", n)`` months, ``("", n)`` ticks of no unit, of spans only.
@@ -126,7 +126,7 @@ def ticks_of(time: Any) -> tuple[str, int]:
 def comparable(values: Sequence[Any]) -> list[Any]:
     """The same values, in tuples and lists too, but times of numpy's as integers that compare as they should.
 
-    Values that are no such times, NaT, and spans in months, which have no number of days, stay as they are.
+    Values that are not such times, NaT, and spans in months, which have no number of days, stay as they are.
     """
     return [_comparable(value) for value in values]
 

@@ -69,7 +69,7 @@ def take_values(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) 
 
 
 def has_own_memory(array: npt.NDArray[Any]) -> bool:
-    """Whether an array is no view: numpy or :func:`new_array` allocated its memory."""
+    """Whether an array is not a view: numpy or :func:`new_array` allocated its memory."""
     return array.flags.owndata or isinstance(array.base, _OwnMemory)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 def row_type(name: str, fields: tuple[str, ...]) -> Any:
     """The class of rows with this name and these fields, cached; rows pickle by name and fields.
 
-    Fields that are no Python names are named by their place: ``_3`` for a field "a b" at place 3; a class is then ``Row``.
+    Fields that are not Python names are named by their place: ``_3`` for a field "a b" at place 3; a class is then ``Row``.
     """
     class_name = re.sub(r"\W", "_", name)
     make: Any = collections.namedtuple  # type checkers want to see the names

@@ -140,7 +140,7 @@ def is_missing(value: Any) -> bool:
         return False
     try:
         return bool(value != value)
-    except Exception:  # noqa: BLE001  # foreign code; a value with several truths is no NaN
+    except Exception:  # noqa: BLE001  # foreign code; a value with several truths is not NaN
         return False
 
 

@@ -142,7 +142,7 @@ def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
 
 
 def map_columns(function: Callable[[Column], Any], batch: Batch) -> Any:
-    """What ``function`` gives for each column, in the form of the batch."""
+    """What ``function`` returns for each column, in the form of the batch."""
     if isinstance(batch, dict):
         return {key: function(column) for key, column in batch.items()}
     return tuple(map(function, batch)) if isinstance(batch, tuple) else function(batch)

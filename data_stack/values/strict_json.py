@@ -54,7 +54,7 @@ class JsonObject:
         """Any value, to be checked by the caller.
 
         Raises:
-            DatasetFileCorruptError: there is no such field.
+            DatasetFileCorruptError: the field is missing.
         """
         if name not in self._fields:
             raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")

@@ -125,7 +125,7 @@ def _as_they_are(samples: list[Any]) -> list[Any]:
 
 
 def source_of(kind: str) -> Any:
-    from data_stack.dataset.iterator.contract import as_iterator
+    from data_stack.dataset.iterator.adapted import as_iterator
 
     return as_iterator(Source(copy.deepcopy(samples_of(kind))))
 

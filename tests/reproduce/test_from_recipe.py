@@ -31,7 +31,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
-from data_stack.dataset.recipes.recipe import why_untold
+from data_stack.dataset.recipes.recipe import instability_reason
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.formats.parquet.ngram import NGram, NGramIterator
@@ -154,7 +154,7 @@ def test_a_stack_is_rebuilt(name: str) -> None:
     rebuilt = from_recipe(recipe, functions=HERE)
 
     assert recipe["reproducible"]
-    assert why_untold(stack) is None
+    assert instability_reason(stack) is None
     assert rebuilt.recipe() == recipe
     assert rebuilt.fingerprint() == stack.fingerprint()
     assert_same_samples(rebuilt, stack)

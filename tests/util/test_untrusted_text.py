@@ -85,7 +85,7 @@ def test_lists_of_many_numbers_and_texts_with_dots_are_not_deep() -> None:
 def test_too_many_bytes_are_refused() -> None:
     for parse in (parse_json, parse_toml):
         parser: Any = parse
-        with pytest.raises(ValueError, match="of 11 bytes .* limit of 10 bytes"):
+        with pytest.raises(ValueError, match=r"of 11 bytes .* limit of 10 bytes"):
             parser(b" " * 11, max_bytes=10)
     with pytest.raises(ValueError, match="utf-8"):
         parse_toml(b"a = '\xff'")

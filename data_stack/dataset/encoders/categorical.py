@@ -170,7 +170,7 @@ class CategoricalEncoder(Encoder):
             outside = (codes < 0) | (codes >= self._n_codes)
             if outside.any():
                 at = tuple(np.argwhere(outside)[0].tolist())
-                raise EncodingError(f"there is no {self._what} number {codes[at]}: they go to {self._n_codes - 1}", at[0])
+                raise EncodingError(f"{self._what} number {codes[at]} does not exist: numbers end at {self._n_codes - 1}", at[0])
         return self._categories.values_of(np.where(codes >= len(self._categories), -1, codes))
 
 

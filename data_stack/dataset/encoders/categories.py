@@ -48,7 +48,7 @@ def category(value: Any) -> Any:
         return bytes(value)
     if isinstance(value, tuple):
         return tuple(category(item) for item in value)
-    raise TypeError(f"a {type(value).__name__} is no category: these are numbers, bools, strings, bytes, None, or tuples of them")
+    raise TypeError(f"a {type(value).__name__} is not a category: use numbers, bools, strings, bytes, None, or tuples of them")
 
 
 class Categories:

@@ -156,7 +156,7 @@ class _NumbersLearner(Learner):
         without_number = np.argwhere(moments.count == 0)
         if len(without_number):
             where = f" in column {', '.join(map(str, without_number[0].tolist()))}" if without_number.shape[1] else ""
-            raise ConfigError(f"there is nothing to learn from: all values{where} are NaN")
+            raise ConfigError(f"cannot fit: all values{where} are NaN")
         with np.errstate(over="ignore", invalid="ignore"):  # _remember refuses the result
             if self._scaling == "standard":
                 # The mean of equal values is that value, though the sum over their number may miss it by a bit.
@@ -173,7 +173,7 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = tuple(np.argwhere(refused)[0].tolist())
-        problem = f"{float(numbers[at])!r} is no number to scale"
+        problem = f"{float(numbers[at])!r} is not a finite number"
         if np.isnan(numbers[at]):
             problem = "a value is missing (NaN); missing='keep' or 'zeros' allows it"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""

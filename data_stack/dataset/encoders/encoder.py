@@ -209,7 +209,7 @@ class Encoder(ABC):
         raise ConfigError(f"{self!r} has no inverse")
 
     def _learner(self) -> Learner | None:
-        """A new learner; None if there is nothing to learn."""
+        """A new learner; None if the encoder needs no fit."""
         return None
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
@@ -280,7 +280,7 @@ def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         raise ConfigError(
-            f"there is no kind of encoder {shorten(kind)}{did_you_mean(kind, kinds)}; known are: {', '.join(sorted(kinds))}. "
+            f"unknown kind of encoder {shorten(kind)}{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}. "
             "One of a plugin is rebuilt by data_stack.repository.encoders"
         )
     if not isinstance(config, dict) or not (learned is None or isinstance(learned, dict)):

@@ -27,7 +27,7 @@ class ImageEncoder(Encoder):
 
     Args:
         mean: a number, or one for each channel; None to learn it.
-        std: likewise; give both or neither.
+        std: likewise; pass both or neither.
         scale: factor of all values; 1/255 scales bytes to [0, 1].
         channels: where the channels are: ``"last"``: ``(n, height, width, c)``, ``"first"``: ``(n, c, height, width)``.
             Images of two dimensions have one.
@@ -50,7 +50,7 @@ class ImageEncoder(Encoder):
         if not 0 < self._scale < np.inf:
             raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
         if (mean is None) != (std is None):
-            raise ConfigError("give both mean and std, or neither to learn them")
+            raise ConfigError("pass both mean and std, or neither to fit them")
         self._is_given = mean is not None
         self.mean: npt.NDArray[np.float64] = np.zeros(())
         self.std: npt.NDArray[np.float64] = np.ones(())
@@ -139,7 +139,7 @@ class _ImageLearner(Learner):
 
     def finish(self) -> dict[str, Any]:
         if not np.any(self._moments.count):
-            raise ConfigError("there is nothing to learn from: the images have no pixels")
+            raise ConfigError("cannot fit: the images have no pixels")
         deviation = self._moments.deviation
         return {"mean": np.asarray(self._moments.mean), "std": np.where(deviation == 0, 1.0, deviation)}
 

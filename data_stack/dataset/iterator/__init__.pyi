@@ -15,7 +15,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF as DatasetIte
 from data_stack.dataset.iterator.contract import IndexArray as IndexArray
 from data_stack.dataset.iterator.contract import InformedDatasetIteratorIF as InformedDatasetIteratorIF
 from data_stack.dataset.iterator.contract import Sample as Sample
-from data_stack.dataset.iterator.contract import column_names as column_names
 from data_stack.dataset.iterator.contract import sample_or_view as sample_or_view
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator as BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator as BatchedDatasetIterator
@@ -43,3 +42,4 @@ from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIt
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView as DatasetIteratorView
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator as WindowedDatasetIterator
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator as ZippedDatasetIterator
+from data_stack.dataset.iterator.named_columns import column_names as column_names

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -133,7 +133,7 @@ class SampleAccess(ABC):
         """The columns of dict samples by a schema; None without a schema."""
         return None
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         """Plain data that identifies the samples of a source together with its arguments: the digests of its files.
 
         Without it, a fingerprint holds a digest of a few samples, which may miss a difference.
@@ -200,43 +200,6 @@ class OneToOneAccess(SampleAccess):
         return self.below.locate(position)
 
 
-class NamedAccess(OneToOneAccess):
-    """Access to the same samples, with columns found by their names in a meta, too.
-
-    Args:
-        below: the samples.
-        key_of: gives for a name the column's position, and any other key as it is.
-    """
-
-    def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
-        super().__init__(below, keeps_values=True)
-        self._key_of = key_of
-
-    def sample(self, position: int) -> Any:
-        return self.below.sample(position)
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self.below.samples(positions)
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self.below.batch(positions)
-
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        return self.below.columns([self._key_of(key) for key in keys], positions)
-
-    def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        return self.below.iterate(start, stop)
-
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])
-
-    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
-        return self.below.unwrap()
-
-    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return self.below.declare_columns()
-
-
 class RearrangedAccess(SampleAccess):
     """Access to the samples of ``source`` at ``positions``: a view, a shuffle, a shard, a fold.
 
@@ -250,7 +213,7 @@ class RearrangedAccess(SampleAccess):
     def __init__(self, source: SampleAccess, positions: Positions) -> None:
         self._source, inner = source.unwrap()
         self._positions = compose(positions, inner)
-        # a memoryview gives an int in half the time of an array's item()
+        # a memoryview returns an int in half the time of an array's item()
         self._at = at = self._positions.data if isinstance(self._positions, np.ndarray) else self._positions
         self._read = read = self._source.sample
         self.n_samples = len(self._positions)
@@ -321,42 +284,40 @@ class RearrangedAccess(SampleAccess):
 
 # ---------------------------------------------------------------------- access to any iterator
 
-_WAYS = ("__iter__", "__getitems__", "read_batch", "read_column")
+_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
 
 
-class Ways(NamedTuple):
-    """How a class is read: by its access, by its own public methods, or by the defaults.
+class ReadMethods(NamedTuple):
+    """Which methods read the samples of a class.
 
     Attributes:
-        has_access: it has an access, and no subclass redefined ``__getitem__`` or ``__len__`` since.
-        own: public methods that must be called because a subclass redefined them.
-        defaults: public methods whose inherited version, called by ``super()``, reads through the access.
+        public: the public methods to call because the class or a base redefines a reading method; None: read by the access.
+        inherited: public methods whose inherited version reads through the access, also when a redefinition calls it by
+            ``super()``.
     """
 
-    has_access: bool
-    own: frozenset[str]
-    defaults: frozenset[str]
+    public: frozenset[str] | None
+    inherited: frozenset[str]
 
     @classmethod
-    def of(cls, kind: type) -> Ways:
-        """The class nearest in the MRO decides.
+    def of(cls, kind: type) -> ReadMethods:
+        """A class that redefines any reading method below ``make_access`` is read through its public methods.
 
-        A class that redefines ``__getitem__`` or ``__len__`` changes its samples: neither the access nor other methods of its
-        parents return them.
+        If it redefines ``__getitem__`` or ``__len__``, its samples change: the other methods are then built on these, unless
+        they are redefined as well.
         """
         mro = kind.__mro__
-
-        def depth_of(name: str) -> int:
-            return next((depth for depth, ancestor in enumerate(mro) if name in vars(ancestor)), len(mro))
-
-        access = depth_of("make_access")
-        samples = min(depth_of("__getitem__"), depth_of("__len__"))
-        has_access = access < len(mro) and access <= samples
-        own = {name for name in _WAYS if (depth_of(name) < access if has_access else depth_of(name) <= samples)}
-        # a class that redefines a way along with __getitem__ calls its parent's by super()
-        redefined = {name: {depth_of("__getitem__"), depth_of("__len__")} - {depth_of(name)} for name in _WAYS}
-        defaults = {name for name in _WAYS if access < len(mro) and access <= min(redefined[name], default=access)}
-        return cls(has_access, frozenset(own), frozenset(defaults))
+        names = ("make_access", "__getitem__", "__len__", *_METHODS)
+        depth = {name: next((at for at, base in enumerate(mro) if name in vars(base)), len(mro)) for name in names}
+        access, samples = depth["make_access"], min(depth["__getitem__"], depth["__len__"])
+        if access == len(mro) or samples < access:
+            public: frozenset[str] | None = frozenset([name for name in _METHODS if depth[name] <= samples])
+        else:
+            public = frozenset(_METHODS) if any(depth[name] < access for name in _METHODS) else None
+        # a class that redefines a method along with __getitem__ calls that of its parent by super()
+        changes = {name: {depth["__getitem__"], depth["__len__"]} - {depth[name]} for name in _METHODS}
+        inherited = [name for name in _METHODS if access < len(mro) and access <= min(changes[name], default=access)]
+        return cls(public, frozenset(inherited))
 
 
 def _new(column: Any) -> Any:
@@ -365,15 +326,15 @@ def _new(column: Any) -> Any:
 
 
 class DefaultAccess(SampleAccess):
-    """Access to an iterator by its public methods, where its class has no access or a subclass redefined some of them.
+    """Access to an iterator by its public methods.
 
     Args:
-        iterator: any ``DatasetIteratorIF``; only methods that its class redefined are called.
+        iterator: any ``DatasetIteratorIF``.
+        methods: the public methods to call; the others are built on these, ``__getitem__`` and ``__len__``.
     """
 
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-        self._ways: Ways = iterator._sample_ways
+    def __init__(self, iterator: Any, methods: Collection[str]) -> None:
+        self._iterator, self._methods = iterator, methods
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, DefaultAccess) and self._iterator is other._iterator
@@ -389,81 +350,66 @@ class DefaultAccess(SampleAccess):
         return self._iterator[position]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        if "__getitems__" in self._ways.own:
-            samples: list[Any] = self._iterator.__getitems__(positions.tolist())
-            return samples
-        return self._brought().samples(positions) if self._ways.has_access else super().samples(positions)
+        if "__getitems__" not in self._methods:
+            return super().samples(positions)
+        samples: list[Any] = self._iterator.__getitems__(positions.tolist())
+        return samples
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        if "read_batch" in self._ways.own:
-            batch: Batch = map_columns(_new, self._iterator.read_batch(positions))
-            return batch
-        return self._brought().batch(positions) if self._ways.has_access else super().batch(positions)
+        if "read_batch" not in self._methods:
+            return super().batch(positions)
+        batch: Batch = map_columns(_new, self._iterator.read_batch(positions))
+        return batch
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if "read_column" in self._ways.own:
+        if "read_column" in self._methods:
             return [_new(self._iterator.read_column(key, positions)) for key in keys]
         keys = [self._iterator._column_key(key) for key in keys]
-        if self._ways.has_access:
-            return self._brought().columns(keys, positions)
-        if len(keys) > 1 and self.n_samples and "read_batch" in self._ways.own:
+        if len(keys) > 1 and self.n_samples and "read_batch" in self._methods:
             batch = self.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
             if not isinstance(batch, np.ndarray):
                 return [column_of(batch, key) for key in keys]
         return super().columns(keys, positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        if "__iter__" in self._ways.own and start == 0:
+        if "__iter__" in self._methods and start == 0:
             return itertools.islice(self._iterator, stop)
-        return self._brought().iterate(start, stop) if self._ways.has_access else super().iterate(start, stop)
-
-    def _brought(self) -> SampleAccess:
-        return brought_access(self._iterator)
-
-
-class _BuiltAccess(DefaultAccess):
-    """The default of one public method, built on the others; for redefinitions that call it by ``super()``.
-
-    Args:
-        iterator: any ``DatasetIteratorIF``.
-        name: of the method whose default it is.
-    """
-
-    def __init__(self, iterator: Any, name: str) -> None:
-        super().__init__(iterator)
-        self._ways = self._ways._replace(own=self._ways.own - {name}, has_access=False)
+        return super().iterate(start, stop)
 
 
 def access_to(iterator: Any) -> SampleAccess:
-    """The access of an iterator; :class:`DefaultAccess` where its class has none, or a subclass redefined public methods.
+    """The access of an iterator; :class:`DefaultAccess` where its class has none, or redefines a public reading method.
 
     Args:
-        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
+        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
     """
-    ways = iterator._sample_ways
-    return brought_access(iterator) if ways.has_access and not ways.own else DefaultAccess(iterator)
+    methods: ReadMethods = iterator._read_methods
+    return own_access(iterator) if methods.public is None else DefaultAccess(iterator, methods.public)
 
 
-def brought_access(iterator: Any) -> SampleAccess:
-    """The access from ``make_access``, also where a subclass redefined public methods; made on first use."""
+def own_access(iterator: Any) -> SampleAccess:
+    """The access from ``make_access``, also where a subclass redefines public methods; made on first use."""
     access: SampleAccess | None = iterator._sample_access
     if access is not None:
         return access
-    chain = [iterator]  # of a thousand layers, each would otherwise make that below by recursion
+    stack = [iterator]  # made from the lowest up: of 200 layers each would otherwise make that below by recursion
     below: Any = getattr(iterator, "_dataset_iterator", None)
-    while getattr(below, "_sample_access", ()) is None and below._sample_ways.has_access:
-        chain.append(below)
+    while getattr(below, "_sample_access", ()) is None and below._read_methods.public is None:
+        stack.append(below)
         below = getattr(below, "_dataset_iterator", None)
-    for each in reversed(chain):
-        made: SampleAccess = each.make_access()
-        if each._keeps_access:
-            each._sample_access = made
+    for layer in reversed(stack):
+        made: SampleAccess = layer.make_access()
+        if layer._keeps_access:
+            layer._sample_access = made
     return made
 
 
 def default_access(iterator: Any, name: str) -> SampleAccess:
-    """The access for the default of a public method, which a redefinition may call by ``super()``."""
-    return brought_access(iterator) if name in iterator._sample_ways.defaults else _BuiltAccess(iterator, name)
+    """The access for the inherited version of a public method, which a redefinition may call by ``super()``."""
+    methods: ReadMethods = iterator._read_methods
+    if name in methods.inherited:
+        return own_access(iterator)
+    return DefaultAccess(iterator, (methods.public or frozenset()) - {name})
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:

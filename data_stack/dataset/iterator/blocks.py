@@ -19,7 +19,7 @@ _GROWTH = 8
 
 
 def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) -> Iterator[tuple[int, _Block]]:
-    """What ``read`` gives for consecutive positions that together are ``0 .. n_samples - 1``, each with its first position.
+    """What ``read`` returns for consecutive positions that together are ``0 .. n_samples - 1``, each with its first position.
 
     The first block is one sample; the others are as long as the samples so far were small: about 4 MiB, at most 16,384 samples.
     """
@@ -33,7 +33,7 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
         start = stop
 
 
-#: Of a remote file so much is cached while it is read, so that a smaller one is fetched once, in any order.
+#: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any order.
 MAX_KEPT_REMOTE_BYTES = 16 << 20
 # A window of a block-wise shuffle, 16 blocks, fits into that cache, and the pieces that two blocks share are few.
 _REMOTE_BLOCK_BYTES = 768 << 10

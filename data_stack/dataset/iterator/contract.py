@@ -1,21 +1,20 @@
-"""The contract that everything which gives samples fulfils: random access, batches, columns."""
+"""The contract of iterators: random access to samples, batches and columns."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, overload
 
-from data_stack.dataset.iterator.access import SampleAccess, Ways, access_to, brought_access, default_access
-from data_stack.dataset.iterator.deep_stacks import reduce_stack
-from data_stack.dataset.iterator.fluent import ColumnKey, FluentIterator
+from data_stack.dataset.iterator.access import ReadMethods, SampleAccess, access_to, default_access, own_access
+from data_stack.dataset.iterator.fluent import FluentIterator
+from data_stack.dataset.iterator.fold import Fold  # noqa: F401  # for type checkers, named in strings
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
-from data_stack.dataset.iterator.type_variables import IteratorT, SampleT
+from data_stack.dataset.iterator.named_columns import ColumnKey, column_key, column_key_by
+from data_stack.dataset.iterator.type_variables import SampleT
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.exception import ConfigError
-from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import Batch, Column
 
 __all__ = [
@@ -25,36 +24,22 @@ __all__ = [
     "ColumnKey",
     "DatasetIterator",
     "DatasetIteratorIF",
-    "Fold",
     "IndexArray",
-    "Indexable",
     "InformedDatasetIteratorIF",
-    "LayerDatasetIterator",
     "Sample",
-    "as_iterator",
-    "column_key",
-    "column_key_by",
-    "column_keys",
-    "column_names",
     "sample_or_view",
 ]
-
-_Value = TypeVar("_Value")
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
 _MOST_LAYERS_TOLD = 100
-
-LOST_NAMES = (
-    "a map of whole samples may move its columns, so they lose their names. Declare those of the new samples, "
-    "map(function, columns=[…]), or map one column, map(function, column=…), which keeps all names"
-)
-"""Why the columns above a map have no names, and what to do."""
+_LAYERS_AT_ONCE = 50
+_NEW_OBJECT: Any = object().__reduce_ex__(2)[0]
 
 Sample = Any
-"""What ``iterator[i]`` gives: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+"""What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
 
 
 class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC):
@@ -72,8 +57,8 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     versions, which would return the parent's samples.
     """
 
-    _sample_ways: ClassVar[Ways]
-    """Which methods read samples of exactly this class."""
+    _read_methods: ClassVar[ReadMethods]
+    """Which methods read the samples of exactly this class."""
 
     _noted: str = ""
     """What a representation says besides the number of samples."""
@@ -87,7 +72,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._sample_ways = Ways.of(cls)
+        cls._read_methods = ReadMethods.of(cls)
 
     @abstractmethod
     def __len__(self) -> int:
@@ -95,7 +80,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     @abstractmethod
     def __getitem__(self, index: Any) -> Any:
-        """The sample at an int position; iterators of data_stack also give a view for a slice or an index array.
+        """The sample at an int position; iterators of data_stack also return a view for a slice or an index array.
 
         Raises:
             DatasetOutOfBoundsError: the position lies outside; it is an IndexError.
@@ -132,9 +117,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
 
-        Tuple (and list) samples give a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
-        that have no common shape, strings, bytes and other objects give an object array; a source that has numpy's own arrays of
-        strings hands these out. Tensors arrive as numpy arrays.
+        Tuple (and list) samples become a tuple of arrays, dict samples a dict of arrays, bare samples one array. Values
+        that have no common shape, strings, bytes and other objects become an object array; a source with numpy's own arrays of
+        strings returns these. Tensors arrive as numpy arrays.
         For no indices the columns are empty, with the dtype and shape of sample 0; of an empty iterator the batch is ``()``.
 
         Raises:
@@ -160,7 +145,10 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     # ------------------------------------------------------------------ what a layer is
 
     _layer_name: ClassVar[str | None] = None
-    """Stands for the class in a recipe, see :func:`~data_stack.dataset.iterator.registry.layer`."""
+    """The name of the class in a recipe, see :func:`~data_stack.dataset.iterator.registry.layer`."""
+
+    _column_arguments: ClassVar[frozenset[str]] = frozenset()
+    """The constructor's arguments that name columns."""
 
     def _column_key(self, key: ColumnKey) -> ColumnKey:
         """``key``, or the position of the column that it names."""
@@ -192,24 +180,6 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         return meta
 
 
-@dataclass(frozen=True)
-class Fold(Generic[IteratorT]):
-    """One round of cross validation: ``train, test = fold``.
-
-    Attributes:
-        train: the samples of all other folds.
-        test: the samples of this fold; each sample is in the test part of exactly one fold.
-        number: which of the folds.
-    """
-
-    train: IteratorT
-    test: IteratorT
-    number: int = 0
-
-    def __iter__(self) -> Iterator[IteratorT]:
-        return iter((self.train, self.test))
-
-
 class DatasetIterator(DatasetIteratorIF):
     """A source of samples: stacked on nothing, unless a subclass says otherwise."""
 
@@ -236,41 +206,29 @@ class AccessedDatasetIterator(DatasetIterator):
         """
 
     def __len__(self) -> int:
-        return brought_access(self).n_samples
+        return own_access(self).n_samples
 
     def __getitem__(self, index: Any) -> Any:
         """A sample for an int; a view for a slice or an index array."""
         if type(index) is int:
-            access = self._sample_access or brought_access(self)
+            access = self._sample_access or own_access(self)
             if 0 <= index < access.n_samples:
                 return access.sample(index)
         return sample_or_view(self, index)
 
-    __reduce_ex__ = reduce_stack
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_sample_access"}
 
-
-class LayerDatasetIterator(AccessedDatasetIterator):
-    """A layer on one iterator.
-
-    Args:
-        dataset_iterator: what lies below; it stays the caller's to close.
-        made_with: the other arguments of the layer, for recipes.
-    """
-
-    def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
-        as_iterator(dataset_iterator)  # refuses what has no samples
-        self._dataset_iterator, self._made_with = dataset_iterator, made_with
-
-    def _below(self) -> SampleAccess:
-        return access_to(as_iterator(self._dataset_iterator))
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that the layer is stacked on."""
-        return [self._dataset_iterator]
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        reduced = super().__reduce_ex__(protocol)
+        lower: Any = self
+        for _ in range(_LAYERS_AT_ONCE):
+            state = getattr(lower, "__dict__", {})
+            lower = state["_dataset_iterator"] if "_dataset_iterator" in state else next(iter(state.get("_iterators", ())), None)
+        if lower is None or reduced[0] is not _NEW_OBJECT:
+            return reduced
+        # pickled before the layers between: otherwise 200 layers exceed Python's limit of recursion
+        return _new_above, (lower, type(self)), *reduced[2:]
 
 
 class _InformedMethods(
@@ -297,8 +255,8 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         raise NotImplementedError
 
     def _stack_layer(self, layer: type[Any], *others: Any, **arguments: Any) -> DatasetIteratorIF:
-        # Layers, recipes and metas use positions, not names.
-        arguments = {name: _with_positions(self, name, value) for name, value in arguments.items()}
+        for name in layer._column_arguments & arguments.keys():  # layers, recipes and metas use positions, not names
+            arguments[name] = column_key(self, arguments[name])
         stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
@@ -310,7 +268,7 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         return super()._class_column(None if by is None else column_key(self, by))
 
     def _column_key(self, key: ColumnKey) -> ColumnKey:
-        return column_key(self, key)
+        return column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key
 
     def __repr__(self) -> str:
         try:
@@ -321,6 +279,11 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
             return super().__repr__().replace(">", f"{dataset}{columns}>")
         except Exception:  # noqa: BLE001  # as above
             return super().__repr__()
+
+
+def _new_above(lower: object, kind: Any) -> Any:
+    """An empty object of class ``kind``; ``lower`` is a layer below it, which its state refers to."""
+    return kind.__new__(kind)
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
@@ -336,127 +299,5 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if getattr(index, "ndim", 0) == 0 and hasattr(index, "__index__"):
         return iterator[check_index(index, len(iterator))]
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
-        raise TypeError(f"a sample is found by an integer, a slice, or a list or array of integers, not by {index!r}")
+        raise TypeError(f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}")
     return iterator._view(index)
-
-
-def column_names(iterator: Any) -> tuple[str, ...]:
-    """The names of the columns of tuple samples, by the iterator's meta; ``()`` if they have none."""
-    return _names_by(iterator.dataset_meta) or () if isinstance(iterator, InformedDatasetIteratorIF) else ()
-
-
-def _names_by(meta: DatasetMetaIF) -> tuple[str, ...] | None:
-    names: tuple[str, ...] | None = getattr(meta, "column_names", None)
-    return names
-
-
-def column_key(iterator: Any, key: ColumnKey) -> ColumnKey:
-    """``key``, or the position of the column that the meta of ``iterator`` calls so.
-
-    Raises:
-        ConfigError: its columns have names, and ``key`` is not one of them; or a map of whole tuples lost the names.
-    """
-    if not isinstance(key, str) or not isinstance(iterator, InformedDatasetIteratorIF):
-        return key
-    return column_key_by(iterator.dataset_meta, access_to(iterator), key)
-
-
-def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) -> ColumnKey:
-    """As :func:`column_key`, for an access and its meta."""
-    if not isinstance(key, str):
-        return key
-    names = _names_by(meta)
-    if names == () and samples.n_samples and isinstance(samples.sample(0), (tuple, list)):
-        raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
-    if names and key not in names:
-        raise ConfigError(
-            f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {', '.join(map(repr, names))}"
-        )
-    return names.index(key) if names else key
-
-
-def _with_positions(iterator: Any, argument: str, value: Any) -> Any:
-    """An argument of a layer, with names of columns replaced by positions."""
-    if argument in ("column", "columns", "by", "order_by", "group_by", "stratify", "time"):
-        if isinstance(value, (list, tuple)):
-            return [column_key(iterator, key) for key in value]
-        return column_key(iterator, value)
-    if argument == "names" and value == []:
-        names = _names_by(iterator.dataset_meta)
-        if names == ():
-            raise ConfigError(f"the columns have no names: {LOST_NAMES}. Or give the names here: as_dict(…)")
-        return list(names or ())
-    if argument == "encoders" and isinstance(value, Mapping):
-        return column_keys(iterator, value)
-    if argument == "offsets" and isinstance(value, Mapping):
-        return {at: keys and [column_key(iterator, key) for key in keys] for at, keys in value.items()}
-    return value
-
-
-def column_keys(iterator: Any, values: Mapping[ColumnKey, _Value]) -> dict[ColumnKey, _Value]:
-    """A mapping by column, with names replaced by positions.
-
-    Raises:
-        ConfigError: as :func:`column_key`; or a column is given both by name and by position.
-    """
-    keyed = {column_key(iterator, key): value for key, value in values.items()}
-    if len(keyed) < len(values):
-        raise ConfigError(f"a column is named twice, by its name and by its position, among {', '.join(map(repr, values))}")
-    return keyed
-
-
-class Indexable(Protocol):
-    """An object with ``len`` and ``[i]``: a list, an array, a map-style dataset of another library."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> Any: ...
-
-
-class _AdaptedIterator(DatasetIterator):
-    """Gives an object with ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
-
-    def __init__(self, samples: Any) -> None:
-        self._adapted_samples = samples
-
-    def __len__(self) -> int:
-        return len(self._adapted_samples)
-
-    def __getitem__(self, index: int) -> Sample:
-        return self._adapted_samples[index]
-
-
-def as_iterator(samples: Any) -> DatasetIteratorIF:
-    """``samples`` itself if it is a ``DatasetIteratorIF``, otherwise an iterator over it; nothing is read.
-
-    Raises:
-        ConfigError: it has no samples, or is a text, bytes, a dict, a table, or a list of iterators.
-    """
-    if isinstance(samples, DatasetIteratorIF):
-        return samples
-    kind = type(samples).__name__
-    if isinstance(samples, str):
-        raise ConfigError(
-            f"expected an iterator, got the text {samples!r:.80}; load the dataset first: "
-            f"data_stack.load({samples!r:.80}, split=…)"
-        )
-    if isinstance(samples, Mapping) and samples and all(isinstance(each, DatasetIteratorIF) for each in samples.values()):
-        names = ", ".join(f"[{name!r}]" for name in samples)
-        raise ConfigError(f"expected an iterator, got a dict of iterators; choose one of them: {names:.200}")
-    # pandas, Arrow, polars
-    is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
-    if isinstance(samples, Mapping) or is_of_columns:
-        remedy = "SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
-        remedy = remedy if isinstance(samples, Mapping) else "data_stack.from_pandas(…), from_polars(…) or from_arrow(…)"
-        raise ConfigError(
-            f"expected an iterator, got {kind}, whose [0] is not a sample; make an iterator of its columns: {remedy}"
-        )
-    if isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
-        raise ConfigError("expected an iterator, got a list of iterators; give them one by one, as in combine(*iterators)")
-    is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
-    if not is_indexable or isinstance(samples, (bytes, bytearray, memoryview)):
-        hint = "; collect its samples in a list" if isinstance(samples, Iterator) else ""
-        raise ConfigError(
-            f"expected an iterator, or an object with len() and [i] such as a list, got {kind} {samples!r:.80}{hint}"
-        )
-    return _AdaptedIterator(samples)

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, FamiliarNames, explains, yielding
+from data_stack.dataset.iterator.named_columns import ColumnKey
+from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, explains, yielding
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
 from data_stack.exception import ConfigError
 
@@ -25,15 +27,12 @@ if TYPE_CHECKING:
     from data_stack.dataset.encoders import ClassMapping, EncoderLike
     from data_stack.io.storage_connectors import StorageConnector
 
-ColumnKey = Union[int, str]
-"""Names a column: a position in tuple samples, a key of dict samples."""
-
 _Stack = TypeVar("_Stack")
 _Fold = TypeVar("_Fold")
 _Same = TypeVar("_Same", covariant=True)
 
 
-class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
+class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
     Each layer is an iterator again. Stacked on an iterator with meta, it has meta too, changed where the layer changes what is
@@ -70,8 +69,8 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
-        None draws a seed, which the iterator shows, as do its recipe and :meth:`explain`. Processes that share the samples need
-        the same one: give it there.
+        None draws a seed, which the iterator, its recipe and :meth:`explain` show. Processes that share the samples must pass
+        the same seed.
         """
         from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 
@@ -147,7 +146,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
 
         Args:
             predicate: of a sample; with ``column``, of that column's value (of several columns: of their values, one argument
-                each); ``batched``, of whole columns, giving an array of bools.
+                each); ``batched``, of whole columns, returning an array of bools.
             column: what to read; None for whole samples.
             batched: whether the predicate takes many samples at once.
         """
@@ -214,7 +213,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
 
         Args:
             function: of a sample, which it takes apart itself, or of a value of ``column``; ``batched``: of a batch (columns, as
-                ``read_batch`` gives them), or of the column, giving as many.
+                ``read_batch`` returns them), or of the column, returning as many.
             column: the only one to change; None for whole samples.
             columns: names of the columns of the tuples that ``function`` makes of whole samples.
             batched: whether ``function`` takes many samples at once.
@@ -234,7 +233,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
     def select(self, *columns: ColumnKey) -> _Stack:
         """Samples of only these columns, in this order; the others are not read where that is possible.
 
-        A name or key that there is not is an error now. Where neither names nor a schema tell, sample 0 is read for it, and for
+        Raises at once if a column does not exist. If neither names nor a schema are known, sample 0 is read for that, and for
         the meta if there is one.
         """
         from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
@@ -344,7 +343,7 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
 
         if storage is None:
             if identifier is not None or version is not None:
-                raise ConfigError("a cache with an identifier or a version is a stored one: give its storage, too")
+                raise ConfigError("identifier= and version= require storage=")
             return self._stack_layer(CachedDatasetIterator, max_bytes=max_bytes)
         if max_bytes is not None:
             raise ConfigError(f"a stored cache keeps all samples; max_bytes={max_bytes!r} is for a cache in memory")
@@ -413,121 +412,11 @@ class FluentIterator(FamiliarNames, Generic[_Stack, _Fold, _Same]):
 
         return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[return-value]
 
-    # ------------------------------------------------------------------ described
-
     def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
         from data_stack.dataset.recipes.recipe import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
-
-    def recipe(self: Any) -> dict[str, Any]:
-        """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
-        from data_stack.dataset.recipes.recipe import recipe
-        from data_stack.show.recipe_page import Recipe
-
-        return Recipe(recipe(self))
-
-    def fingerprint(self: Any) -> str:
-        """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""
-        from data_stack.dataset.recipes.recipe import fingerprint
-
-        return fingerprint(self)
-
-    def explain(self: Any) -> Any:
-        """The stack as a tree, with lengths, costs and licences; prints as text, shows as HTML in a notebook."""
-        from data_stack.show.explanation import explain
-
-        return explain(self)
-
-    def licences(self: Any) -> Any:
-        """The licences of all datasets in the stack, as their cards state them."""
-        from data_stack.show.licences import licences
-
-        return licences(self)
-
-    def citation(self: Any, *, with_data_stack: bool = False) -> str:
-        """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
-        from data_stack.show.licences import citation
-
-        return citation(self, with_data_stack)
-
-    def provenance(self: Any) -> list[dict[str, Any]]:
-        """Of each dataset in the stack: who prepared it, when, and from which sources. Plain JSON data.
-
-        Returns:
-            Dicts with ``name``, ``version``, ``split``, ``config``, ``distribution`` (of the plugin, now installed), and
-            ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
-            it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
-        """
-        from data_stack.show.licences import provenance
-
-        return provenance(self)
-
-    def __str__(self: Any) -> str:
-        """Name, length, licence and the tree of layers; reads no sample, so it is safe in log lines."""
-        from data_stack.show.page import IteratorPage
-
-        return str(IteratorPage(self))
-
-    def _repr_html_(self: Any) -> str:
-        """What notebooks show: facts, eight samples, columns, classes, the stack; see ``docs/display.md``. It raises nothing."""
-        from data_stack.show.page import IteratorPage
-
-        return str(IteratorPage(self).to_html())
-
-    def show(
-        self: Any,
-        n_samples: int | None = None,
-        *,
-        seed: int | None = None,
-        columns: Sequence[ColumnKey] | ColumnKey | None = None,
-        per_class: int | None = None,
-        n_columns: int | None = None,
-        title: str | None = None,
-    ) -> Any:
-        """Draw samples with their labels in a grid, as a picture of Pillow, which notebooks display and ``.save()`` writes.
-
-        Args:
-            n_samples: how many at most; None: 100, or as many as ``per_class`` gives.
-            seed: of random samples; None: equally many of each class, the first ones.
-            columns: the column of the picture, and those of the labels; None: those of the meta.
-            per_class: how many of each class at most, a row for each class.
-            n_columns: pictures in a row.
-            title: None: the dataset's name and tag.
-
-        Raises:
-            ConfigError: a number is out of range, or there is no such column.
-            MissingDependencyError: Pillow is not installed.
-        """
-        from data_stack.show.contact_sheet import show
-
-        return show(self, n_samples=n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
-
-    def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
-        """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
-
-        Args:
-            column: None: the target.
-            bins: of a histogram.
-            title: of the figure; None: the dataset's name and tag.
-
-        Returns:
-            A figure of matplotlib, in the style of its ``rcParams``; notebooks display it.
-
-        Raises:
-            ConfigError: there is no such column, or it has neither classes nor numbers.
-            MissingDependencyError: matplotlib is not installed.
-        """
-        from data_stack.show.plots import plot
-
-        return plot(self, column, bins=bins, title=title)
-
-    def report(self: Any, report_format: str = "data_class", **options: Any) -> Any:
-        """See ``DatasetIteratorReportGenerator.generate_report``."""
-        from data_stack.show.reporting import DatasetIteratorReportGenerator
-
-        return DatasetIteratorReportGenerator.generate_report(self, report_format, **options)
 
     # ------------------------------------------------------------------ inside
 

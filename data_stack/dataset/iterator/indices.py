@@ -21,7 +21,7 @@ def check_index(index: SupportsIndex, length: int) -> int:
 
     Raises:
         DatasetOutOfBoundsError: it lies outside.
-        TypeError: it is no integer.
+        TypeError: it is not an integer.
     """
     position = operator.index(index)
     if -length <= position < length:
@@ -103,7 +103,7 @@ def check_integer(name: str, value: Any, *, at_least: int | None = None, at_most
     """``value`` as a plain int, for arguments such as counts and seeds.
 
     Raises:
-        ConfigError: it is no integer (of Python or numpy), or out of range.
+        ConfigError: it is not an integer (of Python or numpy), or out of range.
     """
     try:
         number = operator.index(value)

@@ -180,7 +180,7 @@ def explains(names: Mapping[str, Here]) -> Callable[[Callable[_Parameters, _Resu
     return decorate
 
 
-class _Yielding:
+class Yielding:
     """A method that yields to an attribute of that name of a client's class or instance, also of one inside of a wrapper.
 
     Args:
@@ -205,74 +205,19 @@ class _Yielding:
 
 def yielding(method: _Method) -> _Method:
     """Decorates a method of iterators that has a name which clients use."""
-    return cast("_Method", _Yielding(method))
+    return cast("_Method", Yielding(method))
 
 
 class FamiliarNames:
-    """Methods of iterators that other libraries know or have; and what their other names are here."""
+    """Says what an attribute of another library's datasets is called here."""
 
     _forwards_attributes: bool = False
     """Whether this is a wrapper that has the attributes of what it wraps, in ``_dataset_iterator``."""
 
-    if TYPE_CHECKING:
-        column_names: list[int | str]
-        features: Any  # clients have attributes of this name
-    else:
-
-        def column_names(self):
-            """The names or keys of the columns; positions of tuples without names, nothing of bare values. May read sample 0."""
-            from data_stack.dataset.iterator.layers.fields import list_column_names
-
-            return list_column_names(self)
-
-        def features(self):
-            """The columns by their names, keys or positions, with dtype and shape, by a schema or a few samples."""
-            from data_stack.show.reporting import features
-
-            return features(self)
-
-        column_names = _Yielding(column_names, is_attribute=True)
-        features = _Yielding(features, is_attribute=True)
+    if not TYPE_CHECKING:
 
         def __getattr__(self, name):
             if name in METHODS and not hasattr(type(self), name):
                 message = f"{type(self).__name__!r} object has no attribute {name!r}{explain(name, METHODS)}"
                 raise AttributeError(message, name=name, obj=self)
             return super().__getattribute__(name)  # raises again, for a property that fails with its own message
-
-    @yielding
-    def unique(self: Any, column: int | str | None = None) -> Any:
-        """The distinct values of a column, the target's by default, in the order of their appearance. Reads the column."""
-        from data_stack.dataset.iterator.layers.deduplicated import unique
-
-        return unique(self, column)
-
-    def to_pandas(self) -> Any:
-        """All samples as a ``pandas.DataFrame``, see :func:`data_stack.to_pandas`."""
-        from data_stack.exchange.tables.pandas import to_pandas
-
-        return to_pandas(self)
-
-    def to_polars(self) -> Any:
-        """All samples as a ``polars.DataFrame``, see :func:`data_stack.to_polars`."""
-        from data_stack.exchange.tables.polars import to_polars
-
-        return to_polars(self)
-
-    def to_arrow(self, **options: Any) -> Any:
-        """All samples as a ``pyarrow.Table``, or ``lazy=True`` as a reader of batches, see :func:`data_stack.to_arrow`."""
-        from data_stack.exchange.tables.arrow import to_arrow
-
-        return to_arrow(self, **options)
-
-    def to_huggingface(self, **options: Any) -> Any:
-        """All samples as a ``datasets.Dataset``, or ``streaming=True`` lazily, see :func:`data_stack.to_huggingface`."""
-        from data_stack.exchange.tables.huggingface import to_huggingface
-
-        return to_huggingface(self, **options)
-
-    def to_tensorflow(self, **options: Any) -> Any:
-        """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
-        from data_stack.exchange.tensorflow import to_tensorflow
-
-        return to_tensorflow(self, **options)

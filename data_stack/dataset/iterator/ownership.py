@@ -57,8 +57,8 @@ def copy_objects(batch: _Batch) -> _Batch:
 def detach(batch: Any) -> Any:
     """A batch that shares no memory with its source, so that its receiver may write into it.
 
-    Accesses give new arrays. Parts of other arrays, such as of a mapped file or of what a reader keeps, are copied, and so are
-    the values in columns of objects.
+    Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a reader's cache, are copied, and so
+    are the values in columns of objects.
     """
     if isinstance(batch, (dict, tuple)):
         return map_columns(detach, batch)  # n-grams have batches in batches

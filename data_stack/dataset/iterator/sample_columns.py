@@ -40,7 +40,7 @@ class SampleStructure:
 
     @classmethod
     def of(cls, sample: Any) -> SampleStructure:
-        """The structure that gives back exactly such a sample; of any other type, and of an empty one, ``"bare"``."""
+        """The structure that makes exactly such a sample; of any other type, and of an empty one, ``"bare"``."""
         kind = type(sample)
         if kind is tuple and sample:
             return cls("tuple", len(sample))
@@ -74,7 +74,7 @@ class SampleStructure:
         return list(rows)
 
     def reader(self, columns: Sequence[Any]) -> Callable[[int], Any]:
-        """A function that gives the sample at a position; ``columns`` are indexed with it."""
+        """A function that returns the sample at a position; ``columns`` are indexed with it."""
         if self.form == "bare":
             read: Callable[[int], Any] = columns[0].__getitem__
             return read
@@ -104,7 +104,7 @@ class SampleStructure:
 
 
 def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
-    """A function that gives the tuple of the columns' values at a position; of a sample and its target in half the time."""
+    """A function that returns the tuple of the columns' values at a position; of a sample and its target in half the time."""
     if len(columns) == 2:
         first, second = columns
         return lambda index: (first[index], second[index])

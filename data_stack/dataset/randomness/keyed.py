@@ -1,7 +1,7 @@
 """What a 64-bit key draws: numbers, and orders of ``range(n)``, any one of them in constant time.
 
 Everything here is integer arithmetic modulo 2**64, and stays as it is for ever: shuffled iterators, mixes and the state of a
-loader rest on it. Each function has two forms, of Python ints and of numpy arrays, which give the same numbers.
+loader rest on it. Each function has two forms, of Python ints and of numpy arrays, which return the same numbers.
 """
 
 from __future__ import annotations
@@ -72,10 +72,12 @@ def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array
 
 # ------------------------------------------------------------------------------------------------------------- permutations
 
-# Up to so many positions are sorted by their hashes: every order is as likely. A network of so small halves mixes too slowly.
+# Up to this number, positions are sorted by their hashes: all orders are equally likely. A network of such small halves
+# mixes too slowly.
 _MOST_SORTED = 16
 
-# How many rounds a network of up to so many positions has. With halves of b positions, two rounds divide what is left of the
+# The number of rounds of a network, by its largest number of positions.
+# With halves of b positions, two rounds divide what is left of the
 # order that neighbours had by b (seen where all 720 orders of 2 x 3 positions can be followed through the rounds). So what is
 # left is at most 2e-5, 6e-8 and 6e-8.
 _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
@@ -83,7 +85,7 @@ _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
 _ROUND_CONSTANTS = tuple(hash_of(0, number) for number in range(16))
 _ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
 
-# So many positions are permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
+# Number of positions permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
 # their memory back to the system after each of them, which then has to clear it again.
 _CHUNK = 1 << 12
 
@@ -126,7 +128,7 @@ def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None
 
 
 def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array, n_rounds: int) -> Uint64Array:
-    """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of so many rounds."""
+    """Where ``places`` go, in permutations that are all sorted (no rounds) or all networks of that many rounds."""
     if n_rounds == 0:
         return _sort_by_hash(sizes, own_keys, places)
     widths = _ceil_sqrt(sizes)
@@ -158,7 +160,7 @@ class Network:
     The positions are arranged in a rectangle, as nearly square as it can be, whose rows and columns go through a Feistel
     network of additions: 16 rounds up to 4,096 positions, 8 up to 65,536, 6 above. A position that leaves ``range(n)`` goes
     through it again until it is back. Source: Black and Rogaway, Ciphers with arbitrary finite domains (CT-RSA 2002), the
-    generalized Feistel cipher and cycle walking. The round function is a hash of good statistics: this is no cipher, an
+    generalized Feistel cipher and cycle walking. The round function is a hash of good statistics: this is not a cipher, an
     adversary could find the key.
 
     Args:

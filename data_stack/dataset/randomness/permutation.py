@@ -10,7 +10,7 @@ import numpy.typing as npt
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Network, permute_array
 
-# Up to so many positions an order is written out at its first use.
+# Orders of up to this many positions are kept as arrays from their first use on.
 _MOST_WRITTEN_OUT = 1 << 16
 
 
@@ -18,13 +18,13 @@ class KeyedPermutation(ComputedPositions):
     """All positions of ``range(n)`` once, in an order that a key decides: any of them in constant time, and no array is kept.
 
     :func:`data_stack.dataset.randomness.keyed.permute` says how.
-    The same ``(n, key)`` gives the same order on every machine and in every
+    The same ``(n, key)`` has the same order on every machine and in every
     version. Up to 65,536 positions the order is written out at its first use, in 4 bytes a position, which changes nothing but
     the speed. It pickles as ``(n, key)``.
 
     Args:
         n: number of positions, less than 2**63.
-        key: 64 bits, as :func:`data_stack.dataset.randomness.seeds.derive_seed` gives them.
+        key: 64 bits, as :func:`data_stack.dataset.randomness.seeds.derive_seed` returns them.
     """
 
     def __init__(self, n: int, key: int) -> None:

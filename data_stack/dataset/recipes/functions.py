@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -53,7 +54,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
             raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
         other = _NAMED.get(name)
         if other is not None and other is not function and shorten(other) != shorten(function):
-            raise ConfigError(f"the name {name!r} is that of {shorten(other)}; give {shorten(function)} another one")
+            raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
         _NAMED[name] = function
         return function
 
@@ -61,7 +62,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
 
 
 def register_function(name: str) -> Callable[..., Any] | None:
-    """The function that :func:`named_function` gave this name."""
+    """The function registered by :func:`named_function` under this name."""
     return _NAMED.get(name)
 
 
@@ -76,7 +77,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
     for name, named in _NAMED.items():
-        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a method anew
+        if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a new method
             return {"function": {"name": name}}
     if type(function) is functools.partial:
         if write_function(function.func, plain) is None:
@@ -141,10 +142,10 @@ def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
 
     Args:
         value: the function or object.
-        content: gives plain data that stands for the content of any other value; raises ConfigError where it cannot.
+        content: returns plain data for any other value, or raises ConfigError.
     """
     try:
-        return _digest(_Content(content).of(value, 0))
+        return _digest(_Content(content).of(value))
     except (ConfigError, RecursionError):
         return hashlib.sha256(f"{_PROCESS}:{id(value)}".encode()).hexdigest()
 
@@ -164,7 +165,7 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     if not isinstance(function, types.FunctionType):
         return None
     try:
-        return _digest(_Content(content).function(function, 0))
+        return _digest(_Content(content).of(_parts_of(function)))
     except (ConfigError, RecursionError):
         return _digest(_code(function.__code__))
 
@@ -174,11 +175,11 @@ class _Content:
 
     def __init__(self, content: Callable[[Any], Any]) -> None:
         self._content = content
-        self._seen: dict[int, tuple[int, Any]] = {}  # with the object, lest another one gets its id
+        self._seen: dict[int, tuple[int, Any]] = {}  # keeps the objects, so that no other object gets one of these ids
 
-    def of(self, value: Any, depth: int) -> Any:
+    def of(self, value: Any, depth: int = 0) -> Any:
         if depth > _DEEPEST:
-            raise ConfigError("too deep to be described")
+            raise ConfigError("nested too deeply to be described")
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.of(item, depth + 1) for item in value]}
         if isinstance(value, dict):
@@ -190,39 +191,32 @@ class _Content:
             return name
         if id(value) in self._seen:
             return {"seen": self._seen[id(value)][0]}
-        if isinstance(value, (types.FunctionType, type)):
-            self._seen[id(value)] = len(self._seen), value
-            return self.function(value, depth + 1) if isinstance(value, types.FunctionType) else self._class(value, depth + 1)
-        try:
-            return self._content(value)
-        except ConfigError:
-            self._seen[id(value)] = len(self._seen), value
-            return {"object": self.of(_parts_of(value), depth + 1)}
-
-    def function(self, function: types.FunctionType, depth: int) -> list[Any]:
-        """A function by its code and all values that it uses."""
-        cells = [_cell_content(cell) for cell in function.__closure__ or ()]
-        names = sorted(_names_in(function.__code__) & function.__globals__.keys())
-        used = {name: function.__globals__[name] for name in names}
-        return [_code(function.__code__), self.of([function.__defaults__, function.__kwdefaults__, cells, used], depth)]
-
-    def _class(self, kind: type, depth: int) -> list[Any]:
-        """A class by its functions and public members."""
-        functions = (types.FunctionType, staticmethod, classmethod, property)
-        members = {
-            name: member
-            for name, member in sorted(vars(kind).items())
-            if (isinstance(member, functions) and not name.startswith("__annotate")) or not name.startswith("_")
-        }
-        return [_class_name(kind), self.of([kind.__bases__, members], depth)]
+        if not isinstance(value, (types.FunctionType, type)):
+            with contextlib.suppress(ConfigError):
+                return self._content(value)
+        self._seen[id(value)] = len(self._seen), value
+        return {type(value).__name__: self.of(_parts_of(value), depth + 1)}
 
 
 def _parts_of(value: Any) -> list[Any]:
-    """What an object consists of.
+    """What an object consists of: a function of its code and the values that it uses, a class of its functions and attributes.
 
     Raises:
-        ConfigError: it does not tell.
+        ConfigError: its parts are unknown.
     """
+    if isinstance(value, types.FunctionType):
+        cells = [_cell_content(cell) for cell in value.__closure__ or ()]
+        names = sorted(_names_in(value.__code__) & value.__globals__.keys())
+        used = {name: value.__globals__[name] for name in names}
+        return [canonical_json(_code(value.__code__)), value.__defaults__, value.__kwdefaults__, cells, used]
+    if isinstance(value, type):
+        functions = (types.FunctionType, staticmethod, classmethod, property)
+        members = {
+            name: member
+            for name, member in sorted(vars(value).items())
+            if (isinstance(member, functions) and not name.startswith("__annotate")) or not name.startswith("_")
+        }
+        return [_class_name(value), value.__bases__, members]
     if hasattr(value, "__wrapped__"):  # static methods, memoized functions
         return [value.__wrapped__]
     if isinstance(value, property):
@@ -230,9 +224,9 @@ def _parts_of(value: Any) -> list[Any]:
     try:
         reduced = value.__reduce_ex__(2)
     except Exception as error:  # any class may raise anything
-        raise ConfigError(f"an object of {_class_name(type(value))} does not tell what it consists of") from error
+        raise ConfigError(f"{_class_name(type(value))} cannot be pickled, so its parts are unknown") from error
     if isinstance(reduced, str):
-        raise ConfigError(f"an object of {_class_name(type(value))} is known by the name {reduced!r:.80} alone")
+        raise ConfigError(f"{_class_name(type(value))} is pickled by the name {reduced!r:.80}, so its parts are unknown")
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 

@@ -1,4 +1,4 @@
-"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack drawn anew."""
+"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack at another epoch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF, _AdaptedIterator, as_iterator
-from data_stack.dataset.iterator.deep_stacks import walk_stack
+from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
+from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
@@ -31,13 +32,13 @@ from data_stack.exception import ConfigError
 RECIPE_VERSION = 2
 
 MOST_EMBEDDED_BYTES = 1 << 20
-"""Data of a source that take up to so much memory stand in a recipe itself, others are named by their SHA-256."""
+"""Largest data of a source that a recipe contains; larger data are named by their SHA-256."""
 
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
 _FINGERPRINT_VERSION = 3
 
 DATASET = "dataset"
-"""The layer that stands for a dataset that a repository loads by name."""
+"""The layer of a dataset that a repository loads by name."""
 
 TABLE_FILE = "table_file"
 """The layer of a table that was read from a file."""
@@ -83,16 +84,16 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     if layer.name is None:
         what = layer.arguments["class"]
         why_not.append(
-            f"{what} is no layer that a recipe can make; give from_recipe such an iterator, as one of "
-            f"sources=[…], or bring it as a dataset that data_stack.load knows by name"
+            f"from_recipe cannot make {what}; pass it such an iterator as one of sources=[…], or register a dataset that "
+            f"data_stack.load finds by name"
         )
         return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
     n_bytes = 0 if layer.of else sum(map(estimate_bytes, layer.arguments.values()))
     if n_bytes <= MOST_EMBEDDED_BYTES:
         return {name: write(value, why_not) for name, value in layer.arguments.items()}
     why_not.append(
-        f"its data of about {n_bytes:,} bytes do not stand in the recipe, but their SHA-256 does; give from_recipe the iterator "
-        f"that has them, as one of sources=[…]"
+        f"the recipe has only the SHA-256 of its data of about {n_bytes:,} bytes; pass from_recipe the iterator that has them, "
+        f"as one of sources=[…]"
     )
     contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
     return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
@@ -135,23 +136,23 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
 
 
-def why_untold(iterator: DatasetIteratorIF) -> str | None:
-    """Why a fingerprint may miss a change of the samples, or be valid in this process only; None if neither. Reads no samples."""
+def instability_reason(iterator: DatasetIteratorIF) -> str | None:
+    """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither. Reads no sample."""
     for layer in _layers_below(iterator, probed=False):
         reasons: list[str] = []
         if layer.name == DATASET:
-            content_of(layer.arguments["config"], why_untold=reasons)
-            reasons += _why_untold_dataset(layer.iterator)
-        elif layer.name is None and not _tells_content(layer.iterator):
+            content_of(layer.arguments["config"], reasons=reasons)
+            reasons += _dataset_instability(layer.iterator)
+        elif layer.name is None and not _has_content_fingerprint(layer.iterator):
             reasons = ["its class is not of data_stack, so only you know when its samples change"]
         elif _fingerprint_left_behind(layer.iterator) is not None:
             reasons = ["it comes from another process and has left there what it was read from"]
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
             in_memory = (list, tuple, np.ndarray)
-            content_of([column for column in columns if not isinstance(column, in_memory)], why_untold=reasons)
+            content_of([column for column in columns if not isinstance(column, in_memory)], reasons=reasons)
         else:
-            content_of(_collect_arguments(layer), why_untold=reasons)
+            content_of(_collect_arguments(layer), reasons=reasons)
         if reasons:
             return f"{layer.name or class_name(layer.iterator)}: {reasons[0]}"
     return None
@@ -163,10 +164,10 @@ def _fingerprint_left_behind(iterator: Any) -> str | None:
 
 
 def _collect_arguments(layer: Layer) -> Mapping[str, Any]:
-    """The arguments of a layer, or of a source that tells its content; without samples."""
+    """The arguments of a layer, or of a source with a content fingerprint; without samples."""
     if layer.name == "sequence":
         return {}
-    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _tells_content(layer.iterator)
+    is_source = layer.name is None and isinstance(layer.iterator, DatasetIteratorIF) and _has_content_fingerprint(layer.iterator)
     return layer.iterator._arguments() if is_source else layer.arguments
 
 
@@ -174,7 +175,7 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """For each node of a recipe a SHA-256 of it and all that it is stacked on.
 
     Raises:
-        TypeError, ValueError, RecursionError: that is no JSON data.
+        TypeError, ValueError, RecursionError: that is not JSON data.
     """
     digests: list[str] = []
     for node in nodes:
@@ -243,12 +244,12 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
 
 def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> Layer:
     """Describe an iterator by its content."""
-    samples = iterator._adapted_samples if isinstance(iterator, _AdaptedIterator) else iterator
+    samples = iterator.adapted_samples if isinstance(iterator, AdaptedIterator) else iterator
     known: dict[str, Any] = {"class": class_name(samples)}
     if probed and type(samples) in _PLAIN_SAMPLES:
         known.update(n_samples=len(samples), samples=samples)
-    elif probed and _tells_content(iterator):
-        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).tell_content())
+    elif probed and _has_content_fingerprint(iterator):
+        known.update(n_samples=len(iterator), **iterator._arguments(), content=access_to(iterator).content_fingerprint())
     elif probed:
         known.update(probe(samples))
     return Layer(iterator, None, list(below), known)
@@ -280,21 +281,23 @@ def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
     return origin.get("resources") is not None and origin.get("distribution") is not None
 
 
-def _why_untold_dataset(iterator: Any) -> list[str]:
+def _dataset_instability(iterator: Any) -> list[str]:
     if _is_known_by_resources(iterator._origin):
         return []
     opened = _open_by_factory(iterator)
-    reason = f"its factory returned {class_name(iterator)}, which is not of data_stack" if opened is None else why_untold(opened)
+    if opened is None:
+        return [f"its factory returned {class_name(iterator)}, which is not of data_stack"]
+    reason = instability_reason(opened)
     return [] if reason is None else [reason]
 
 
-def _tells_content(iterator: Any) -> bool:
+def _has_content_fingerprint(iterator: Any) -> bool:
     """Whether a source knows digests of its content."""
-    if isinstance(iterator, _AdaptedIterator):
-        return type(iterator._adapted_samples) in _PLAIN_SAMPLES
+    if isinstance(iterator, AdaptedIterator):
+        return type(iterator.adapted_samples) in _PLAIN_SAMPLES
     if not isinstance(iterator, DatasetIteratorIF):
         return type(iterator) in _PLAIN_SAMPLES
-    return type(access_to(iterator)).tell_content is not SampleAccess.tell_content
+    return type(access_to(iterator)).content_fingerprint is not SampleAccess.content_fingerprint
 
 
 def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
@@ -309,7 +312,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
 
     Raises:
-        ConfigError: ``epoch`` is no such number, or an iterator of a class that is not of data_stack is stacked on something
+        ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not of data_stack is stacked on something
             random.
     """
     number = check_integer("an epoch", epoch, at_least=0)
@@ -340,7 +343,7 @@ def has_random_layers(iterator: DatasetIteratorIF) -> bool:
 def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
     """The layers of a stack that hold samples of random layers in memory.
 
-    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it anew.
+    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it again.
     """
     random: set[int] = set()
     found = []

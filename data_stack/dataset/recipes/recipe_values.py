@@ -28,12 +28,12 @@ _SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64
 
 
 @dataclass(frozen=True)
-class Untold:
+class PartialContent:
     """Content that is not complete: it may be equal for different samples, or be valid in this process only.
 
     Attributes:
         content: plain data, as far as it is known.
-        reason: what cannot be told.
+        reason: what is unknown.
     """
 
     content: Any
@@ -58,20 +58,20 @@ def write(value: Any, why_not: list[str]) -> Any:
     return to_plain(value, special, lambda other: _plain_scalar(other, _SAME_AS_ARGUMENTS))
 
 
-def content_of(value: Any, *, of_samples: bool = False, why_untold: list[str] | None = None) -> Any:
+def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | None = None) -> Any:
     """Plain data that is equal for equal values, in which arrays and bytes stand by their SHA-256: for fingerprints.
 
     Args:
         value: anything.
         of_samples: whether these are samples, where an int and an integer of numpy's with fewer bits make columns of different
             dtypes. As arguments they are the same.
-        why_untold: gets a sentence for each part that another process cannot know, or whose samples may differ unseen.
+        reasons: gets a sentence for each part that another process cannot know, or whose samples may differ unseen.
 
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
     same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
-    notes = [] if why_untold is None else why_untold
+    notes = [] if reasons is None else reasons
 
     def content(value: Any) -> Any:
         return to_plain(value, lambda other: _describe(other, content, notes, to_rebuild=False), first)
@@ -102,7 +102,7 @@ def content_digest(plain: Any) -> str:
 
 
 def _write_out(value: Any) -> Any:
-    """Positions that a formula gives, if they are not too many, as an array; anything else as it is."""
+    """Computed positions, up to a limit, as an array; anything else unchanged."""
     if not isinstance(value, ComputedPositions) or len(value) > _MOST_COMPUTED_POSITIONS:
         return value
     positions = as_index_array(value)
@@ -122,7 +122,7 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
         if reason not in why_not:
             why_not.append(reason)
 
-    if isinstance(value, Untold):
+    if isinstance(value, PartialContent):
         note(value.reason)
         return plain(value.content)
     if _is_encoder(value):
@@ -147,8 +147,8 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
         )
         content = describe_unnamed(value, content_if_known)
         return {"unnamed": {"function": shorten(value), "content": content} if to_rebuild else content}
-    content, is_told = _content_of_unknown(value)
-    if to_rebuild or not is_told:
+    content, is_complete = _content_of_unknown(value)
+    if to_rebuild or not is_complete:
         note(f"an object of {class_name(value)} cannot be written down")
     return {"unknown": {"class": class_name(value), "content": content}}
 

@@ -101,7 +101,7 @@ def value_shown(value: Any) -> str:
 def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
     raise ConfigError(
         f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
-        f"Leave such samples out first (iterator.filter), or give them a value of their own (iterator.map)."
+        f"Leave such samples out first (iterator.filter), or replace their value (iterator.map)."
     )
 
 

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -62,7 +64,7 @@ def check_division(
     rows give the same split. It is the same in every process, on every machine, with every version of data_stack.
 
     Raises:
-        ConfigError: ratios are no division, or arguments exclude each other.
+        ConfigError: ratios are not a division, or arguments exclude each other.
     """
     columns = {"stratify": stratify, "group_by": group_by, "time": time, "by": by}
     given = {name: key for name, key in columns.items() if key is not None}
@@ -98,7 +100,7 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
 
     Raises:
         ConfigError: a class has fewer members than there are parts, or there are fewer groups than parts; a value is missing
-            (NaN, None), or there is no such column.
+            (NaN, None), or a column does not exist.
     """
     iterator = as_iterator(dataset_iterator)
     n_samples = len(iterator)
@@ -151,7 +153,7 @@ def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, A
 
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
-    refusal = f"parts cannot be told by column {by!r}"
+    refusal = f"column {by!r} does not name parts"
     classes = class_numbers(access_to(iterator).columns([by])[0], refusal)
     if classes.values.size != len(classes):
         raise ConfigError(
@@ -196,14 +198,14 @@ def check_n_folds(n_folds: SupportsIndex) -> int:
     """A number of folds.
 
     Raises:
-        ConfigError: it is no integer, or less than 2.
+        ConfigError: it is not an integer, or less than 2.
     """
     return check_integer("the number of folds", n_folds, at_least=2)
 
 
-@layer("split")
+@layer("split", columns=["stratify", "group_by", "time", "by"])
 class SplitPartIterator(DatasetIteratorView):
-    """One part of a divided iterator, its samples in the iterator's order. What ``iterator.split(...)`` gives.
+    """One part of a divided iterator, its samples in the iterator's order. What ``iterator.split(...)`` returns.
 
     It is described by the division, so it costs a few words in a recipe however many samples it has; rebuilt, it reads the
     columns that the division needs. Pickled, it carries its positions (4 bytes a sample) and reads nothing again.
@@ -220,7 +222,7 @@ class SplitPartIterator(DatasetIteratorView):
         division: the arguments of ``iterator.split``.
 
     Raises:
-        ConfigError: there is no such part, or as said there.
+        ConfigError: the part does not exist, or as said there.
     """
 
     def __init__(
@@ -241,9 +243,9 @@ class SplitPartIterator(DatasetIteratorView):
         return add_tag(meta, self._part if has_names(self._division) else None)
 
 
-@layer("fold")
+@layer("fold", columns=["stratify", "group_by"])
 class FoldPartIterator(DatasetIteratorView):
-    """The training or the test part of one fold, its samples in the iterator's order. What ``iterator.folds(...)`` gives.
+    """The training or the test part of one fold, its samples in the iterator's order. What ``iterator.folds(...)`` returns.
 
     Described, rebuilt and pickled as a :class:`SplitPartIterator`; the meta is unchanged.
 
@@ -255,7 +257,7 @@ class FoldPartIterator(DatasetIteratorView):
         folding: the arguments of ``iterator.folds``.
 
     Raises:
-        ConfigError: there is no such fold or side, or as said there.
+        ConfigError: the fold or side does not exist, or as said there.
     """
 
     def __init__(

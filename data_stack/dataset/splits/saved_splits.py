@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.dataset.iterator.access import NamedAccess, RearrangedAccess, access_to
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.access import RearrangedAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
 from data_stack.dataset.recipes.recipe import fingerprint
@@ -54,7 +55,7 @@ class SavedSplits:
 
         parts = canonical_json(_arrange(splits, (), None, describe))
         if dataset is None:
-            raise ConfigError("there is no part in these splits to be saved")
+            raise ConfigError("these splits have no parts to save")
         return cls(fingerprint(as_iterator(dataset)), len(dataset), parts)
 
     def apply_to(self, iterator: DatasetIteratorIF) -> Any:
@@ -71,7 +72,7 @@ class SavedSplits:
             raise ConfigError(
                 f"these splits are of a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}, "
                 f"but the iterator given has {len(dataset):,} samples{other}. Stack the iterator as it was when it was split, "
-                f"or split it anew."
+                f"or split it again."
             )
 
         def make_part(content: Any) -> DatasetIteratorIF:
@@ -110,7 +111,7 @@ class SavedSplits:
 def _arrange(
     splits: Any, path: tuple[str, ...], tag: str | None, describe: Callable[[DatasetIteratorIF, str, str | None], Any]
 ) -> Any:
-    """``splits`` as plain data, with what ``describe`` gives for each part."""
+    """``splits`` as plain data, with what ``describe`` returns for each part."""
     if isinstance(splits, DatasetIteratorIF):
         return describe(splits, "/".join(path) or "0", tag)
     if isinstance(splits, Fold):
@@ -141,7 +142,7 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
                 break
         else:
             raise ConfigError(
-                f"part {name!r} is no view of the iterator that the splits are of: it is a {type(part).__name__} on a "
+                f"part {name!r} is not a view of the iterator that was split: it is a {type(part).__name__} on a "
                 f"{type(below).__name__}. Save views of one and the same iterator; name it with iterator=… if they are deeper."
             )
     return positions, below

@@ -1,4 +1,4 @@
-"""Stratified parts and folds of scikit-learn, whose indices the original's splitters gave."""
+"""Stratified parts and folds of scikit-learn, with the indices of the original's splitters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.rando
     """The positions of each fold, ascending; one-hot targets count as their labels.
 
     Raises:
-        ConfigError: the targets are no labels, or all classes have fewer members than there are folds.
+        ConfigError: the targets are not labels, or all classes have fewer members than there are folds.
     """
     try:
         labels = _plain(targets)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE

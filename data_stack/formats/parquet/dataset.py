@@ -15,7 +15,7 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Inde
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index, check_indices, check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe_values import Untold
+from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
@@ -234,8 +234,9 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
-        if '{"unnamed":' in canonical_json(content):  # no text or value has this form
-            content = Untold(content, f"a function in the filter {self._predicate!r:.80} has no name; define it in a module")
+        if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
+            reason = f"a function in the filter {self._predicate!r:.80} has no name; define it in a module"
+            content = PartialContent(content, reason)
         return {"fields": [field.to_json() for field in self._schema], "filter": content}
 
     def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
@@ -375,7 +376,7 @@ class _ParquetAccess(SourceAccess):
             for field in self.source.schema
         }
 
-    def tell_content(self) -> str:
+    def content_fingerprint(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)
 
 

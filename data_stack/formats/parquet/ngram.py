@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.grouped import GroupedDatasetIterator
 from data_stack.dataset.iterator.layers.mapped import grow_reads

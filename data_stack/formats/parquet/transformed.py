@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, DatasetIteratorIF, IndexArray, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.mapped import BatchMapAccess
 from data_stack.dataset.iterator.ownership import copy_value

@@ -432,7 +432,7 @@ class _RecordAccess(SourceAccess):
         # For other columns the first value says more, such as the dtype of an array.
         return {name: DeclaredColumn(kind if kind.endswith("[]") else None) for name, kind in self.source.spec.items()}
 
-    def tell_content(self) -> dict[str, Any]:
+    def content_fingerprint(self) -> dict[str, Any]:
         return self.source._files.content(self.source._keys)
 
 

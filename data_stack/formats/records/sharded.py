@@ -215,8 +215,8 @@ class _ShardedAccess(CombinedAccess):
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         return self._first.declare_columns()
 
-    def tell_content(self) -> list[Any]:
-        return [part.tell_content() for part, _ in self.parts]
+    def content_fingerprint(self) -> list[Any]:
+        return [part.content_fingerprint() for part, _ in self.parts]
 
 
 def shard_names(folder: Folder) -> list[str]:

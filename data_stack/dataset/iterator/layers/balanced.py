@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -20,7 +21,7 @@ from data_stack.dataset.splits.class_numbers import class_numbers, group_positio
 from data_stack.exception import ConfigError
 
 
-@layer("balanced")
+@layer("balanced", columns=["by"])
 class BalancedDatasetIterator(DatasetIteratorView):
     """Samples of ``dataset_iterator`` such that every class comes equally often.
 
@@ -36,10 +37,10 @@ class BalancedDatasetIterator(DatasetIteratorView):
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
         by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
-            told apart by equality.
+            compared by equality.
         seed: any integer.
         n_samples: how many; None for as many as ``dataset_iterator`` has.
-        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
         ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator
 from data_stack.dataset.iterator.registry import layer
@@ -16,7 +17,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 class BatchedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is the batch of the samples ``i * batch_size`` to ``(i + 1) * batch_size - 1`` of ``dataset_iterator``.
 
-    It is what ``read_batch`` gives for them: columns of shape ``(batch_size, ...)``, in one request. Several batches are one
+    It is what ``read_batch`` returns for them: columns of shape ``(batch_size, ...)``, in one request. Several batches are one
     request too, of shape ``(n, batch_size, ...)``. Making it reads nothing and keeps nothing, however many samples there are.
 
     Args:
@@ -26,7 +27,7 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
             objects, one array each.
 
     Raises:
-        ConfigError: ``batch_size`` is no positive integer.
+        ConfigError: ``batch_size`` is not a positive integer.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, batch_size: int, *, drop_last: bool = False) -> None:

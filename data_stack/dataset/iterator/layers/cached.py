@@ -10,16 +10,10 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, brought_access, stack_columns
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, own_access, stack_columns
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.ownership import copy_objects, copy_value
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
@@ -77,18 +71,18 @@ class CachedDatasetIterator(LayerDatasetIterator):
     def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
         most = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
         super().__init__(dataset_iterator, max_bytes=most)
-        brought_access(self)  # now: this is where samples are kept
+        own_access(self)  # now: this is where samples are kept
 
     def make_access(self) -> _CachedAccess:
         return _CachedAccess(self._below(), self._made_with["max_bytes"])
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        brought_access(self)
+        own_access(self)
 
     def cache_info(self) -> CacheInfo:
         """How often samples were found, and what is kept."""
-        access: Any = brought_access(self)
+        access: Any = own_access(self)
         return access.info()  # type: ignore[no-any-return]  # that of this class
 
 

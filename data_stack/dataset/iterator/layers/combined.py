@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to, brought_access
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     Batch,
@@ -22,7 +23,6 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
     Sample,
-    as_iterator,
 )
 from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.iterator.registry import layer
@@ -35,9 +35,6 @@ _Positions = npt.NDArray[np.intp]
 
 # A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
 _MOST_PARTS = 1 << 20
-
-# The parts of so many samples can be told apart without a search.
-_BUCKETS_PER_PART = 16
 
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
 _FEW_SAMPLES_A_PART = 6
@@ -54,7 +51,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         iterators: any number of iterators, also none, also the same one repeatedly; they stay the caller's to close.
 
     Raises:
-        ConfigError: they are no iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
+        ConfigError: they are not iterators, or have more than ``sys.maxsize`` samples or 2**20 parts in all.
     """
 
     _takes_list = True
@@ -64,7 +61,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
         self._iterators = list(iterators)
         self._take_lengths()
-        brought_access(self)  # now, for combinations of combinations a thousand deep would make theirs by recursion
 
     def _take_lengths(self) -> None:
         self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
@@ -80,7 +76,6 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._iterators = state["_iterators"]
         self._take_lengths()
-        brought_access(self)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self._iterators)
@@ -110,39 +105,16 @@ class CombinedAccess(SampleAccess):
             self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
         if len(self.parts) > _MOST_PARTS:
             raise ConfigError(f"iterators are combined from {_MOST_PARTS:,} parts at most, these are {len(self.parts):,}")
-        self._starts: list[int] = []
-        self._entries: list[tuple[Callable[[int], Sample], int, int]] = []
-        self._buckets: list[tuple[Callable[[int], Sample], int, int]] = []
-        self._shift = 0
+        self._starts = list(accumulate([length for _, length in self.parts], initial=0))
+        self._reads = [part.sample for part, _ in self.parts]
         self._arrays: list[list[Column]] | None = None
-
-    def _all_starts(self) -> list[int]:
-        """Where each part starts, and where all end; not made for a combination that is only part of others."""
-        if not self._starts:
-            self._starts = list(accumulate([length for _, length in self.parts], initial=0))
-        return self._starts
 
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        if not self._buckets:
-            self._find_buckets()
-        read, start, end = self._buckets[position >> self._shift]
-        if position >= end:
-            # empty parts share their start with the next part; bisect_right passes them by
-            read, start, _ = self._entries[bisect_right(self._starts, position) - 1]
-        return read(position - start)
-
-    def _find_buckets(self) -> None:
-        """What an access looks into first: for the positions from b << shift on, the first part that has any of them."""
-        starts = self._all_starts()
-        self._entries = [(part.sample, start, end) for (part, _), (start, end) in zip(self.parts, pairwise(starts), strict=True)]
-        n_buckets = min(_BUCKETS_PER_PART * len(self.parts), _MOST_PARTS)
-        self._shift = max(0, (self.n_samples // n_buckets).bit_length() - 1)
-        # not arange with a step, which counts in floats
-        buckets = np.arange(-(-self.n_samples >> self._shift), dtype=np.intp) << self._shift
-        # last, for threads: who sees them sees the rest
-        self._buckets = [self._entries[part] for part in np.searchsorted(starts[1:], buckets, side="right").tolist()]
+        # empty parts share their start with the next part; bisect_right skips them
+        part = bisect_right(self._starts, position) - 1
+        return self._reads[part](position - self._starts[part])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         samples: list[Sample] = [None] * len(positions)
@@ -221,7 +193,7 @@ class CombinedAccess(SampleAccess):
 
     def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
         """In which part each position lies, and where in that."""
-        starts = np.asarray(self._all_starts(), dtype=np.intp)
+        starts = np.asarray(self._starts, dtype=np.intp)
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 

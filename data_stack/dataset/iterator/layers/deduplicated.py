@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.splits.class_numbers import class_numbers
@@ -19,7 +20,7 @@ from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacking import keys_of
 
 
-@layer("deduplicated")
+@layer("deduplicated", columns=["by"])
 class DeduplicatedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
 
@@ -33,7 +34,7 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
         by: the column, or a list of the columns, that count; None for whole samples.
 
     Raises:
-        ConfigError: there is no such column, or a sample holds an object of unknown content.
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
@@ -55,7 +56,7 @@ def iterator_digests(
     """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
 
     Raises:
-        ConfigError: there is no such column, or a sample holds an object of unknown content.
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
     """
     source = access_to(as_iterator(dataset_iterator))
     keys = None if columns is None else keys_of(columns)

@@ -14,17 +14,11 @@ from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    as_iterator,
-    column_keys,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.named_columns import column_keys
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -46,7 +40,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
 
     Raises:
         ModelNotTrainedError: an encoder is not fitted.
-        ConfigError: ``encoders`` is empty, or an object is no encoder.
+        ConfigError: ``encoders`` is empty, or an object is not an encoder.
         EncodingError: (when read) a value is unknown to its encoder; it names the column, the value and its position.
     """
 
@@ -80,7 +74,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
         return dict(self._encoders)
 
 
-@layer("mapped_classes")
+@layer("mapped_classes", columns=["columns"])
 class MappedClassesView(DatasetIteratorView):
     """The samples of ``dataset_iterator`` whose labels a class mapping names, in their order; reads the labels when it is made.
 
@@ -248,7 +242,7 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     """Encoders by column; objects with ``fit`` and ``transform`` become such.
 
     Raises:
-        ConfigError: ``encoders`` is empty, an object is no encoder, or a column is named neither by an int nor by a string.
+        ConfigError: ``encoders`` is empty, an object is not an encoder, or a column is named neither by an int nor by a string.
     """
     if not isinstance(encoders, Mapping) or not encoders:
         raise ConfigError(f"encoders are a dict with an encoder for each column to encode, got {encoders!r:.80}")

@@ -10,18 +10,11 @@ from typing import Any, Union
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, brought_access
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    column_key,
-    column_names,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.named_columns import LOST_NAMES, column_key, column_names, declared_names
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -69,7 +62,7 @@ _Planner = Callable[[_Form], _Plan]
 class _ColumnsLayer(LayerDatasetIterator):
     """Other columns of the same samples: which, a subclass plans from the columns below.
 
-    Names, a schema or sample 0 tell which columns there are. This is looked up when a column is named by a string, or for a meta.
+    The columns are known by names, a schema or sample 0. They are looked up when a column is named by a string, or for a meta.
     """
 
     def __init__(
@@ -85,7 +78,7 @@ class _ColumnsLayer(LayerDatasetIterator):
 
     def _plan_now(self) -> tuple[_Form, _Plan] | None:
         """The columns below and the plan for them; None for an empty iterator."""
-        access: Any = brought_access(self)  # that of this class
+        access: Any = own_access(self)  # that of this class
         if not access.n_samples:
             return None
         form = len(column_names(self._dataset_iterator)) or access.form()
@@ -128,8 +121,8 @@ class FieldsDatasetIterator(_ColumnsLayer):
     The other columns are not read where the iterator below can read columns by themselves. To know whether samples are tuples
     or dicts, sample 0 is read once, when a column or batch is read for the first time.
 
-    Columns may be given by their names where the dataset declares them. A name or key that there is not is an error now, not when
-    samples are read: where no schema and no names tell what columns there are, sample 0 is read for that.
+    Columns may be given by their names where the dataset declares them. A column that does not exist is an
+    error at once: without names and schema, sample 0 is read for that.
 
     An iterator's meta follows: positions are those in the new samples. The position of a column that is left out becomes the
     word ``"sample"``, ``"target"`` or ``"tag"``, a key stays as it is: both name no column, so that asking for it is a
@@ -177,17 +170,21 @@ class DictsDatasetIterator(_ColumnsLayer):
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
-        names: one key for each column, in their order.
+        names: one key for each column, in their order; none for the names that the meta declares.
 
     Raises:
         ConfigError: no names, or one twice. When reading: not as many names as columns, or the samples are not tuples.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str]) -> None:
-        if isinstance(names, str) or not names:
-            raise ConfigError(f"a dict needs a list of names, one for each column; got {names!r}")
-        _check_names(list(names))
-        super().__init__(dataset_iterator, partial(_name, list(names)), names=list(names))
+    def __init__(self, dataset_iterator: DatasetIteratorIF, names: Sequence[str] = ()) -> None:
+        if isinstance(names, str):
+            raise ConfigError(f"as_dict() takes a list of names, one for each column, got {names!r}")
+        names = list(names or column_names(dataset_iterator))
+        if not names:
+            lost = declared_names(getattr(dataset_iterator, "dataset_meta", None)) == ()
+            raise ConfigError(f"the columns have no names{f': {LOST_NAMES}' if lost else ''}; pass them: as_dict(…)")
+        _check_names(names)
+        super().__init__(dataset_iterator, partial(_name, names), names=names)
 
 
 @layer("tuples")
@@ -295,7 +292,7 @@ class _ColumnsAccess(OneToOneAccess):
         return {str(name): declared[str(key)] for name, key in zip(plan.names, plan.keys, strict=True)}
 
     def form(self) -> _Form | None:
-        """The columns below, by a schema, sample 0, or an empty batch; None where nothing tells."""
+        """The columns below, by a schema, sample 0, or an empty batch; None if unknown."""
         if self._form is None:
             declared = self.below.declare_columns()
             if declared is not None:

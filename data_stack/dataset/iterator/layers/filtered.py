@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import narrow
@@ -19,7 +20,7 @@ from data_stack.util.functions import check_takes
 from data_stack.values.stacking import as_array, keys_of, list_values
 
 
-@layer("filtered")
+@layer("filtered", columns=["column"])
 class FilteredDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` for which ``predicate`` is true, in their order.
 
@@ -29,20 +30,20 @@ class FilteredDatasetIterator(DatasetIteratorView):
 
     Args:
         dataset_iterator: the iterator looked through; it stays the caller's to close.
-        predicate: tells whether a sample stays: a bool, or what ``bool()`` takes.
+        predicate: returns whether a sample stays: a bool, or anything that ``bool()`` takes.
 
             * With one ``column``, it is given that column's value. Numbers arrive as Python's, so that
               ``lambda label: label in {1, 2}`` works; numpy times as ``datetime64``; values with a shape as arrays (not to be
               written to); everything else as it is in the sample.
             * With a list of columns, it is given their values, one argument each.
-            * ``batched``, it is given many samples at once: the batch as ``read_batch`` gives it; with ``column`` that column, or
-              those columns one argument each. It gives a bool for each sample: an array, tensor or list, shape ``(n,)``. It is
+            * ``batched``, it takes many samples at once: the batch as ``read_batch`` returns it; with ``column`` that column, or
+              those columns one argument each. It returns a bool for each sample: an array, tensor or list, shape ``(n,)``. It is
               called once for each block, so one sample's answer must not depend on the others.
         column: what to read; None for whole samples.
         batched: whether the predicate takes many samples at once.
 
     Raises:
-        ConfigError: there is no such column, or a batched predicate did not give one bool per sample. Errors of the predicate
+        ConfigError: a column does not exist, or a batched predicate did not return one bool per sample. Errors of the predicate
             are not changed; from Python 3.11 on they have a note of the position.
     """
 
@@ -117,8 +118,8 @@ def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, l
         raise
     if mask.dtype != bool or mask.shape != (length,):
         raise ConfigError(
-            f"{where} the batched predicate must give an array of bools of shape ({length},); "
-            f"it gave shape {mask.shape} and dtype {mask.dtype}"
+            f"{where} the batched predicate must return an array of bools of shape ({length},); "
+            f"it returned shape {mask.shape} and dtype {mask.dtype}"
         )
     return mask
 

@@ -11,13 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    LayerDatasetIterator,
-    Sample,
-)
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, Sample
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.ownership import copy_objects, detach
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -41,7 +36,7 @@ class GroupedDatasetIterator(LayerDatasetIterator):
 class GroupedAccess(SampleAccess):
     """Access to groups of samples, each of which is a batch of the samples below.
 
-    A subclass defines ``slots_of`` and ``slots_at``, and where slots are no positions ``positions_of``.
+    A subclass defines ``slots_of`` and ``slots_at``, and where slots are not positions ``positions_of``.
 
     Args:
         below: what is grouped.
@@ -62,7 +57,7 @@ class GroupedAccess(SampleAccess):
         """The same for several, shape ``(n, k)``; None where they do not have as many each."""
 
     def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
-        """Positions below for what the two above gave, shape ``(m,)``."""
+        """Positions below for what the two methods above returned, shape ``(m,)``."""
         return slots
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
@@ -112,7 +107,7 @@ class GroupedAccess(SampleAccess):
         return None if any(column is None for column in list_columns(groups)) else groups
 
     def _read_groups(self, slots: IndexArrayOfInts, read: Callable[[IndexArrayOfInts], Batch]) -> Any:
-        """What ``read`` gives for all of the groups in one request, with None in place of columns that :func:`_group` refuses."""
+        """What ``read`` returns for all groups in one request, with None in place of columns that :func:`_group` refuses."""
         wanted, inverse = distinct(slots)
         batch = detach(read(self.positions_of(wanted)))
         return map_columns(lambda column: _group(repeat_values(column, inverse), slots.shape), batch)

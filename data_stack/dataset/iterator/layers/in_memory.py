@@ -9,14 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-)
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.ownership import copy_objects, copy_value
 from data_stack.dataset.iterator.registry import layer
@@ -34,7 +27,7 @@ from data_stack.exception import DataStackError
 from data_stack.io.progress import new_bar, shows_progress
 from data_stack.values.stacking import as_array, stack_values
 
-# So many samples, or samples of so many bytes, are read before they are put into their columns.
+# Number of samples, or of their bytes, to read before they are copied into columns.
 _SAMPLES_AT_ONCE = 1024
 _BYTES_AT_ONCE = 4 << 20
 
@@ -92,7 +85,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         except DataStackError:  # it can be pickled without
             return None
 
-    def stand_on(self, source: Sequence[Any]) -> None:
+    def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
         self._underlying = list(source)
 
@@ -155,7 +148,7 @@ class _ColumnarAccess(SampleAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return self._structure.samples_of([column.at(positions.tolist()) for column in self._columns])
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         columns = [[column.kind.name, column.values] for column in self._columns]
         return content_digest(content_of([self._structure.form, list(self._structure.keys), columns], of_samples=True))
 
@@ -182,7 +175,7 @@ class _ListAccess(SampleAccess):
     def sample(self, position: int) -> Sample:
         return copy_value(self._samples[position])
 
-    def tell_content(self) -> Any:
+    def content_fingerprint(self) -> Any:
         return content_digest(content_of(self._samples, of_samples=True))
 
 
@@ -204,9 +197,9 @@ class _Column:
             self.values[start : self.n_values] = values
 
     def reader(self) -> Any:
-        """An object that gives a value by position."""
+        """An object that returns a value by position."""
         if self.kind.name in ("bool", "int", "float"):
-            return self.values.data  # gives a Python number, in half the time of item()
+            return self.values.data  # returns a Python number, in half the time of item()
         if self.kind.name == "scalar":
             return self.values
         return _Copies(torch_module().from_numpy(self.values) if self.kind.name == "tensor" else self.values)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.iterator.access import NamedAccess, SampleAccess, access_to, brought_access
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    as_iterator,
-    column_key_by,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.named_columns import column_key_by
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.positions import IndexArrayOfInts, Positions
+from data_stack.values.stacking import Batch, Column
 
 
 @layer("informed")
@@ -29,7 +28,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         dataset_iterator: the samples; it stays the caller's to close.
         dataset_meta: what is known of them.
         origin: plain data by which the samples can be had again, as a repository puts it: the dataset's name, version, split
-            and options. None where there is no such thing; see :meth:`recipe`.
+            and options. None if there is none; see :meth:`recipe`.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         self._origin = None if origin is None else dict(origin)
         self._dataset_meta = dataset_meta
         self._dataset_iterator = dataset_iterator
-        brought_access(self)  # now: what has no samples is refused here
+        own_access(self)  # now: what has no samples is refused here
 
     _forwards_attributes = True
 
@@ -75,3 +74,40 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     def dataset_meta(self) -> DatasetMetaIF:
         """The meta given."""
         return self._dataset_meta
+
+
+class NamedAccess(OneToOneAccess):
+    """Access to the same samples, whose columns may also be named as in a meta.
+
+    Args:
+        below: the samples.
+        key_of: returns the column's position for a name, and any other key unchanged.
+    """
+
+    def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
+        super().__init__(below, keeps_values=True)
+        self._key_of = key_of
+
+    def sample(self, position: int) -> Any:
+        return self.below.sample(position)
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return self.below.samples(positions)
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return self.below.batch(positions)
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        return self.below.columns([self._key_of(key) for key in keys], positions)
+
+    def iterate(self, start: int, stop: int) -> Iterator[Any]:
+        return self.below.iterate(start, stop)
+
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])
+
+    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
+        return self.below.unwrap()
+
+    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
+        return self.below.declare_columns()

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, share_meta
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -35,7 +36,7 @@ class InterleavedDatasetIterator(ViewOfSeveral):
 
     A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
     passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
-    fill: k iterators give ``k * min(lengths)`` samples, none if one is empty.
+    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
 
     4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
 

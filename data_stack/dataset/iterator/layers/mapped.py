@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,21 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import OneToOneAccess, RearrangedAccess, SampleAccess, stack_columns
-from data_stack.dataset.iterator.contract import (
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    column_key,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, Positions, take
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
@@ -40,9 +34,9 @@ from data_stack.values.stacking import (
     value_of,
 )
 
-# So many samples at once are read and mapped for a column: enough to make batches worth it, few enough to be held.
+# Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
-# Iterating over a batched map reads ahead up to so many samples.
+# Number of samples that iterating over a batched map reads ahead at most.
 _MOST_READ_AHEAD = 256
 
 
@@ -50,16 +44,16 @@ _MOST_READ_AHEAD = 256
 class MappedDatasetIterator(LayerDatasetIterator):
     """Sample ``i`` is ``function`` of sample ``i`` below, called whenever the sample is read; nothing is kept.
 
-    The function may give anything that is a sample: a tuple, a dict, a bare value. It must not modify its
+    The function may return any sample: a tuple, a dict, a bare value. It must not modify its
     argument in place, which may be the memory of the dataset. Its exceptions are not changed. To reach a worker process by
     pickling it must be a function or method that pickle finds by its name, so no lambda.
 
-    A batched function takes and gives columns: what ``read_batch`` gives, so that its cost is shared by many samples::
+    A batched function takes and returns columns, as ``read_batch`` returns them, so that many samples share its cost::
 
         iterator.map(lambda batch: (batch[0] / np.float32(255), batch[1]), batched=True)
 
     It must treat each row by itself, for rows come in batches of any size: ``iterator[i]`` is row 0 of the function of a
-    batch of one, so a number in it is a numpy scalar. It is never called with an empty batch. It gives a tuple or dict of
+    batch of one, so a number in it is a numpy scalar. It is never called with an empty batch. It returns a tuple or dict of
     columns, or one column of bare values; a column is an array, a tensor or a list with one element for each row.
 
     A random function asks for a ``seed``. As its second argument it then gets a ``numpy.random.Generator`` made for
@@ -69,9 +63,9 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
     An empty request for columns calls the function for sample 0, to know what columns there are; an empty iterator has none.
 
-    With a ``column`` the function takes and gives the values of that column only; the others pass through, and reading them
+    With a ``column`` the function takes and returns the values of that column only; the others pass through, and reading them
     does not call it. Values arrive as a filter's do: numbers as Python's, values with a shape as arrays, times as numpy's, all
-    others as they are in the sample. A batched function takes and gives the column. All columns keep their names; if the column
+    others as they are in the sample. A batched function takes and returns the column. All columns keep their names; if the column
     is the target, its class names and kind are dropped from the meta, and if it is the sample proper, its feature names.
 
     A function of whole samples may move columns, so that they lose their names, and the sample proper those of its features,
@@ -86,12 +80,13 @@ class MappedDatasetIterator(LayerDatasetIterator):
         seed: an int for a random function, otherwise None.
         epoch: an int; without a seed it has no meaning.
         column: position, name or key of the only column to map; None for whole samples.
-        names: of the columns of the tuples that the function gives; None if they are unknown.
+        names: of the columns of the tuples that the function returns; None if they are unknown.
 
     Raises:
-        ConfigError: ``function`` cannot be called with one argument (with ``seed``, two), ``seed`` or ``epoch`` is no integer,
-            ``names`` are not distinct strings or given together with ``column``. When reading: a batched function gave no
-            columns, or columns of another length than its batch; samples are not tuples of as many columns as ``names``.
+        ConfigError: ``function`` cannot be called with one argument (with ``seed``, two); ``seed`` or ``epoch`` is not an
+            integer; ``names`` are not distinct strings or given together with ``column``. When reading: a batched
+            function returned no columns, or columns of another length than its batch; samples are not
+            tuples of as many columns as ``names``.
     """
 
     def __init__(
@@ -154,7 +149,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
 
 
 def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequence[str]) -> ColumnKey:
-    """Where the sample, the target or the tag is after a map that gives columns of these ``names``."""
+    """Where the sample, the target or the tag is after a map that returns columns of these ``names``."""
     if isinstance(position, str):
         return names.index(position) if position in names else role  # of dicts before
     width = len(before) or len(names)
@@ -189,71 +184,41 @@ def _how_to_call(column: ColumnKey | None, seed: int | None) -> str:
 
 
 def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any) -> Any:
-    """What ``function`` gives, checked to be as many columns as there are names."""
+    """What ``function`` returns, after checking its number of columns."""
     mapped = function(sample, *random)
     if not isinstance(mapped, (tuple, list)) or len(mapped) != len(names):
         what = f"{len(mapped)} columns" if isinstance(mapped, (tuple, list)) else f"a {type(mapped).__name__}"
-        raise ConfigError(f"a map with columns={[*names]} must give tuples of {len(names)} columns; its function gave {what}")
+        raise ConfigError(
+            f"a map with columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}"
+        )
     return mapped
 
 
 class _MapAccess(OneToOneAccess):
-    """Access to what a function gives for each sample.
-
-    Of maps on maps, also with views between them, the top one calls all functions in a loop, for thousands would exceed Python's
-    limit of recursion.
+    """Access to what a function returns for each sample.
 
     Args:
         below: the samples.
-        function: of a sample, and where there is a seed of a generator of random numbers.
+        function: of a sample; with a seed, also of a random generator.
         mixed_seed: of the draws; None for a function without.
     """
 
     def __init__(self, below: SampleAccess, function: Callable[..., Any], mixed_seed: int | None) -> None:
-        source, positions = below.unwrap()
-        self._next: tuple[_MapAccess, Positions | None] | None = None
-        if isinstance(source, _MapAccess) and type(source) is type(self) and "_apply" in vars(type(self)):
-            self._next = source, positions
-            below = source.below if positions is None else RearrangedAccess(source.below, positions)
         super().__init__(below)
         self._function, self._mixed_seed = function, mixed_seed
 
     def sample(self, position: int) -> Sample:
-        if self._next is not None:
-            return self.samples(np.array([position], dtype=np.intp))[0]
         if self._mixed_seed is None:
             return self._function(self.below.sample(position))
         return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        samples: list[Sample] = self._map(self._bottom().samples, positions) if len(positions) else []
-        return samples
+        return list(self._map(self.below.samples(positions), positions.tolist()))
 
-    def _map(self, read: Callable[[IndexArrayOfInts], Any], positions: IndexArrayOfInts) -> Any:
-        """What the functions of this map and of those below it give for what ``read`` gives from under all of them."""
-        maps = []
-        access: _MapAccess | None = self
-        while access is not None:
-            maps.append((access, positions))
-            access, inner = access._next or (None, None)
-            positions = positions if inner is None else take(inner, positions)
-        given = read(positions)
-        for each, at in reversed(maps):
-            given = each._apply(given, at)
-        return given
-
-    def _bottom(self) -> SampleAccess:
-        access = self
-        while access._next is not None:
-            access = access._next[0]
-        return access.below
-
-    def _apply(self, samples: Any, positions: IndexArrayOfInts) -> Any:
-        function, mixed_seed = self._function, self._mixed_seed
-        if mixed_seed is None:
-            return [function(sample) for sample in samples]
-        places = positions.tolist()
-        return [function(sample, derive_generator(mixed_seed, at)) for at, sample in zip(places, samples, strict=True)]
+    def _map(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
+        if self._mixed_seed is None:
+            return map(self._function, samples)
+        return map(self._function, samples, map(partial(derive_generator, self._mixed_seed), positions))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         n_positions = self.n_samples if positions is None else len(positions)
@@ -271,16 +236,11 @@ class _MapAccess(OneToOneAccess):
         return stack_columns(self.samples(positions), keys, self)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        if self._next is not None:
-            yield from map(self.sample, range(start, stop))
-            return
-        function, mixed_seed = self._function, self._mixed_seed
-        for position, sample in enumerate(self.below.iterate(start, stop), start):
-            yield function(sample) if mixed_seed is None else function(sample, derive_generator(mixed_seed, position))
+        return self._map(self.below.iterate(start, stop), range(start, stop))
 
 
 class BatchMapAccess(_MapAccess):
-    """Access to what a function gives for batches; there is never an empty one."""
+    """Access to what a function returns for batches; it is never called with an empty batch."""
 
     def sample(self, position: int) -> Sample:
         return list_samples(self.map_batch(np.array([position], dtype=np.intp)))[0]
@@ -299,19 +259,15 @@ class BatchMapAccess(_MapAccess):
         return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
 
     def map_batch(self, positions: IndexArrayOfInts) -> Batch:
-        """What the function gives for the samples at one position or more."""
-        mapped: Batch = self._map(self._bottom().batch, positions)
-        return mapped
-
-    def _apply(self, batch: Any, positions: IndexArrayOfInts) -> Batch:
+        """What the function returns for the samples at one or more positions."""
+        batch = self.below.batch(positions)
         if self._mixed_seed is None:
-            mapped = self._function(batch)
-        else:
-            mapped = self._function(batch, [derive_generator(self._mixed_seed, at) for at in positions.tolist()])
-        return self._check(mapped, len(positions))
+            return self._check(self._function(batch), len(positions))
+        generators = [derive_generator(self._mixed_seed, at) for at in positions.tolist()]
+        return self._check(self._function(batch, generators), len(positions))
 
     def _check(self, mapped: Any, n_rows: int) -> Batch:
-        """What a batched function gave as a batch of ``n_rows``."""
+        """What a batched function returned, as a batch of ``n_rows``."""
         if isinstance(mapped, Mapping) and mapped:
             return {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
         if isinstance(mapped, tuple) and mapped:
@@ -385,7 +341,7 @@ def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., 
     if column is None or len(column) != n_rows:
         what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
         raise ConfigError(
-            f"a batched map gave {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
+            f"a batched map returned {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
             f"the batch (a list is one column, several columns are a tuple): its function is {function!r}"
         )
     return column
@@ -401,7 +357,7 @@ def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, sto
 
 
 def _as_column(values: Any) -> Column | None:
-    """Values as :func:`stack_values` would stack them one by one; None if they are no sequence of values."""
+    """Values as :func:`stack_values` stacks them one by one; None if they are not a sequence of values."""
     if isinstance(values, (str, bytes, Mapping)):
         return None
     if hasattr(values, "__array__"):

@@ -13,7 +13,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
@@ -48,10 +49,10 @@ class MixedDatasetIterator(ViewOfSeveral):
             An iterator with the proportion 0 does not come. Floats mean the decimal number that Python shows: 0.1 is a tenth.
         seed: any integer.
         n_samples: how many; None for all that come before one of the iterators would start again.
-        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: there are no iterators, or not as many proportions; a proportion is not allowed, or less than a 2**20-th
+        ConfigError: there are not iterators, or not as many proportions; a proportion is not allowed, or less than a 2**20-th
             of their sum; an iterator with a positive proportion is empty; ``n_samples`` is negative.
     """
 
@@ -76,7 +77,9 @@ class MixedDatasetIterator(ViewOfSeveral):
         numbers, parts = exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
-                raise ConfigError(f"iterator {place} is empty, but its proportion is not 0; leave it out, or give it 0")
+                raise ConfigError(
+                    f"iterator {place} is empty, but its proportion is not 0; leave it out or set its proportion to 0"
+                )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         key = derive_seed("mixed", checked_seed, checked_epoch)
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
@@ -108,14 +111,14 @@ def exact_parts(
     except (TypeError, ValueError):
         raise ConfigError(f"{name}s are a list of numbers, one for each {of}, got {given!r:.80}") from None
     if len(numbers) != n_wanted:
-        raise ConfigError(f"{n_wanted} {of}s cannot be mixed by {len(numbers)} {name}s: give one for each")
+        raise ConfigError(f"{n_wanted} {of}s cannot be mixed by {len(numbers)} {name}s; pass one for each")
     if not all(0 <= number < math.inf for number in numbers) or not any(numbers):
         raise ConfigError(f"{name}s must be finite and not negative, and one of them positive, got {numbers}")
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]
     if min(part for part in parts if part) < Fraction(1, _LARGEST_BLOCK):
-        raise ConfigError(f"the smallest {name} is less than a {_LARGEST_BLOCK:,}th of the sum of all, {numbers}; give it more")
+        raise ConfigError(f"the smallest {name} is less than a {_LARGEST_BLOCK:,}th of the sum of all, {numbers}; increase it")
     return numbers, parts
 
 

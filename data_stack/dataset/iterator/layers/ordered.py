@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.exception import ConfigError
@@ -18,7 +19,7 @@ from data_stack.values.stacked_values import missing_in
 from data_stack.values.stacking import Column
 
 
-@layer("sorted")
+@layer("sorted", columns=["by"])
 class SortedDatasetIterator(DatasetIteratorView):
     """The samples of ``dataset_iterator`` in the order of the values of one column; equal ones stay in their old order.
 
@@ -33,7 +34,7 @@ class SortedDatasetIterator(DatasetIteratorView):
             directions, and so do tuples that hold one.
 
     Raises:
-        ConfigError: there is no such column, a value is None (the message names its position), or two values cannot be compared.
+        ConfigError: a column does not exist, a value is None (the message names its position), or two values cannot be compared.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, *, descending: bool = False) -> None:

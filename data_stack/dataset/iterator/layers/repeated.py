@@ -7,7 +7,8 @@ from typing import SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -23,10 +24,10 @@ class RepeatedDatasetIterator(DatasetIteratorView):
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
-        times: number of passes; 0 gives an empty iterator, as an empty iterator does any number of times.
+        times: number of passes; 0 makes an empty iterator.
 
     Raises:
-        ConfigError: ``times`` is no integer or negative, or there would be more than ``sys.maxsize`` samples.
+        ConfigError: ``times`` is not an integer or negative, or there would be more than ``sys.maxsize`` samples.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:

@@ -9,7 +9,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -35,7 +36,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
         seed: any integer.
         weights: one number for each sample, shape ``(len(dataset_iterator),)``, finite and not negative, of positive sum; they
             need not sum to 1. They are copied. None: all samples alike.
-        epoch: which of the drawings of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the drawing, from 0; see ``at_epoch``.
 
     Raises:
         ConfigError: ``n_samples`` is negative, or positive where there is nothing to draw; weights are too many or too few, or

@@ -93,7 +93,7 @@ def _by_position(sequence: Any) -> Any:
     if not hasattr(sequence, "iloc"):
         return sequence
     if sequence.ndim != 1:
-        raise ConfigError("a table is no sequence of values; give its columns, or table.to_numpy() for its rows")
+        raise ConfigError("a table is not a sequence of values; pass its columns, or table.to_numpy() for its rows")
     return sequence.array
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import SupportsIndex
 
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
@@ -23,10 +24,10 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     Args:
         dataset_iterator: the samples; it stays the caller's to close. Nothing is read.
         seed: any integer.
-        epoch: which of the orders of that seed, from 0 on; see ``at_epoch``.
+        epoch: number of the order, from 0; see ``at_epoch``.
 
     Raises:
-        ConfigError: ``seed`` or ``epoch`` is no integer, or ``epoch`` negative.
+        ConfigError: ``seed`` or ``epoch`` is not an integer, or ``epoch`` negative.
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:

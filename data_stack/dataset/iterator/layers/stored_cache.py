@@ -9,17 +9,14 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
-from data_stack.dataset.iterator.access import OneToOneAccess, access_to, brought_access
-from data_stack.dataset.iterator.contract import (
-    DatasetIteratorIF,
-    LayerDatasetIterator,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe import code_digest, fingerprint, why_untold
+from data_stack.dataset.recipes.recipe import code_digest, fingerprint, instability_reason
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -62,11 +59,12 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         version: change it when the samples change and the fingerprint does not. Required where there is no reliable fingerprint.
 
     Raises:
-        ConfigError: ``storage`` is no store; ``dataset_iterator`` cannot be told from another one, and there is no
+        ConfigError: ``storage`` is not a store; ``dataset_iterator`` has no reliable fingerprint, and there is no
             ``version``; or, at the first access, a sample has a value of another type, the
-            iterator gives more or fewer samples than it says, or the resource of that name is no cache: it is not overwritten.
+            iterator returns more or fewer samples than its length, or the resource of that name is not a
+            cache: it is not overwritten.
         MalformedIdentifierError: ``identifier`` is not in the grammar.
-        DatasetFileCorruptError: at an access, the resource is damaged; deleting it lets it be written anew.
+        DatasetFileCorruptError: at an access, the resource is damaged; deleting it lets it be written again.
         StorageError: at the first access, it could not be written; nothing was published.
     """
 
@@ -82,11 +80,11 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         if not isinstance(storage, StorageConnector):
             raise ConfigError(f"a stored cache needs a store: a path, a URL or a StorageConnector, not {storage!r:.80}")
         if version is None:
-            reason = why_untold(as_iterator(dataset_iterator))
+            reason = instability_reason(as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
-                    f"a stored cache of this needs a version: without one it could give other samples than those below it, for "
-                    f"its fingerprint cannot tell them apart ({reason}). Give cache(storage=…, version='1'), and another "
+                    f"this stack has no reliable fingerprint ({reason}), so a stored cache could return outdated samples. "
+                    f"Pass a version, cache(storage=…, version='1'), and another "
                     f"version whenever the samples change"
                 )
         # the identifier is not in a recipe: a stranger's must not choose what is written, nor two epochs share a name
@@ -102,14 +100,14 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
         Returns:
             The identifier of the resource.
         """
-        access: Any = brought_access(self)
+        access: Any = own_access(self)
         access.open_stored()
         return self.identifier
 
     @property
     def identifier(self) -> str:
         """The name of the resource."""
-        access: Any = brought_access(self)
+        access: Any = own_access(self)
         return access.identifier  # type: ignore[no-any-return]  # that of this class
 
 
@@ -168,7 +166,7 @@ class _StoredCacheAccess(OneToOneAccess):
         return stored
 
     def _find(self) -> StoredSamples | None:
-        """What is stored, if that is what this iterator gives."""
+        """The stored samples, if they are those of this iterator."""
         identifier = self.identifier
         if not self._storage.has_resource(identifier):
             return None
@@ -178,7 +176,9 @@ class _StoredCacheAccess(OneToOneAccess):
             return None
         if (stored.fingerprint, len(stored)) != (self._fingerprint(), self.n_samples):
             held = f"{len(stored)} samples with fingerprint {stored.fingerprint}"
-            logger.warning("the cache %r in %r holds %s; these are others, and are stored anew", identifier, self._storage, held)
+            logger.warning(
+                "the cache %r in %r holds %s, which the samples of this iterator replace", identifier, self._storage, held
+            )
             return None
         return stored
 

@@ -150,7 +150,7 @@ def write_samples(file: IO[bytes] | Any, samples: Iterable[Sample], n_samples: i
         n_written += len(block)
         position += len(data)
     if n_written != n_samples:
-        raise ConfigError(f"the iterator to be stored says that it has {n_samples} samples, and gave {n_written}")
+        raise ConfigError(f"the iterator to store has a length of {n_samples}, but returned {n_written} samples")
     described = {"fingerprint": fingerprint, "n_samples": n_samples, "n_blocks": len(blocks)}
     header = canonical_json(described).encode("ascii")
     index = _LENGTH.pack(len(header)) + header + np.array(blocks, dtype=_BLOCK).tobytes()
@@ -208,8 +208,8 @@ class StoredSamples:
             head, trailer = _read_at(resource, 0, _HEAD.size), _read_at(resource, max(0, size - _TRAILER.size), _TRAILER.size)
             if head[: len(_MAGIC)] != _MAGIC:
                 raise ConfigError(
-                    f"resource {identifier!r} in {storage!r} is no cache of samples, and is not overwritten; "
-                    f"give the cache another identifier"
+                    f"resource {identifier!r} in {storage!r} is not a cache of samples; it was not overwritten; "
+                    f"pass another identifier"
                 )
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
                 raise DatasetFileCorruptError(f"{self._name} are of format {version}, not {_VERSION}; delete the resource")
@@ -232,7 +232,7 @@ class StoredSamples:
         return self.n_samples
 
     def _damage_error(self, what: str) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource, and it is written anew")
+        return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource to have it written again")
 
     def _take_index(self, index: bytes, end: int) -> None:
         (header_bytes,) = _LENGTH.unpack_from(index)
@@ -323,7 +323,7 @@ def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:
 
 
 def _map(resource: StreamedResource, head: bytes, trailer: bytes) -> mmap.mmap | None:
-    """The whole resource in memory, as far as the operating system gives it; None where it is no file."""
+    """The whole resource in memory, if the operating system can map it; None where it is not a file."""
     try:
         handle = resource.fileno()
         if os.fstat(handle).st_size != resource.size:

@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import RearrangedAccess, SampleAccess, brought_access
-from data_stack.dataset.iterator.contract import (
-    DatasetIteratorIF,
-    IndexArray,
-    LayerDatasetIterator,
-    as_iterator,
-)
+from data_stack.dataset.iterator.access import RearrangedAccess, SampleAccess
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, IndexArray
 from data_stack.dataset.iterator.indices import check_positions
+from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array
 
@@ -52,7 +49,6 @@ class DatasetIteratorView(LayerDatasetIterator):
         self._gives_list = not hasattr(indices, "__array__")
         self._view_tags = None if view_tags is None else dict(view_tags)
         self._made_with = {"indices": self._given, "view_tags": self._view_tags}
-        brought_access(self)  # now, for views of views a thousand deep would make theirs by recursion
 
     def make_access(self) -> SampleAccess:
         return RearrangedAccess(self._below(), self._given)
@@ -61,13 +57,12 @@ class DatasetIteratorView(LayerDatasetIterator):
         self.__dict__.update(state)
         if isinstance(self._given, np.ndarray):
             self._given.setflags(write=False)
-        brought_access(self)
 
     @property
     def indices(self) -> Any:
         """The positions in ``underlying_iterators[0]``: an array if the view was made with one, otherwise a list of ints.
 
-        Negative positions are resolved and masks written out. Made anew each time: in a loop, keep it in a variable.
+        Negative positions and masks are resolved. Each call makes a new object: in a loop, keep it in a variable.
         """
         positions = as_index_array(self._given)
         return positions.tolist() if self._gives_list else positions.astype(np.intp)

@@ -18,6 +18,7 @@ from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.deduplicated import equal_groups
 from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
@@ -35,7 +36,7 @@ _Offsets = Mapping[int, Union[list[ColumnKey], None]]
 _DIGESTS_AT_ONCE = 1 << 16
 
 
-@layer("windowed")
+@layer("windowed", columns=["order_by", "group_by"])
 class WindowedDatasetIterator(GroupedDatasetIterator):
     """Sample ``i`` is a window: ``length`` consecutive samples of ``dataset_iterator``, stacked.
 
@@ -59,8 +60,8 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     With ``offsets``, such as ``{-1: ["speed"], 0: ["speed", "image"], 2: None}``, it is instead a dict that has for each offset
     one sample of the window: of the columns named, a tuple or, if they are strings, a dict, with values as ``read_column``
-    gives them; or for None the whole sample as it is. The lowest offset is the window's first sample; an offset that is not
-    there is not read. ``read_batch`` gives, as of all dicts, one column for each offset, of tuples or dicts as objects.
+    returns them; or for None the whole sample. The lowest offset is the window's first sample; an offset that is not
+    named is not read. ``read_batch`` returns, as of all dicts, one column for each offset, of tuples or dicts as objects.
 
     When this is made, the columns ``order_by`` and ``group_by`` are read, nothing else. Then 4 bytes are kept for each window,
     and as much for each sample if they had to be ordered (8 in an iterator of more than 2**31); without order, groups and gaps,
@@ -78,7 +79,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         offsets: which columns of which samples; None for all of all.
 
     Raises:
-        ConfigError: an argument is out of its range, there is no such column, a value of ``order_by`` is None or NaN (the
+        ConfigError: an argument is out of its range, a column does not exist, a value of ``order_by`` is None or NaN (the
             message names its position), or values cannot be compared or subtracted.
     """
 
@@ -96,9 +97,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
     ) -> None:
         self._length = check_integer("length", length, at_least=1)
         if max_gap is not None and order_by is None:
-            raise ConfigError("max_gap is a difference of a column's values: say by order_by of which")
+            raise ConfigError("max_gap requires order_by, the column whose values are compared")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
-        self._offsets = None if offsets is None else _check_offsets(offsets, self._length)
+        self._offsets = None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
         super().__init__(
             dataset_iterator,
             length=self._length,
@@ -291,18 +292,18 @@ def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     return max_gap
 
 
-def _check_offsets(offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
+def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[ColumnKey] | None]:
     if not isinstance(offsets, Mapping) or not offsets:
         raise ConfigError(f"offsets must be a mapping such as {{-1: ['speed'], 0: None}}, got {offsets!r:.80}")
     checked: dict[int, list[ColumnKey] | None] = {}
     for offset, columns in offsets.items():
         number = check_integer("an offset", offset)
-        checked[number] = None if columns is None else keys_of(columns)
+        checked[number] = None if columns is None else column_key(iterator, keys_of(columns))
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
         raise ConfigError(
             f"offsets from {min(checked)} to {max(checked)} make windows of length {spanned}, but length is {length}; "
-            f"give length={spanned}"
+            f"pass length={spanned}"
         )
     return checked
 
@@ -402,7 +403,7 @@ def starts_after_larger(run_ends: _Positions, length: int, step: int, changes: _
     """
     n_samples = int(run_ends[-1])
     next_larger = np.repeat(np.append(changes[1:], n_samples), np.diff(changes, append=n_samples))
-    after = next_larger.data  # gives ints faster than the array
+    after = next_larger.data  # returns ints faster than the array
     starts = []
     for start, end in zip(run_ends[:-1].tolist(), run_ends[1:].tolist(), strict=True):
         while start + length <= end:

@@ -10,16 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-    column_names,
-)
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -46,7 +39,7 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         iterators: at least one, all of one length, which is taken here; they stay the caller's to close.
 
     Raises:
-        ConfigError: none, or of different lengths. When reading: two have a column of the same key, or some give dicts and
+        ConfigError: none, or of different lengths. When reading: two have a column of the same key, or some return dicts and
             others do not.
     """
 
@@ -55,10 +48,10 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         self._iterators = list(iterators)
         if not self._iterators:
-            raise ConfigError("there is nothing to zip: give at least one iterator")
+            raise ConfigError("zip() needs at least one iterator")
         lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
         if len(set(lengths)) > 1:
-            raise ConfigError(f"iterators can be zipped if they are equally long; their lengths are {lengths}")
+            raise ConfigError(f"iterators must have one length to be zipped, got {lengths}")
         self._n_samples = lengths[0]
 
     def make_access(self) -> SampleAccess:
@@ -120,14 +113,14 @@ class _ZippedAccess(SampleAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batches = [part.batch(positions) for part in self._parts]
-        if self.n_samples == 0:  # () tells nothing of the columns
+        if self.n_samples == 0:  # () has no columns
             batches = [batch for batch in batches if not (isinstance(batch, tuple) and not batch)]
         return _side_by_side(batches) if batches else ()
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if self.n_samples == 0:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
-            # () does not tell which columns there would be
+            # the columns of () are unknown
             return [column_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
         wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
         for slot, key in enumerate(keys):
@@ -146,7 +139,7 @@ class _ZippedAccess(SampleAccess):
             return [column[: self.n_samples] for column in columns] if positions is None else columns
         batch = part.batch(np.arange(self.n_samples, dtype=np.intp) if positions is None else positions)
         if not isinstance(batch, np.ndarray):
-            raise ConfigError(f"iterator {number} gave bare values first, and other samples later; they cannot be zipped")
+            raise ConfigError(f"iterator {number} returned bare values first and other samples later; they cannot be zipped")
         return [batch] * len(keys)
 
     def _place_of(self, key: ColumnKey) -> _Place:
@@ -184,7 +177,7 @@ def _places_of(samples: Sequence[Any]) -> dict[ColumnKey, _Place]:
     are_dicts = [isinstance(sample, Mapping) for sample in samples]
     if any(are_dicts) and not all(are_dicts):
         raise ConfigError(
-            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not give dicts; "
+            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not return dicts; "
             f"name its columns by as_dict()"
         )
     for number, sample in enumerate(samples):
