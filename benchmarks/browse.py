@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from display import write_pngs
 from harness import Results, in_turn, machine, parser_of
 
-MOST_SECONDS, MOST_BYTES = {"60,000 PNGs": 1.0, "10 M rows": 2.0}, 200e6
+MAX_SECONDS, MAX_BYTES = {"60,000 PNGs": 1.0, "10 M rows": 2.0}, 200e6
 
 
 def write_rows(folder: Path, n_rows: int) -> None:
@@ -83,7 +83,7 @@ def browse(folder: Path, where: str) -> list[float]:
 
 def main() -> None:
     """Measure in turn."""
-    given, results = parser_of(__doc__, list(MOST_SECONDS), rounds=3).parse_args(), Results()
+    given, results = parser_of(__doc__, list(MAX_SECONDS), rounds=3).parse_args(), Results()
     print(machine())
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         pngs, rows = Path(folder) / "pngs", Path(folder) / "rows"
@@ -100,8 +100,8 @@ def main() -> None:
             results.keep(case, name, [each[number] for each in kept], unit)
         results.print(case)
     for name in answers:
-        results.at_most(f"{name}, page", "page", name, MOST_SECONDS[name])
-        results.at_most(f"{name}, memory", "memory", name, MOST_BYTES)
+        results.at_most(f"{name}, page", "page", name, MAX_SECONDS[name])
+        results.at_most(f"{name}, memory", "memory", name, MAX_BYTES)
     results.save(given.json)
 
 

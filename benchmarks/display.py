@@ -20,7 +20,7 @@ from data_stack.formats.parquet import Field, ParquetWriter, PngCodec, Schema
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.mnist.preprocessor import MNISTPreprocessor
 
-MOST_SECONDS, MOST_BYTES = 0.15, 200_000
+MAX_SECONDS, MAX_BYTES = 0.15, 200_000
 
 #: Each makes `shown`.
 SETUPS = {
@@ -78,8 +78,8 @@ def main() -> None:
             results.keep(case, name, [each[number] for each in kept], unit)
         results.print(case)
     for name in answers:
-        results.at_most(f"{name}, first", "first", name, MOST_SECONDS)
-        results.at_most(f"{name}, weight", "HTML", name, MOST_BYTES)
+        results.at_most(f"{name}, first", "first", name, MAX_SECONDS)
+        results.at_most(f"{name}, weight", "HTML", name, MAX_BYTES)
     results.save(given.json)
 
 

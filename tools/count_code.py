@@ -15,8 +15,8 @@ import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-MOST_LINES_OF_A_FILE = 500
-MOST_LINES_OF_A_FUNCTION = 60
+MAX_LINES_OF_A_FILE = 500
+MAX_LINES_OF_A_FUNCTION = 60
 
 _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
@@ -38,12 +38,12 @@ def find_large(path: Path) -> Iterator[str]:
     """What of a file is longer than it should be, in words."""
     source = path.read_text(encoding="utf-8")
     n_lines = source.count("\n")
-    if n_lines > MOST_LINES_OF_A_FILE:
+    if n_lines > MAX_LINES_OF_A_FILE:
         yield f"{path}: {n_lines} lines"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
-            if length > MOST_LINES_OF_A_FUNCTION:
+            if length > MAX_LINES_OF_A_FUNCTION:
                 yield f"{path}:{node.lineno}: {node.name} has {length} lines"
 
 

@@ -14,13 +14,13 @@ from record_peers.workload import Schema
 from loader_peers.loading import BATCH, N_WORKERS, LoaderSystem, Loading
 
 #: Its loader gives every blob the length of the first one, so blobs are filled up.
-_MOST_BYTES = 40_000
+_MAX_BYTES = 40_000
 
 
 def filled(sample: dict[str, Any], seed: Any) -> dict[str, Any]:
     """A blob of constant length, and its own."""
     blob = sample["blob"]
-    array = np.zeros(_MOST_BYTES, np.uint8)
+    array = np.zeros(_MAX_BYTES, np.uint8)
     array[: len(blob)] = np.frombuffer(blob, np.uint8)
     return {"blob": array, "length": len(blob)}
 

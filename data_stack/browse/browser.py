@@ -23,16 +23,16 @@ from data_stack.show.pictures import as_png
 from data_stack.show.samples import overlays_of
 
 _MAX_SAMPLES: Final = 200
-_MOST_CELLS: Final = 40
-_MOST_COLUMNS: Final = 500
-_MOST_SEARCHES: Final = 8
+_MAX_CELLS: Final = 40
+_MAX_COLUMNS: Final = 500
+_MAX_SEARCHES: Final = 8
 _SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
 _NEIGHBOUR_SECONDS: Final = 0.2
 _N_NEIGHBOURS: Final = 6
-_MOST_COMPARED: Final = 1_000_000
-_MOST_PAIRS: Final = 48
-_MOST_OF_A_MESSAGE: Final = 1000
+_MAX_COMPARED: Final = 1_000_000
+_MAX_PAIRS: Final = 48
+_MAX_OF_A_MESSAGE: Final = 1000
 _SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
@@ -70,7 +70,7 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                columns = [asdict(each) for each in table.columns[:_MOST_COLUMNS]]
+                columns = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
                 facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
                 facts["caption_column"] = table.caption_column
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
@@ -106,13 +106,13 @@ class Browser:
         with self._lock:
             search = self._searches.pop(key, None) or Search(table, key[1])
             self._searches[key] = search
-            while len(self._searches) > _MOST_SEARCHES:
+            while len(self._searches) > _MAX_SEARCHES:
                 self._searches.popitem(last=False)
         return search
 
     def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Positions and texts of samples; the text of a picture is None."""
-        n_columns = min(len(table.columns), _MOST_CELLS)
+        n_columns = min(len(table.columns), _MAX_CELLS)
         shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
         if not positions or not shown:
             return [{"position": position, "cells": [None] * n_columns} for position in positions]
@@ -139,7 +139,7 @@ class Browser:
             sample, found["where"] = table.read_sample(position)
         except Exception as error:  # noqa: BLE001  # as above
             return {**found, "error": _message(error)}
-        for number, column in enumerate(table.columns[:_MOST_COLUMNS]):
+        for number, column in enumerate(table.columns[:_MAX_COLUMNS]):
             field = {"column": number, "name": column.name, "role": column.role}
             try:
                 value = sample if column.key is None else sample[column.key]
@@ -187,7 +187,7 @@ class Browser:
         """
         tables = [self._table(number) for number in range(len(self._names))]
         n_samples = sum(table.n_samples for table in tables)
-        if n_samples > _MOST_COMPARED:
+        if n_samples > _MAX_COMPARED:
             return {"state": "too many", "n_samples": n_samples}
         _check_column(column, range(-1, len(tables[0].columns)))
         with self._lock:
@@ -199,7 +199,7 @@ class Browser:
 
     def _compare(self, column: int, key: Any) -> None:
         try:
-            found = find_duplicates(self._splits, key, max_positions=_MOST_PAIRS)
+            found = find_duplicates(self._splits, key, max_positions=_MAX_PAIRS)
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
@@ -224,4 +224,4 @@ def _check_column(number: int, known: Container[int]) -> None:
 
 
 def _message(error: Exception) -> str:
-    return readable(f"{type(error).__name__}: {error}", _MOST_OF_A_MESSAGE)
+    return readable(f"{type(error).__name__}: {error}", _MAX_OF_A_MESSAGE)

@@ -12,8 +12,8 @@ from data_stack.show.markup import printable
 from data_stack.show.samples import label_text
 
 _CELL_CHARACTERS: Final = 160
-_MOST_CHARACTERS: Final = 20_000
-_MOST_NUMBERS: Final = 400
+_MAX_CHARACTERS: Final = 20_000
+_MAX_NUMBERS: Final = 400
 
 
 def cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
@@ -24,9 +24,9 @@ def cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
 def full_text(value: Any, class_names: Sequence[str] = ()) -> str:
     """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
     if isinstance(value, str):
-        more = f"\n… {len(value) - _MOST_CHARACTERS:,} more characters" if len(value) > _MOST_CHARACTERS else ""
-        return printable(str.__str__(value)[:_MOST_CHARACTERS], keep="\n\t") + more
+        more = f"\n… {len(value) - _MAX_CHARACTERS:,} more characters" if len(value) > _MAX_CHARACTERS else ""
+        return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
-        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=_MOST_NUMBERS)}"
-    text, name = shorten(value, _MOST_CHARACTERS), cell_text(value, class_names)
+        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=_MAX_NUMBERS)}"
+    text, name = shorten(value, _MAX_CHARACTERS), cell_text(value, class_names)
     return f"{name} ({text})" if class_names and name != text else text

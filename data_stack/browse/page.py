@@ -27,9 +27,9 @@ from data_stack.show.page import IteratorPage
 
 _N_SAMPLES: Final = 48
 _N_BYTES: Final = 1_100_000  # of all pictures, before base64
-_MOST_COLUMNS: Final = 24
-_MOST_VALUES: Final = 24
-_MOST_SPLITS: Final = 6
+_MAX_COLUMNS: Final = 24
+_MAX_VALUES: Final = 24
+_MAX_SPLITS: Final = 6
 _COLUMN_SECONDS: Final = 2.0
 _WIDTH, _HEIGHT = 240, 48
 
@@ -37,7 +37,7 @@ _WIDTH, _HEIGHT = 240, 48
 def page_of(report: DatasetReport) -> str:
     """The page of a prepared dataset, at most 2 MB; its values are escaped."""
     about = report.description
-    shown = dict(list(report.iterators.items())[:_MOST_SPLITS])
+    shown = dict(list(report.iterators.items())[:_MAX_SPLITS])
     blocks: list[Block] = [*about.header(1), Facts(about.facts())]
     if report.duplicates is not None:
         blocks += report.duplicates.document(2)
@@ -55,7 +55,7 @@ def _columns(splits: Mapping[str, DatasetIteratorIF]) -> list[list[Block]]:
     tables = [Samples(iterator) for iterator in splits.values()]
     names = dict.fromkeys(table.columns[number].name for table in tables for number in table.plain_columns())
     return [
-        [Heading(3, name), *_values(list(splits), compare(tables, name, _COLUMN_SECONDS))] for name in list(names)[:_MOST_COLUMNS]
+        [Heading(3, name), *_values(list(splits), compare(tables, name, _COLUMN_SECONDS))] for name in list(names)[:_MAX_COLUMNS]
     ]
 
 
@@ -72,11 +72,11 @@ def _values(splits: Sequence[str], found: Mapping[str, Any]) -> list[Block]:
         return [Paragraph(f"{found['n_distinct']:,} different values"), *notes]
     most = max(count / max(1, n) for each in bars for count, n in zip(each["counts"], n_read, strict=True))
     rows = []
-    for each in bars[:_MOST_VALUES]:
+    for each in bars[:_MAX_VALUES]:
         shares = [count / max(1, n) / most for count, n in zip(each["counts"], n_read, strict=True)]
         cells = [(f"{count:,}", bar(share)) for count, share in zip(each["counts"], shares, strict=True)]
         rows.append([each["label"], *(cell for pair in cells for cell in pair)])
-    n_more = found["n_distinct"] - _MOST_VALUES
+    n_more = found["n_distinct"] - _MAX_VALUES
     more = [Paragraph(f"… {n_more:,} more values")] if n_more > 0 else []
     header = ["", *(part for split in splits for part in (readable(split), ""))]
     return [Table(header, rows, frozenset(range(1, len(header), 2))), *more, *notes]

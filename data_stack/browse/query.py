@@ -20,8 +20,8 @@ from data_stack.show.markup import readable
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.stacked_values import missing_in, objects
 
-_MOST_CONDITIONS: Final = 32
-_MOST_BARS: Final = 200
+_MAX_CONDITIONS: Final = 32
+_MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
 _LATEST: Final = np.iinfo(np.int64).max
@@ -90,8 +90,8 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
         given = parse_json(text) if text else []
     except ValueError as error:
         raise ConfigError(f"a filter must be JSON, got {text!r:.80}") from error
-    if not isinstance(given, list) or len(given) > _MOST_CONDITIONS:
-        raise ConfigError(f"a filter must be a list of at most {_MOST_CONDITIONS} conditions, got {text!r:.80}")
+    if not isinstance(given, list) or len(given) > _MAX_CONDITIONS:
+        raise ConfigError(f"a filter must be a list of at most {_MAX_CONDITIONS} conditions, got {text!r:.80}")
     return tuple(_parse_condition(each, table) for each in given)
 
 
@@ -106,7 +106,7 @@ def _parse_condition(given: Any, table: Table) -> Condition:
     has_fields = fields.keys() <= _FIELDS and isinstance(fields.get("closed", True), bool)
     is_range = fields.get("low") is not None or fields.get("high") is not None
     n_tests = ("values" in fields) + is_range + (fields.get("contains") is not None)
-    if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MOST_BARS:
+    if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MAX_BARS:
         raise ConfigError(f"invalid condition: {given!r:.120}")
     return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
 
@@ -303,7 +303,7 @@ def _histogram(column: BrowsedColumn, number: int, values: Values, groups: Seque
         return {**facts, "kind": "texts", "bars": []}
     if is_text or column.class_names or len(distinct) <= _N_RANGES:
         totals, counts = _count(inverse, len(distinct), chosen)
-        order = np.argsort(-totals, kind="stable")[:_MOST_BARS]
+        order = np.argsort(-totals, kind="stable")[:_MAX_BARS]
         bars = [
             _bar(_label(column, distinct[each]), totals[each], counts[:, each], column=number, values=[_exact(distinct[each])])
             for each in (order if is_text else np.sort(order)).tolist()

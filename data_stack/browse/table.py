@@ -30,10 +30,10 @@ Values = npt.NDArray[Any]
 
 _N_LOOKED_AT: Final = 8
 #: Histograms count at most this many rows of a split.
-_MOST_ROWS: Final = 1 << 16
+_MAX_ROWS: Final = 1 << 16
 _N_STRETCHES: Final = 64
 _BLOCK_SECONDS: Final = 0.03
-_LEAST_BLOCK, _LARGEST_BLOCK = 16, 1 << 13
+_MIN_BLOCK, _MAX_BLOCK = 16, 1 << 13
 _CACHE_BYTES: Final = 48 << 20
 _BYTES_OF_TEXT: Final = 100
 _NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
@@ -156,14 +156,14 @@ class Table:
 
     def _measure_block(self) -> int:
         """Measure how many rows can be read at once without delaying a page."""
-        rows, numbers = min(_LEAST_BLOCK, self.n_samples), self.plain_columns()
+        rows, numbers = min(_MIN_BLOCK, self.n_samples), self.plain_columns()
         if not rows or not numbers:
-            return _LARGEST_BLOCK
+            return _MAX_BLOCK
         self._read_rows(numbers, 0, rows)  # opens files
         started = time.perf_counter()
         self._read_rows(numbers, 0, rows)
         seconds_a_row = (time.perf_counter() - started) / rows
-        return 1 << int(np.log2(np.clip(_BLOCK_SECONDS / max(seconds_a_row, 1e-9), _LEAST_BLOCK, _LARGEST_BLOCK)))
+        return 1 << int(np.log2(np.clip(_BLOCK_SECONDS / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
 
     def plain_columns(self) -> list[int]:
         """The numbers of the columns that can be filtered."""
@@ -174,12 +174,12 @@ class Table:
     @property
     def is_small(self) -> bool:
         """Whether histograms count all samples."""
-        return self.n_samples <= _MOST_ROWS
+        return self.n_samples <= _MAX_ROWS
 
     @property
     def n_sampled(self) -> int:
         """Number of rows that histograms count."""
-        return self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MOST_ROWS // _N_STRETCHES)
+        return self.n_samples if self.is_small else _N_STRETCHES * min(self._block, _MAX_ROWS // _N_STRETCHES)
 
     def blocks(self) -> Iterator[tuple[int, int]]:
         """Start and stop of consecutive blocks of all rows."""
@@ -199,7 +199,7 @@ class Table:
 
     def read(self, columns: Sequence[int], start: int, stop: int) -> dict[int, Values]:
         """Plain values of the rows from ``start`` to ``stop``; the values of an unreadable row are missing."""
-        keeps = stop - start <= _MOST_ROWS // _N_STRETCHES or self.is_small
+        keeps = stop - start <= _MAX_ROWS // _N_STRETCHES or self.is_small
         known = self._cache.get_many((number, start, stop) for number in columns)
         values = {number: read for (number, _, _), read in known.items()}
         missing = [number for number in columns if number not in values]

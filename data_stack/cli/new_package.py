@@ -17,7 +17,7 @@ from data_stack.plugins.manager import default_manager
 
 _EXTRAS = {"images": "images", "audio": "audio"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
-_MOST_CHARACTERS = 60
+_MAX_CHARACTERS = 60
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
 _FILES = {
     "pyproject.toml": "pyproject.toml",
@@ -59,9 +59,9 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 
 
 def _check_name(name: str) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _MOST_CHARACTERS:
+    if not _NAME.fullmatch(name) or len(name) > _MAX_CHARACTERS:
         raise ConfigError(
-            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MOST_CHARACTERS} letters and "
+            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MAX_CHARACTERS} letters and "
             f"digits, with single '-' or '_' between them, such as 'street-signs'"
         )
     taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}

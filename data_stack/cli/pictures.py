@@ -19,7 +19,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack show", "Pillow", "images") from error
 
-_MOST_COLUMNS = 24  # of a tile
+_MAX_COLUMNS = 24  # of a tile
 
 
 def print_tiles(tiles: Sequence[npt.NDArray[np.uint8]], labels: Sequence[str], console: Console) -> None:
@@ -30,7 +30,7 @@ def print_tiles(tiles: Sequence[npt.NDArray[np.uint8]], labels: Sequence[str], c
         labels: one for each tile.
         console: a terminal with colours.
     """
-    width = min(max(max(pixels.shape[:2]) for pixels in tiles), _MOST_COLUMNS, console.width)
+    width = min(max(max(pixels.shape[:2]) for pixels in tiles), _MAX_COLUMNS, console.width)
     in_row = max(1, (console.width + 1) // (width + 1))
     for start in range(0, len(tiles), in_row):
         canvas = np.full((width + width % 2, in_row * (width + 1) - 1, 3), -1)  # -1: empty

@@ -17,10 +17,10 @@ _ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()
 _DEEPEST = 100
-_MOST_DIMENSIONS = 32  # of numpy before 2.0
+_MAX_DIMENSIONS = 32  # of numpy before 2.0
 
 # Messages do not show objects of more values.
-_MOST_SHOWN = 80
+_MAX_SHOWN = 80
 _CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
@@ -134,15 +134,15 @@ def canonical_json(plain: Any) -> str:
 def shorten(value: Any) -> str:
     """A short text of a value for messages, made without visiting all of it."""
     n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
-    if n_values > _MOST_SHOWN:
+    if n_values > _MAX_SHOWN:
         return f"a {type(value).__name__} of {n_values:,} values"
     if isinstance(value, (str, bytes)):
-        value = value[: _MOST_SHOWN + 1]
+        value = value[: _MAX_SHOWN + 1]
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001  # an integer of too many digits, a deeply nested list, or a foreign class
         return f"a {type(value).__name__}"
-    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
 def _is_of_plain_values(array: Any) -> bool:
@@ -185,7 +185,7 @@ def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
 
 def _shape(content: Any) -> tuple[int, ...]:
     extents = _check_list(content["shape"])
-    if len(extents) > _MOST_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
+    if len(extents) > _MAX_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
         raise ValueError(f"invalid shape: {shorten(extents)}")
     return tuple(extents)
 

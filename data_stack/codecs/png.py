@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from PIL import ImageFile
 
 #: Images of up to this number of pixels are decoded without checking the limit of a request first.
-_FEW_PIXELS = 1 << 20
+_MIN_PIXELS_CHECKED = 1 << 20
 #: Pillow's modes by the last dimension of a plain PNG file's shape.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
@@ -59,7 +59,7 @@ class PngCodec(ImageCodec):
         if plain is None:
             return self._by_pillow(record)
         shape, dtype = plain
-        if shape[0] * shape[1] > min(self.max_pixels, _FEW_PIXELS):
+        if shape[0] * shape[1] > min(self.max_pixels, _MIN_PIXELS_CHECKED):
             self._check_pixels(shape[1], shape[0])
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):

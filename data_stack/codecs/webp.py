@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: Memory of libwebp for a pixel: two canvases of RGBA.
-_MOST_PIXEL_BYTES = 8
+_MAX_PIXEL_BYTES = 8
 
 
 @register_codec
@@ -58,7 +58,7 @@ class WebpCodec(ImageCodec):
         try:
             return super().open(record)
         except ValueError as error:
-            if has_memory(_MOST_PIXEL_BYTES * width * height):
+            if has_memory(_MAX_PIXEL_BYTES * width * height):
                 raise
             raise MemoryError(f"there is not enough memory for a webp image of {width} x {height} pixels") from error
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
 
-_MOST_IN_INT32 = 2**31
+_MAX_IN_INT32 = 2**31
 
 
 class ComputedPositions(ABC):
@@ -98,7 +98,7 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
     if isinstance(outer, ComputedPositions):
         return _Composed(outer, inner)
     picked = take(inner, outer)
-    if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MOST_IN_INT32:
+    if picked.dtype.itemsize > 4 and len(picked) and int(picked.max()) < _MAX_IN_INT32:
         picked = picked.astype(np.int32)
     picked.setflags(write=False)
     return picked
@@ -106,7 +106,7 @@ def compose(outer: Positions, inner: Positions | None) -> Positions:
 
 def narrow(positions: IndexArrayOfInts, n_samples: int) -> IndexArrayOfInts:
     """A read-only copy, of 4 bytes a position if ``n_samples`` allow it, otherwise of 8."""
-    copy = positions.astype(np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+    copy = positions.astype(np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
     copy.setflags(write=False)
     return copy
 

@@ -21,7 +21,7 @@ from data_stack.exception import ConfigError
 _Arguments = ParamSpec("_Arguments")
 _Positions = npt.NDArray[np.integer[Any]]
 
-_MOST_IN_INT32 = 2**31
+_MAX_IN_INT32 = 2**31
 
 
 class SplitterIF(ABC):
@@ -272,7 +272,7 @@ def _random_state(seed: int) -> np.random.RandomState:
 
 
 def _all_positions(n_samples: int) -> _Positions:
-    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+    return np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
 
 
 def _folds_of(

@@ -36,7 +36,7 @@ from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger
 
 _ATTEMPTS = 4
-_LONGEST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 _COPY_ADVICE = "bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE"
 
 
@@ -170,7 +170,7 @@ class Preparation:
                 break
             logger.debug("dataset %r: waiting for another process that is preparing it", self._name)
             time.sleep(min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
         return self.stored.ready_manifest()
 
     # ------------------------------------------------------------------ adoption

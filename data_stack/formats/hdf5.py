@@ -29,8 +29,8 @@ _MAX_CHUNK_BYTES = 1 << 30
 _MAX_SOFT_LINKS = 16
 _MAX_KEYS = 10_000
 #: Datasets of plain numbers up to this size are checked as a whole, of larger ones some rows.
-_FEW_BYTES = 64 << 20
-_FEW_ROWS = 32
+_MAX_BYTES_AT_ONCE = 64 << 20
+_N_ROWS_SAMPLED = 32
 #: Filters with simple, well-tested code, by their numbers in the format.
 _SIMPLE_FILTERS = {h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32, h5py.h5z.FILTER_LZF}
 _SLOWEST_BYTES_PER_SECOND = 20 << 20
@@ -101,12 +101,12 @@ def _look_through(resource: Any, keys: Sequence[str] | None, max_expansion: floa
             filters = dataset.id.get_create_plist()
             is_plain = h5py.check_string_dtype(dataset.dtype) is None and dataset.dtype.kind in "biufc"
             kinds = {filters.get_filter(number)[0] for number in range(filters.get_nfilters())}
-        if is_plain and kinds <= _SIMPLE_FILTERS and dataset.size * dataset.dtype.itemsize > _FEW_BYTES:
-            rows = np.unique(np.linspace(0, len(column) - 1, _FEW_ROWS).astype(np.int64))
+        if is_plain and kinds <= _SIMPLE_FILTERS and dataset.size * dataset.dtype.itemsize > _MAX_BYTES_AT_ONCE:
+            rows = np.unique(np.linspace(0, len(column) - 1, _N_ROWS_SAMPLED).astype(np.int64))
         else:
             rows = np.arange(len(column))
         row_bytes = max(1, dataset.size * dataset.dtype.itemsize // len(column))
-        n_at_once = max(1, min(_FEW_BYTES, limit_bytes() // 2) // row_bytes)
+        n_at_once = max(1, min(_MAX_BYTES_AT_ONCE, limit_bytes() // 2) // row_bytes)
         n_at_once = min(n_at_once, column.rows_at_once or n_at_once)
         for start in range(0, len(rows), n_at_once):
             column.read(rows[start : start + n_at_once])

@@ -8,7 +8,7 @@ from typing import Any, Final
 from data_stack.exception import ConfigError
 
 _BYTES: Final = 8 << 20
-_MOST_SAMPLES: Final = 4096
+_MAX_SAMPLES: Final = 4096
 
 
 def by_name(sample: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
@@ -34,4 +34,4 @@ def samples_at_once(sample: Mapping[str, Any]) -> int:
     n_bytes: int = sum(
         len(value) if isinstance(value, (str, bytes)) else int(getattr(value, "nbytes", 64)) for value in sample.values()
     )
-    return max(1, min(_MOST_SAMPLES, _BYTES // max(1, n_bytes)))
+    return max(1, min(_MAX_SAMPLES, _BYTES // max(1, n_bytes)))

@@ -73,7 +73,7 @@ _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: Number of samples that an iteration reads together.
 _SAMPLES_AT_ONCE: Final = 64
-_MOST_OPEN: Final = 256
+_MAX_OPEN: Final = 256
 BLOCK_BYTES: Final = 512
 _MAX_INDEX_BYTES: Final = 64 << 20
 
@@ -328,7 +328,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     def _start_afresh(self) -> None:
         self._index = None
         self._codecs: dict[str, Codec] = {}
-        self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MOST_OPEN, lambda file: 1)
+        self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MAX_OPEN, lambda file: 1)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}

@@ -22,7 +22,7 @@ _LARGE_BYTES: Final = 1 << 30
 _RESTLESS_NS: Final = 2 * 10**9
 
 #: Limit of the files remembered, which take some 50 MB.
-_MOST_KNOWN: Final = 1 << 17
+_MAX_KNOWN: Final = 1 << 17
 
 #: SHA-256 of local files by device, inode, size and both times.
 _OF_FILES: Final[dict[tuple[int, ...], str]] = {}
@@ -43,7 +43,7 @@ def content_of_resource(resource: StreamedResource) -> str:
     started = time.time_ns()
     digest = _digest(resource)
     if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
-        if len(_OF_FILES) >= _MOST_KNOWN:
+        if len(_OF_FILES) >= _MAX_KNOWN:
             _OF_FILES.clear()
         _OF_FILES[status] = digest
     return digest

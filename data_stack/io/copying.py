@@ -32,7 +32,7 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.logger import logger
 
-_MOST_SEAL_BYTES = 64 << 20
+_MAX_SEAL_BYTES = 64 << 20
 
 
 Outcome = Literal["copied", "present"]
@@ -379,7 +379,7 @@ class _Copy:
             if not self._target.has_resource(identifier):
                 return None
             with self._target.get_resource(identifier) as resource:
-                return bytes(resource.read(_MOST_SEAL_BYTES)) == data
+                return bytes(resource.read(_MAX_SEAL_BYTES)) == data
         except ResourceNotFoundError:
             return None
         except DatasetFileCorruptError:

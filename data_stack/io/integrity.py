@@ -40,9 +40,9 @@ ALGORITHM: Final = "xxh3-64"
 #: Smaller pieces are hashed in the caller: passing them on takes longer.
 _BACKGROUND_BYTES: Final = 1 << 18
 #: Limit of the pieces in the queue, which bounds memory.
-_MOST_WAITING_BYTES: Final = 16 << 20
+_MAX_WAITING_BYTES: Final = 16 << 20
 
-_MOST_JSON_BYTES: Final = 1 << 16
+_MAX_JSON_BYTES: Final = 1 << 16
 
 #: The digest of one block, 8 bytes.
 block_digest = xxh3_64_digest
@@ -64,7 +64,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            data = os.read(handle, _MOST_JSON_BYTES)
+            data = os.read(handle, _MAX_JSON_BYTES)
         finally:
             os.close(handle)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
@@ -197,7 +197,7 @@ class HashingThread:
 
     def update(self, hashed: Any, view: memoryview) -> None:
         """Call ``hashed.update``: in the thread for a large piece, and behind one; else at once."""
-        while self._waiting and (self._waiting[0][0].done() or self._n_waiting_bytes > _MOST_WAITING_BYTES):
+        while self._waiting and (self._waiting[0][0].done() or self._n_waiting_bytes > _MAX_WAITING_BYTES):
             self._take_oldest()
         if len(view) < _BACKGROUND_BYTES and not self._waiting:
             hashed.update(view)

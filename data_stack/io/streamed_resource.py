@@ -21,7 +21,7 @@ DEFAULT_CHUNK_BYTES = 1 << 20
 #: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the requested length.
 _LARGE_BYTES = 1 << 30
 #: Limit of positions and lengths, beyond which Python's files raise OverflowError.
-_MOST_BYTES = 1 << 62
+_MAX_BYTES = 1 << 62
 
 
 class GivesResources(Protocol):
@@ -224,7 +224,7 @@ class StreamedResource(io.BufferedIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size < -1:
             raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
-        data: bytes = self._stream().read(-1 if size is None or size > _MOST_BYTES else size)
+        data: bytes = self._stream().read(-1 if size is None or size > _MAX_BYTES else size)
         return data
 
     def read1(self, size: int = -1, /) -> bytes:
@@ -262,7 +262,7 @@ class StreamedResource(io.BufferedIOBase):
         raise StopIteration
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        if abs(offset) > _MOST_BYTES:
+        if abs(offset) > _MAX_BYTES:
             raise ValueError(f"no resource has a byte {offset}")
         position = self._stream().seek(offset, whence)
         # tempfile.SpooledTemporaryFile returned None until Python 3.11

@@ -18,7 +18,7 @@ NEVER = sys.maxsize
 
 # Number of positions in one request to the order: enough to amortise the fixed cost of a call, few enough for the C library to
 # reuse the memory of temporary arrays.
-_MOST_POSITIONS = 1 << 12
+_MAX_POSITIONS = 1 << 12
 
 
 @dataclass(slots=True)
@@ -106,5 +106,5 @@ class Schedule:
                     start = stop
                 first += len(parts)
                 # the first batch is not delayed by others
-                n_at_once = max(1, min(4 * n_at_once, _MOST_POSITIONS // plan.batch_size))
+                n_at_once = max(1, min(4 * n_at_once, _MAX_POSITIONS // plan.batch_size))
             epoch, position = epoch + 1, 0

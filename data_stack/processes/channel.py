@@ -23,7 +23,7 @@ _LENGTH_BYTES = 8
 _CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory
 _ALIGNMENT_BYTES = 64  # a cache line, which wide instructions need
-_MOST_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
+_MAX_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
 
 #: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is freed, which swallows Ctrl-C.)
 _maps: list[weakref.ref[mmap.mmap]] = []
@@ -80,7 +80,7 @@ class Parcel:
         if self.descriptor is None:
             return load(self.content[0], self.content[1:])
         size = self.content[-1][1]
-        if is_private or _n_maps() < min(_MOST_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+        if is_private or _n_maps() < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
             options = (
                 {"access": mmap.ACCESS_COPY} if is_private else {"flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
             )

@@ -28,7 +28,7 @@ _SILENT_SECONDS: Final = 120.0
 _MAX_READ_BYTES: Final = 64 << 20
 _MAX_MESSAGE_BYTES: Final = 16 << 20
 #: For the libraries themselves.
-_LEAST_MEMORY_BYTES: Final = 256 << 20
+_MIN_MEMORY_BYTES: Final = 256 << 20
 
 
 def run_apart(
@@ -161,7 +161,7 @@ def _run(descriptor: int, job: dict[str, Any]) -> None:
 def _limit(seconds: float, memory_bytes: int) -> None:
     with open("/proc/self/statm", encoding="ascii") as file:
         n_pages = int(file.read().split()[0])
-    n_bytes = min(n_pages * resource.getpagesize() + max(memory_bytes, _LEAST_MEMORY_BYTES), sys.maxsize)
+    n_bytes = min(n_pages * resource.getpagesize() + max(memory_bytes, _MIN_MEMORY_BYTES), sys.maxsize)
     used = resource.getrusage(resource.RUSAGE_SELF)
     cpu_seconds = int(used.ru_utime + used.ru_stime + seconds + 1)
     for kind, limit in (

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from data_stack.factories.catalogue import CatalogueEntry
     from data_stack.factories.factory import BaseDatasetFactory
 
-_MOST_KEPT = 64
+_MAX_KEPT = 64
 
 
 class Catalogues:
@@ -52,7 +52,7 @@ class Catalogues:
             raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
         exact = str(replace(name, version=card.version))
         self._found[exact] = found
-        if len(self._found) > _MOST_KEPT:
+        if len(self._found) > _MAX_KEPT:
             self._found.pop(next(iter(self._found)), None)
         made = copy.copy(found)
         made.storage_connector = store

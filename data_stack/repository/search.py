@@ -13,7 +13,7 @@ from data_stack.repository.repository import DatasetDescription, DatasetReposito
 
 #: How much a word counts that is found in a part of a description.
 _WEIGHTS = {"name": 8, "keywords": 4, "classes": 4, "title": 3, "license": 2, "description": 1}
-_LEAST_FUZZY = 4  # characters of a word that may be misspelled
+_MIN_FUZZY = 4  # characters of a word that may be misspelled
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _score(word: str, known: Iterable[str]) -> float:
         return 1.0
     if any(each.startswith(word) for each in known):
         return 0.8
-    if len(word) < _LEAST_FUZZY:
+    if len(word) < _MIN_FUZZY:
         return 0.0
     if any(word in each for each in known):
         return 0.6

@@ -40,7 +40,7 @@ _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 
-_MOST_MISSING_SHOWN = 20
+_MAX_MISSING_SHOWN = 20
 
 # Errors of the environment, not of the recipe.
 _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
@@ -364,7 +364,7 @@ def _is_function_name(text: str) -> bool:
 
 
 def _lines(items: Iterable[str]) -> str:
-    return "".join(f"\n  {line}" for line in islice(items, _MOST_MISSING_SHOWN))
+    return "".join(f"\n  {line}" for line in islice(items, _MAX_MISSING_SHOWN))
 
 
 # ---------------------------------------------------------------------- nodes as iterators

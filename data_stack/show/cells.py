@@ -21,12 +21,12 @@ from data_stack.show.pictures import png_of, to_pixels
 _Array = npt.NDArray[Any]
 
 _EDGE = 112  # of a picture on the page
-_LEAST_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
-_MOST_PIXELS = 2 * _EDGE * _EDGE
+_MIN_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
+_MAX_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _WIDTH_OF_LINES = 170
-_LEAST_RATE = 8_000
-_MOST_CHARACTERS = 240
+_MIN_RATE = 8_000
+_MAX_CHARACTERS = 240
 
 
 def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
@@ -42,11 +42,11 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
         return _player(look, n_bytes)
     if look.is_picture:
         return _picture(look, 3 * n_bytes // 4, span, over or {})
-    return "missing" if look.kind == "missing" else shorten(look.data, _MOST_CHARACTERS)
+    return "missing" if look.kind == "missing" else shorten(look.data, _MAX_CHARACTERS)
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
-    max_pixels, media, data = _MOST_PIXELS, "png", b""
+    max_pixels, media, data = _MAX_PIXELS, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
         pixels = to_pixels(look, max_pixels, span, **over)
         media, data = "png", png_of(pixels)
@@ -57,7 +57,7 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
     is_series, shape = look.kind == "series", look.data.shape
     height, width = pixels.shape[:2] if is_series else shape[-2:] if look.kind == "array" else shape[:2]
     scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
-    is_enlarged = scale >= _LEAST_FACTOR
+    is_enlarged = scale >= _MIN_FACTOR
     scale = int(scale) if is_enlarged else scale
     size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
     style = ' style="image-rendering:pixelated"' if is_enlarged else ""
@@ -72,7 +72,7 @@ def _player(look: Look, n_bytes: int) -> Rich:
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
     samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
     rate, room = look.rate, 3 * n_bytes // 4
-    while rate >= 2 * _LEAST_RATE and len(samples) > room:
+    while rate >= 2 * _MIN_RATE and len(samples) > room:
         samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
     samples = samples[:room]
     seconds, shown = len(look.data) / look.rate, len(samples) / rate

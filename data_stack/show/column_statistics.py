@@ -24,7 +24,7 @@ from data_stack.values.stacking import exact_array, stack_values
 
 _NULLABLE = " or None"
 
-_MOST_DISTINCT = 100_000
+_MAX_DISTINCT = 100_000
 
 _Numbers = npt.NDArray[Any]
 
@@ -201,5 +201,5 @@ class _Collector:
         except TypeError:  # not hashable
             self._distinct = None
             return
-        if len(self._distinct) > _MOST_DISTINCT:
+        if len(self._distinct) > _MAX_DISTINCT:
             self._distinct = None

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
 _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
-_CELL_PIXELS, _LARGEST_CELL = 80, 160
+_CELL_PIXELS, _MAX_CELL = 80, 160
 _N_SAMPLES = 100
-_MOST_PIXELS = 1 << 18  # of a picture before Pillow fits it into its cell
+_MAX_PIXELS = 1 << 18  # of a picture before Pillow fits it into its cell
 
 
 def contact_sheet(
@@ -125,14 +125,14 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     for sample, look in zip(samples, looks, strict=True):
         if look.is_picture:
             over = overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(to_pixels(look, _MOST_PIXELS, span, **over)))
+            tiles.append(_thumbnail(to_pixels(look, _MAX_PIXELS, span, **over)))
         else:
             tiles.append(_text_tile(part_of(sample, key)))
     return tiles
 
 
 def _text_tile(value: Any) -> Image.Image:
-    tile = Image.new("RGB", (_LARGEST_CELL, _CELL_PIXELS), _PAPER)
+    tile = Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER)
     text = textwrap.fill(shorten(value, 100), 20)
     ImageDraw.Draw(tile).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tile
@@ -145,8 +145,8 @@ def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
         image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
     image = image.convert("RGB")
     edge = max(image.size)
-    if edge > _LARGEST_CELL:
-        image.thumbnail((_LARGEST_CELL, _LARGEST_CELL))
+    if edge > _MAX_CELL:
+        image.thumbnail((_MAX_CELL, _MAX_CELL))
         return image
     factor = math.ceil(_CELL_PIXELS / edge)
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)

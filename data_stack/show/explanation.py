@@ -16,10 +16,10 @@ from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
 from data_stack.show.held_memory import HeldMemory
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable, size_text
 
-_MOST_PARTS = 8
+_MAX_PARTS = 8
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
-_MOST_CHARACTERS_OF_ARGUMENTS = 120
-_MOST_DATASETS = 20
+_MAX_CHARACTERS_OF_ARGUMENTS = 120
+_MAX_DATASETS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,9 @@ class Explanation(Document):
     def _summary(self) -> list[str]:
         lines = [f"kept in memory: {size_text(self.n_bytes)}"]
         for of_datasets, datasets in self.licenses.items():
-            more = f", … {len(datasets) - _MOST_DATASETS:,} more" if len(datasets) > _MOST_DATASETS else ""
+            more = f", … {len(datasets) - _MAX_DATASETS:,} more" if len(datasets) > _MAX_DATASETS else ""
             what = "licence unknown" if of_datasets is None else f"licence {readable(of_datasets)}"
-            lines.append(f"{what}: {', '.join(datasets[:_MOST_DATASETS])}{more}")
+            lines.append(f"{what}: {', '.join(datasets[:_MAX_DATASETS])}{more}")
         return lines
 
     def _lines(self) -> Iterator[str]:
@@ -131,7 +131,7 @@ class Explanation(Document):
         parts: list[int | str] = list(layer.stacked_on)
         if len(parts) == 1:  # no indent: a chain may be deep
             return [(parts[0], rest, rest)]
-        if len(parts) > _MOST_PARTS:
+        if len(parts) > _MAX_PARTS:
             parts = [*parts[:_PARTS_FIRST], f"… {len(parts) - _PARTS_FIRST - 1:,} more", parts[-1]]
         lines = [(part, rest + "├─ ", rest + "│  ") for part in parts[:-1]]
         return lines + [(part, rest + "└─ ", rest + "   ") for part in parts[-1:]]
@@ -261,7 +261,7 @@ def _arguments_text(layer: Any) -> str:
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
     given = {name: value for name, value in layer._arguments().items() if value is not defaults.get(name, layer)}
     shown = [f"{name}={_short(value)}" for name, value in given.items()]
-    return readable(", ".join(shown), _MOST_CHARACTERS_OF_ARGUMENTS)
+    return readable(", ".join(shown), _MAX_CHARACTERS_OF_ARGUMENTS)
 
 
 def _short(value: Any) -> str:

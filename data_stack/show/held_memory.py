@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.positions import ComputedPositions
 
 _ITEMS_LOOKED_AT = 1000  # of a longer list, evenly spread; the size of the others is extrapolated
-_MOST_DEPTH = 6
+_MAX_DEPTH = 6
 _TOO_LITTLE_TO_COUNT = 1000
 
 
@@ -42,7 +42,7 @@ class HeldMemory:
     def _bytes(self, value: Any, depth: int) -> int:
         """The memory that ``value`` keeps alive and that was not counted before."""
         ancestors = type(value).__mro__  # isinstance of an abstract class checks all of its subclasses for each new type
-        if value is None or isinstance(value, (bool, type)) or depth > _MOST_DEPTH:
+        if value is None or isinstance(value, (bool, type)) or depth > _MAX_DEPTH:
             return 0
         if DatasetIteratorIF in ancestors or SampleAccess in ancestors:
             return 0

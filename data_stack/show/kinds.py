@@ -21,15 +21,15 @@ Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "
 
 _Array = npt.NDArray[Any]
 
-_LEAST_EDGE = 4  # smaller arrays are not shown as pictures
+_MIN_EDGE = 4  # smaller arrays are not shown as pictures
 _SHORT = 16  # vectors of up to 16 numbers are written out
-_MOST_LINES = 12
+_MAX_LINES = 12
 _CHANNELS = (1, 3, 4)
 _PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
 _RATES = range(1_000, 400_000)  # of sound
-_MOST_DECODED_PIXELS = 1 << 25
-_MOST_DECODED_BYTES = 1 << 26
-_MOST_IN_LIST = 100_000
+_MAX_DECODED_PIXELS = 1 << 25
+_MAX_DECODED_BYTES = 1 << 26
+_MAX_IN_LIST = 100_000
 _MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
 _SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
@@ -128,9 +128,9 @@ def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     if name is None or media not in ("image", "audio"):
         return Look("bytes", value)
     if media == "image":
-        with codec_class(max_pixels=_MOST_DECODED_PIXELS).open(value) as image:
+        with codec_class(max_pixels=_MAX_DECODED_PIXELS).open(value) as image:
             return _look(image, wanted or media, option)
-    return _look(codec_class(max_bytes=_MOST_DECODED_BYTES).decode(value), wanted or media, option)
+    return _look(codec_class(max_bytes=_MAX_DECODED_BYTES).decode(value), wanted or media, option)
 
 
 def _sound_of(value: Any, rate: str) -> Look | None:
@@ -158,7 +158,7 @@ def _in_colour(image: Any, wanted: str) -> Any:
 
 def _numbers_of(value: Any) -> _Array | None:
     if isinstance(value, (list, tuple)):
-        value = value[:_MOST_IN_LIST]
+        value = value[:_MAX_IN_LIST]
     array = exact_array(value)
     if array is None or array.dtype.kind not in "biufc":
         return None
@@ -189,7 +189,7 @@ def _picture_of(array: _Array) -> _Array | None:
         array = np.moveaxis(array, 0, 2)
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in _CHANNELS):
         return None
-    if min(array.shape[:2]) < (_LEAST_EDGE if array.ndim == 2 or array.dtype != np.uint8 else 1):
+    if min(array.shape[:2]) < (_MIN_EDGE if array.ndim == 2 or array.dtype != np.uint8 else 1):
         return None
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
@@ -204,4 +204,4 @@ def _lines_of(array: _Array) -> _Array | None:
         return None
     lines = array.reshape(len(array), -1)
     lines = lines.T if lines.shape[0] < lines.shape[1] else lines
-    return lines if lines.shape[1] <= _MOST_LINES and len(lines) >= 4 * lines.shape[1] else None
+    return lines if lines.shape[1] <= _MAX_LINES and len(lines) >= 4 * lines.shape[1] else None

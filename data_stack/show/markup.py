@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
 
-_MOST_CHARACTERS = 80
-_MOST_ROWS = 100
+_MAX_CHARACTERS = 80
+_MAX_ROWS = 100
 _MAX_WORD = 28
 
 # Inherits the colour and font of the page; the greys and blues are readable in light and dark themes.
@@ -89,7 +89,7 @@ class Table:
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
-    max_rows: int = _MOST_ROWS
+    max_rows: int = _MAX_ROWS
 
     def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and the number of the others."""
@@ -180,7 +180,7 @@ class TextDocument(Document):
         return as_text(self.document())
 
 
-def readable(value: Any, most_characters: int = _MOST_CHARACTERS) -> str:
+def readable(value: Any, most_characters: int = _MAX_CHARACTERS) -> str:
     """A value as one line of printable text, cut after ``most_characters``."""
     text = value if isinstance(value, str) else str(value)
     shown = text[:most_characters]
@@ -316,7 +316,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def _markdown(text: str) -> str:
-    return "".join(_MARKDOWN_SIGNS.get(each, each) for each in readable(text, 10 * _MOST_CHARACTERS))
+    return "".join(_MARKDOWN_SIGNS.get(each, each) for each in readable(text, 10 * _MAX_CHARACTERS))
 
 
 def _html_of(block: Block) -> str:
@@ -359,4 +359,4 @@ def _tile(picture: str, captions: Sequence[str]) -> str:
 def _html(text: str) -> str:
     if isinstance(text, Rich):
         return text.html
-    return html.escape(readable(text, 10 * _MOST_CHARACTERS), quote=True)
+    return html.escape(readable(text, 10 * _MAX_CHARACTERS), quote=True)

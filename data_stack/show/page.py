@@ -36,13 +36,13 @@ from data_stack.show.samples import default_keys, hints_of, label_text, overlays
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacking import stack_values
 
-_MOST_COLUMNS_OF_SAMPLES = 12
-_MOST_CLASSES = 16
-_MOST_TARGET_BYTES = 1_000_000
+_MAX_COLUMNS_OF_SAMPLES = 12
+_MAX_CLASSES = 16
+_MAX_TARGET_BYTES = 1_000_000
 _TEXT_BYTES = 32  # overhead of a text
-_MOST_BLOCKS = 100
+_MAX_BLOCKS = 100
 _SECONDS = 1.0
-_MOST_CAPTIONS = 3
+_MAX_CAPTIONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class IteratorPage(Document):
         """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
-        keys = [column.key for column in self._columns][:_MOST_COLUMNS_OF_SAMPLES]
+        keys = [column.key for column in self._columns][:_MAX_COLUMNS_OF_SAMPLES]
         rows = [
             (position, sample if isinstance(sample, _Failed) else {key: self._look(sample, key) for key in keys}, sample)
             for position, sample in self._rows
@@ -205,7 +205,7 @@ class IteratorPage(Document):
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
         others = [each for each in self._columns if each.key in found and each.key not in (key, self._target_key)]
         others = [each for each in others if each.role != "tag" and found[each.key].kind in ("text", "number")]
-        captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MOST_CAPTIONS]]
+        captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
         return cell(found, sample, key), captions
 
     @_part
@@ -227,7 +227,7 @@ class IteratorPage(Document):
         counts, meta = self._counts[0], self._meta
         if len(counts) < 2 or max(counts.values()) < 2:
             return []
-        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MOST_CLASSES])
+        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MAX_CLASSES])
         shown = {target: count for target, count in counts.items() if target in most}
         table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
         n_more = len(counts) - len(shown)
@@ -272,14 +272,14 @@ def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
     n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
-    if len(iterator) * n_bytes > _MOST_TARGET_BYTES or not _reads_columns(iterator):
+    if len(iterator) * n_bytes > _MAX_TARGET_BYTES or not _reads_columns(iterator):
         return {}, ""
     column = iterator.read_column(key)
     counts = target_distribution(column)
     n_missing = counts.pop("nan" if column.dtype.kind == "f" else None, 0)
     finite = column[np.isfinite(column)] if column.dtype.kind in "iuf" else column[:0]
     text = f"{len(counts):,} classes" if len(counts) > 1 else "one class"
-    if len(finite) and (column.dtype.kind == "f" or len(counts) > _MOST_CLASSES):
+    if len(finite) and (column.dtype.kind == "f" or len(counts) > _MAX_CLASSES):
         text = f"{finite.min():g} … {finite.max():g}"
     return counts, f"{text}, {n_missing:,} missing" if n_missing else text
 
@@ -292,7 +292,7 @@ def _reads_columns(iterator: Any) -> bool:
         source = access_to(layer).unwrap()[0]
         has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
         blocks = source.blocks()
-        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MOST_BLOCKS):
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MAX_BLOCKS):
             return False
         waiting += layer._stack_on()
     return True

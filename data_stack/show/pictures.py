@@ -20,8 +20,8 @@ _Array = npt.NDArray[Any]
 _Pixels = npt.NDArray[np.uint8]
 _Span = tuple[float, float]
 
-_MOST_AVERAGED = 1 << 18  # pixels
-_LEAST_OVERLAID = 160  # smaller pictures are enlarged before boxes and masks are drawn
+_MAX_AVERAGED = 1 << 18  # pixels
+_MIN_OVERLAID = 160  # smaller pictures are enlarged before boxes and masks are drawn
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 #: Evenly spaced colours of matplotlib's viridis.
@@ -29,7 +29,7 @@ _HEAT = np.array(
     [(68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
      (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)]
 )  # fmt: skip
-_MOST_LINES, _WIDEST_LINES = 6, 480
+_MAX_LINES, _WIDEST_LINES = 6, 480
 _LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
 #: The colours of classes in masks, and of boxes.
 _COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
@@ -85,7 +85,7 @@ def to_pixels(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: 
     pixels = _to_bytes(small, span or span_of([array]))
     if boxes is None and mask is None:
         return pixels
-    times = math.ceil(_LEAST_OVERLAID / max(pixels.shape[:2]))
+    times = math.ceil(_MIN_OVERLAID / max(pixels.shape[:2]))
     pixels = np.repeat(np.repeat(_rgb(pixels), times, axis=0), times, axis=1)
     if mask is not None:
         pixels = _lay_over(pixels, mask)
@@ -147,7 +147,7 @@ def _shrink(array: _Array, max_pixels: int, *, averages: bool) -> _Array:
     new = [max(1, min(longest, int(edge * scale))) for edge in (height, width)]
     if new == [height, width]:
         return array
-    if not averages or height * width > _MOST_AVERAGED:  # averages only some rows and columns of a very large array
+    if not averages or height * width > _MAX_AVERAGED:  # averages only some rows and columns of a very large array
         fine = [min(edge, 4 * n if averages else n) for edge, n in zip((height, width), new, strict=True)]
         rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), fine, strict=True))
         array = array[rows][:, columns]
@@ -181,7 +181,7 @@ def _draw_lines(lines: _Array, max_pixels: int) -> _Pixels:
     low, high = span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
-        values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MOST_LINES].astype(np.float64)
+        values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MAX_LINES].astype(np.float64)
         heights = (high - values) / (high - low) * (height - 3)
         if len(lines) <= width:
             places = np.linspace(0, len(lines) - 1, width + 1)

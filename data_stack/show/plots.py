@@ -24,8 +24,8 @@ try:
 except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
-_MOST_BARS = 50
-_MOST_UPRIGHT = 12
+_MAX_BARS = 50
+_MAX_UPRIGHT = 12
 _INK = "#777777"  # readable on light and dark pages
 _MAX_CLASSES = 30  # more distinct numbers are drawn as a histogram
 
@@ -128,18 +128,18 @@ def plot_counts(
             totals[target] = totals.get(target, 0) + count
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
-    most = set(sorted(totals, key=lambda target: -totals[target])[:_MOST_BARS])
+    most = set(sorted(totals, key=lambda target: -totals[target])[:_MAX_BARS])
     shown = [target for target in totals if target in most]
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
     labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
-    is_upright = len(shown) <= _MOST_UPRIGHT and max(map(len, labels)) <= 12
+    is_upright = len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))
     for number, (name, each) in enumerate(counts.items()):
         heights = [each.get(target, 0) for target in shown]
         offsets = places + (number - (len(counts) - 1) / 2) * thickness
         (axes.bar if is_upright else axes.barh)(offsets, heights, thickness, label=name)
-    more = f" (the {_MOST_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
+    more = f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
     if is_upright:
         axes.set_xticks(places, labels)
         axes.set(ylabel="samples")

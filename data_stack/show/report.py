@@ -22,9 +22,9 @@ from data_stack.show.markup import (
 from data_stack.show.target_distribution import class_name, plain_value
 
 # Parsers of JSON and YAML limit nesting.
-_MOST_NESTED = 25
+_MAX_NESTED = 25
 
-_MOST_NUMBERS_IN_A_CELL = 10
+_MAX_NUMBERS_IN_A_CELL = 10
 
 
 @dataclasses.dataclass(repr=False)
@@ -104,7 +104,7 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
     def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
         is_known = id(each) in numbers
         number = numbers.setdefault(id(each), len(numbers) + 1)
-        if is_known or depth > _MOST_NESTED:
+        if is_known or depth > _MAX_NESTED:
             name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
             return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
         fields = _plain_fields(each, has_text_keys)
@@ -160,7 +160,7 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     return facts
 
 
-def _list(texts: Sequence[str], most: int = _MOST_NUMBERS_IN_A_CELL) -> str:
+def _list(texts: Sequence[str], most: int = _MAX_NUMBERS_IN_A_CELL) -> str:
     more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
 

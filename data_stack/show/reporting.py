@@ -21,7 +21,7 @@ from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.column_report import ColumnReport
 from data_stack.show.column_statistics import columns_of, with_statistics
 from data_stack.show.report import DatasetIteratorReport, plain_report
-from data_stack.show.target_distribution import MOST_VALUES_OF_A_TARGET, n_values_of, target_distribution
+from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, n_values_of, target_distribution
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of
@@ -173,7 +173,7 @@ def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
 
 def _is_countable(target: Any) -> bool:
     """Whether a target has few values, or is a one-hot vector."""
-    return n_values_of(target) <= MOST_VALUES_OF_A_TARGET or one_hot_positions(as_array(target)[None]) is not None
+    return n_values_of(target) <= MAX_VALUES_OF_A_TARGET or one_hot_positions(as_array(target)[None]) is not None
 
 
 def _as_yaml(report: Any) -> str:

@@ -9,7 +9,7 @@ from data_stack.show.page import IteratorPage
 
 _Iterator = TypeVar("_Iterator")
 
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 _N_BYTES = 130_000
 
 
@@ -35,7 +35,7 @@ class Splits(dict[str, _Iterator], Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """The title, the splits side by side, and the columns that they share."""
-        shown = list(self.items())[:_MOST_SHOWN]
+        shown = list(self.items())[:_MAX_SHOWN]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:
             return [Paragraph("no splits")]

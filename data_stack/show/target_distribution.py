@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data_stack.show.markup import readable
 from data_stack.values.stacked_values import is_null, one_hot_positions, present_values
 
-MOST_VALUES_OF_A_TARGET = 64
+MAX_VALUES_OF_A_TARGET = 64
 """Targets with more values, such as masks, are not counted unless they are one-hot."""
 
 # More distinct numbers are reported as ranges.
@@ -34,7 +34,7 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
         targets = ones
     elif targets.ndim > 1 and targets[0].size == 1:
         targets = targets.reshape(len(targets))
-    if n_values_of(targets[0]) > MOST_VALUES_OF_A_TARGET:
+    if n_values_of(targets[0]) > MAX_VALUES_OF_A_TARGET:
         return {}
     if targets.ndim == 1 and targets.dtype.kind in "biuf":
         return _distribution_of_numbers(targets)

@@ -18,7 +18,7 @@ from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing.datasets import watch_for_pickles
 from data_stack.testing.iterators import assert_same
 
-_MOST_OFFSETS = 300
+_MAX_OFFSETS = 300
 
 
 class CodecContract:
@@ -63,7 +63,7 @@ class CodecContract:
 
     def test_records_that_are_cut_short_or_flipped_give_an_error_or_a_value(self, codec: Codec, values: list[Any]) -> None:
         record = codec.encode(values[0])
-        offsets = range(0, len(record), max(1, len(record) // _MOST_OFFSETS))
+        offsets = range(0, len(record), max(1, len(record) // _MAX_OFFSETS))
         damaged = [record[:offset] for offset in offsets]
         damaged += [record[:offset] + bytes([record[offset] ^ 1 << offset % 8]) + record[offset + 1 :] for offset in offsets]
 

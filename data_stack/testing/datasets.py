@@ -40,7 +40,7 @@ from data_stack.testing.web_server import Answer
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
 Records: TypeAlias = tuple[ResourceRecord, ...]
-_MOST_SAMPLES = 100
+_MAX_SAMPLES = 100
 
 
 class DatasetContract(DatasetIteratorContract):
@@ -142,7 +142,7 @@ class DatasetContract(DatasetIteratorContract):
         """The samples of one split, the first 100 of them."""
         if len(splits[split]) < 3:
             pytest.skip(f"split {split!r} has fewer than three samples")
-        return splits[split] if len(splits[split]) <= _MOST_SAMPLES else splits[split][:_MOST_SAMPLES]
+        return splits[split] if len(splits[split]) <= _MAX_SAMPLES else splits[split][:_MAX_SAMPLES]
 
     @pytest.fixture
     def expected(self, iterator: DatasetIteratorIF) -> list[Any]:
@@ -327,7 +327,7 @@ class DatasetContract(DatasetIteratorContract):
             iterator = load_split(served.factory, any_store, split, self.config)
 
             assert len(iterator) == len(expected)
-            for position in range(min(_MOST_SAMPLES, len(iterator))):
+            for position in range(min(_MAX_SAMPLES, len(iterator))):
                 assert_same(iterator[position], expected[position])
         assert served.factory(any_store).verify() == []
 
@@ -340,7 +340,7 @@ class DatasetContract(DatasetIteratorContract):
             served.factory(store).prepare(offline=False, progress=False)
             for split in served.factory.splits:
                 iterator = load_split(served.factory, store, split, self.config)
-                iterator.read_batch(range(min(_MOST_SAMPLES, len(iterator))))
+                iterator.read_batch(range(min(_MAX_SAMPLES, len(iterator))))
 
         assert found == [], "a pickle runs the code of its author"
 
@@ -350,7 +350,7 @@ class DatasetContract(DatasetIteratorContract):
     def test_workers_of_a_loader_read_the_same_samples(self, splits: Splits) -> None:
         if not self.pickles:
             pytest.skip("pickles is False")
-        iterator = next(iter(splits.values()))[:_MOST_SAMPLES]
+        iterator = next(iter(splits.values()))[:_MAX_SAMPLES]
         batch_size = max(1, len(iterator) // 3)
 
         with Loader(iterator, batch_size, workers=1, worker_kind="processes", timeout_seconds=60) as batches:

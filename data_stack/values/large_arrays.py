@@ -23,9 +23,9 @@ LARGE_BYTES = 1 << 20
 """The size from which arrays are large: glibc would return their memory to the system, and get new pages for the next one."""
 
 #: The limit of idle memory, in all.
-_MOST_IDLE_BYTES = 32 << 20
+_MAX_IDLE_BYTES = 32 << 20
 #: The largest memory for a request, as a multiple of it.
-_LARGEST_FIT = 1.25
+_MAX_FIT = 1.25
 #: Large arrays are copied in pieces of this size.
 _BYTES_AT_ONCE = 1 << 18
 #: Sizes are multiples of this, so that batches of similar size can reuse each other's memory.
@@ -97,7 +97,7 @@ _idle: deque[mmap.mmap] = deque()
 
 def _take_from_idle(n_bytes: int) -> mmap.mmap | None:
     for mapped in sorted(_idle.copy(), key=len):
-        if n_bytes <= len(mapped) <= n_bytes * _LARGEST_FIT:
+        if n_bytes <= len(mapped) <= n_bytes * _MAX_FIT:
             try:
                 _idle.remove(mapped)
             except (ValueError, IndexError):  # another thread took it
@@ -117,7 +117,7 @@ def _lay_idle(mapped: mmap.mmap) -> None:
     """Keep the memory of a freed array."""
     _idle.append(mapped)
     with contextlib.suppress(IndexError):  # another thread took it
-        while sum(map(len, _idle.copy())) > _MOST_IDLE_BYTES:
+        while sum(map(len, _idle.copy())) > _MAX_IDLE_BYTES:
             _idle.popleft()
 
 

@@ -31,7 +31,7 @@ Samples = list[Any]
 Stack = tuple[DatasetIteratorIF, Samples]
 Layer = Callable[[DatasetIteratorIF, Samples], Stack]
 
-_MOST_SAMPLES = 120
+_MAX_SAMPLES = 120
 _LABEL: dict[str, ColumnKey] = {"tuple": 1, "dict": "label"}
 _ID: dict[str, ColumnKey] = {"tuple": 0, "dict": "id"}
 
@@ -324,7 +324,7 @@ def _stacks(draw: st.DrawFn) -> Stack:
         layer = draw(st.sampled_from(_REARRANGING if draw(st.booleans()) else _CHANGING))(draw)
         before = iterator, samples
         iterator, samples = layer(iterator, samples)
-        if len(samples) > _MOST_SAMPLES:
+        if len(samples) > _MAX_SAMPLES:
             iterator, samples = before
     return iterator, samples
 

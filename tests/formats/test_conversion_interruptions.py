@@ -43,7 +43,7 @@ KILLED = """
                 os.kill(os.getpid(), signal.SIGKILL)
             return super().__getitems__(indices)
 
-    conversion._MOST_IN_BATCH = 100
+    conversion._MAX_IN_BATCH = 100
     options = TARGETS[{kind!r}]
     conversion.convert(Killing(), os.path.join({folder!r}, options.pop("target")), **options)
 """
@@ -73,7 +73,7 @@ class Failing(Pictures):
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_stack.formats.conversion.conversion._MOST_IN_BATCH", 100)
+    monkeypatch.setattr("data_stack.formats.conversion.conversion._MAX_IN_BATCH", 100)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

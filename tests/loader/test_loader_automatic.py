@@ -96,7 +96,7 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
     monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
     monkeypatch.setattr(automatic, "_CHANGED", math.inf)  # on a busy machine
-    monkeypatch.setattr(automatic, "_LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
 
 
 WAYS = [("inline",), ("threads",), ("threads", "inline"), ("processes", "threads")]

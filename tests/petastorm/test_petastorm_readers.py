@@ -126,7 +126,7 @@ def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[s
 def test_many_epochs_of_many_row_groups_have_the_exact_rows(
     numbers: Path, kind: str, workers: int, epochs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("data_stack_petastorm.reader._MOST_WORKERS_PER_PROCESSOR", 10)
+    monkeypatch.setattr("data_stack_petastorm.reader._MAX_WORKERS_PER_PROCESSOR", 10)
     options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
 
     with make_reader(numbers, shuffle_rows=True, **options) as reader:

@@ -63,7 +63,7 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
     by_name = {str(name): of(content) for name, content in enumerate(contents)}
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_MOST_SAMPLES", 3)
+        patch.setattr(blocks, "_MAX_SAMPLES", 3)
         report = find_duplicates(by_name, columns=0, max_positions=100)
 
     for found, content in zip(report.within, contents, strict=True):

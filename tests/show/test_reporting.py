@@ -345,7 +345,7 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
     numbers, finite = values[~np.isnan(values)], values[np.isfinite(values)]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "_MOST_SAMPLES", 4)
+        patch.setattr(blocks, "_MAX_SAMPLES", 4)
         found = InformedDatasetIterator(SequenceDatasetIterator([column]), META).report(statistics=True).columns[0].statistics
 
     assert found.n_missing == np.isnan(values).sum()

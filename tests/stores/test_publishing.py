@@ -169,7 +169,7 @@ def test_what_is_not_as_it_was_published_is_an_error(published: tuple[Path, str]
     with data_stack.policy(deny=["CC-BY-*"]), pytest.raises(LicenceDeniedError):
         data_stack.load(url, split="test")
     serve(server, folder, ranges=False)
-    with pytest.raises(StorageError, match="no ranges"):
+    with pytest.raises(StorageError, match="ranges"):
         data_stack.load(url, split="train")
     server.url("/rows/data_stack.json", Answer(status=302, headers={"Location": f"{server.origin}/rows/data_stack.json"}))
     with pytest.raises(StorageError, match="redirects"):

@@ -25,7 +25,7 @@ NAN = math.nan
 """The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
 
 _INT64 = range(-(2**63), 2**63)
-_MOST_EXACT = 2**53  # up to here, all integers are floats
+_MAX_EXACT = 2**53  # up to here, all integers are floats
 
 
 def category(value: Any) -> Any:
@@ -139,7 +139,7 @@ class Categories:
     def _numbers(self) -> tuple[npt.NDArray[np.float64], Codes]:
         """The numbers among the categories, ascending, with their codes, and NaN; NaN alone if float64 would round one."""
         found = sorted((value, code) for value, code in self._codes.items() if _is_number(value) and value is not NAN)
-        if any(isinstance(value, int) and abs(value) > _MOST_EXACT for value, _ in found):
+        if any(isinstance(value, int) and abs(value) > _MAX_EXACT for value, _ in found):
             found = []
         return np.array([*(float(value) for value, _ in found), NAN]), np.array([*(code for _, code in found), -1], dtype=np.intp)
 
@@ -190,7 +190,7 @@ def _are_floats(column: Column) -> bool:
     """Whether float64 holds the numbers of a column exactly."""
     if column.dtype.kind == "f" or column.dtype.itemsize < 8:
         return column.dtype.itemsize <= 8
-    return not column.size or -_MOST_EXACT <= int(column.min()) <= int(column.max()) <= _MOST_EXACT
+    return not column.size or -_MAX_EXACT <= int(column.min()) <= int(column.max()) <= _MAX_EXACT
 
 
 def _order(value: Any) -> tuple[int, Any]:

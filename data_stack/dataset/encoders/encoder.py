@@ -20,7 +20,7 @@ from data_stack.util.suggestions import did_you_mean
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
-_MOST_IN_A_RANGE = 1 << 20
+_MAX_IN_A_RANGE = 1 << 20
 
 _STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 
@@ -306,8 +306,8 @@ def _short_range(ends: Any) -> range:
         ConfigError: it is not a range, or longer than a million.
     """
     decoded: range = from_plain({"range": ends})
-    if len(decoded) > _MOST_IN_A_RANGE:
-        raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MOST_IN_A_RANGE:,}")
+    if len(decoded) > _MAX_IN_A_RANGE:
+        raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MAX_IN_A_RANGE:,}")
     return decoded
 
 

@@ -14,7 +14,7 @@ _Block = TypeVar("_Block")
 
 # Large enough that a request costs little per byte, small enough to stay in a processor's cache.
 _BLOCK_BYTES = 1 << 22
-_MOST_SAMPLES = 1 << 14
+_MAX_SAMPLES = 1 << 14
 _GROWTH = 8
 
 
@@ -29,7 +29,7 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
         block = read(np.arange(start, stop, dtype=np.intp))
         bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
-        length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MOST_SAMPLES))
+        length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MAX_SAMPLES))
         start = stop
 
 

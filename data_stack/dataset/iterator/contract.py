@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_MOST_LAYERS_TOLD = 100
+_MAX_LAYERS_TOLD = 100
 _LAYERS_AT_ONCE = 50
 _NEW_OBJECT: Any = object().__reduce_ex__(2)[0]
 
@@ -260,7 +260,7 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         stacked = super()._stack_layer(layer, *others, **arguments)
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
-        meta = replace(meta, provenance=layers[-_MOST_LAYERS_TOLD:])  # each meta has its own
+        meta = replace(meta, provenance=layers[-_MAX_LAYERS_TOLD:])  # each meta has its own
         informed: DatasetIteratorIF = stacked._with_meta(meta)
         return informed
 

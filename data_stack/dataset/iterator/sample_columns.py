@@ -187,7 +187,7 @@ def torch_module() -> Any:
 # ------------------------------------------------------------------ how much memory a sample takes
 
 _ARRAY_BYTES = 112  # of the object around the numbers
-_MOST_DEPTH = 8
+_MAX_DEPTH = 8
 
 
 def estimate_bytes(value: Any, depth: int = 0) -> int:
@@ -215,4 +215,4 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
             items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
         else:
             items = ()
-    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MOST_DEPTH else own
+    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MAX_DEPTH else own

@@ -74,7 +74,7 @@ def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array
 
 # Up to this number, positions are sorted by their hashes: all orders are equally likely. A network of such small halves
 # mixes too slowly.
-_MOST_SORTED = 16
+_MAX_SORTED = 16
 
 # The number of rounds of a network, by its largest number of positions.
 # With halves of b positions, two rounds divide what is left of the
@@ -104,7 +104,7 @@ def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: np
     result = indices.astype(np.uint64)
     # below, what is the same for all indices has shape (1,)
     all_sizes, all_keys = np.atleast_1d(np.asarray(sizes, dtype=np.uint64)), np.atleast_1d(np.asarray(keys, dtype=np.uint64))
-    if len(all_sizes) == len(all_keys) == 1 and all_sizes[0] > _MOST_SORTED:
+    if len(all_sizes) == len(all_keys) == 1 and all_sizes[0] > _MAX_SORTED:
         Network(int(all_sizes[0]), int(all_keys[0])).permute(result)
         return result
     for start in range(0, len(result), _CHUNK):
@@ -118,7 +118,7 @@ def _permute(sizes: Uint64Array, keys: Uint64Array, places: Uint64Array) -> None
     own_keys = hash_array(keys, sizes)  # so that the orders of different sizes have nothing in common
     smallest, largest = int(sizes.min()), int(sizes.max())
     above = 0
-    for most, n_rounds in ((_MOST_SORTED, 0), *_ROUNDS):
+    for most, n_rounds in ((_MAX_SORTED, 0), *_ROUNDS):
         if above < smallest and largest <= most:  # as a rule
             places[:] = _permute_alike(sizes, own_keys, places, n_rounds)
         elif above < largest and smallest <= most:
@@ -145,7 +145,7 @@ def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Arra
 
 def _sort_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array) -> Uint64Array:
     rows = np.arange(len(places))
-    columns = np.arange(_MOST_SORTED, dtype=np.uint64)
+    columns = np.arange(_MAX_SORTED, dtype=np.uint64)
     keys = np.broadcast_to(own_keys, places.shape)[:, None]
     hashes = hash_array(keys, columns[None, :])
     # what lies outside of a permutation is sorted to its end, also behind an equal hash

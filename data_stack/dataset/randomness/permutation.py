@@ -11,7 +11,7 @@ from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import Network, permute_array
 
 # Orders of up to this many positions are kept as arrays from their first use on.
-_MOST_WRITTEN_OUT = 1 << 16
+_MAX_WRITTEN_OUT = 1 << 16
 
 
 class KeyedPermutation(ComputedPositions):
@@ -29,7 +29,7 @@ class KeyedPermutation(ComputedPositions):
 
     def __init__(self, n: int, key: int) -> None:
         self._n, self._key = int(n), int(key)
-        self._network = Network(self._n, self._key) if n > _MOST_WRITTEN_OUT else None
+        self._network = Network(self._n, self._key) if n > _MAX_WRITTEN_OUT else None
         self._written: tuple[npt.NDArray[np.int32], Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -31,7 +31,7 @@ from data_stack.exception import ConfigError
 
 RECIPE_VERSION = 2
 
-MOST_EMBEDDED_BYTES = 1 << 20
+MAX_EMBEDDED_BYTES = 1 << 20
 """Largest data of a source that a recipe contains; larger data are named by their SHA-256."""
 
 # Fingerprints are kept with splits and caches: a change of what they are taken of is a change of this number.
@@ -89,7 +89,7 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
         )
         return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
     n_bytes = 0 if layer.of else sum(map(estimate_bytes, layer.arguments.values()))
-    if n_bytes <= MOST_EMBEDDED_BYTES:
+    if n_bytes <= MAX_EMBEDDED_BYTES:
         return {name: write(value, why_not) for name, value in layer.arguments.items()}
     why_not.append(
         f"the recipe has only the SHA-256 of its data of about {n_bytes:,} bytes; pass from_recipe the iterator that has them, "

@@ -19,7 +19,7 @@ from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
 from data_stack.values.exact import as_array
 
-_MOST_COMPUTED_POSITIONS = 1 << 24
+_MAX_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24
 _N_PROBED = 8
 
@@ -103,7 +103,7 @@ def content_digest(plain: Any) -> str:
 
 def _write_out(value: Any) -> Any:
     """Computed positions, up to a limit, as an array; anything else unchanged."""
-    if not isinstance(value, ComputedPositions) or len(value) > _MOST_COMPUTED_POSITIONS:
+    if not isinstance(value, ComputedPositions) or len(value) > _MAX_COMPUTED_POSITIONS:
         return value
     positions = as_index_array(value)
     return narrow(positions, int(positions.max(initial=0)) + 1)

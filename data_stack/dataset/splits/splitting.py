@@ -29,8 +29,8 @@ from data_stack.values.exact import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
 
-_MOST_IN_INT32 = 2**31
-_FEW_PARTS = 16
+_MAX_IN_INT32 = 2**31
+_MAX_PARTS_COMPARED = 16
 
 
 def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
@@ -128,7 +128,7 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
     counts = [n_samples] if classes is None else classes.counts.tolist()
     table = np.array(_sizes_by_class(counts, shares), dtype=np.intp).reshape(len(counts), len(shares.weights))
     if classes is None:
-        order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MOST_IN_INT32 else np.int64)
+        order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
     else:
         order = group_positions(classes.numbers)
     if seed is not None:
@@ -236,7 +236,7 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
 
 def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Integers]:
     """The positions of each part's samples, ascending; a range where they follow each other."""
-    if n_parts <= _FEW_PARTS:
+    if n_parts <= _MAX_PARTS_COMPARED:
         return [_run(np.flatnonzero(part_of == part)) for part in range(n_parts)]
     order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()

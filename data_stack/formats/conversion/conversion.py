@@ -28,7 +28,7 @@ _Positions = npt.NDArray[np.intp]
 
 #: About the size of a batch in memory, and its maximum number of samples.
 _BATCH_BYTES: Final = 8 << 20
-_MOST_IN_BATCH: Final = 4096
+_MAX_IN_BATCH: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Position
     if len(source):
         some = source.some()
         n_bytes = sum(map(size_of, source.read(some, source.schema, stored).values())) / len(some)
-        size = int(max(1, min(_MOST_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
+        size = int(max(1, min(_MAX_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
         for start in range(0, len(source), size):
             yield np.arange(start, min(start + size, len(source)), dtype=np.intp)
 

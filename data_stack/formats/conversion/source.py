@@ -20,7 +20,7 @@ from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import as_array
 
-_MOST_LOOKED_AT: Final = 16
+_MAX_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"
 
 Values = Any
@@ -73,7 +73,7 @@ class Source:
 
     def some(self) -> npt.NDArray[np.intp]:
         """Positions of some samples, spread over the dataset."""
-        return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MOST_LOOKED_AT, len(self))).astype(np.intp))
+        return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MAX_LOOKED_AT, len(self))).astype(np.intp))
 
     def select_columns(self, columns: Mapping[str, str] | None) -> Source:
         """Select columns and rename them to the keys of ``columns``.
@@ -152,7 +152,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
     if not len(iterator):
         raise ConfigError(f"{name} has no samples, so its columns are unknown")
-    positions = np.unique(np.linspace(0, len(iterator) - 1, _MOST_LOOKED_AT).astype(np.intp))
+    positions = np.unique(np.linspace(0, len(iterator) - 1, _MAX_LOOKED_AT).astype(np.intp))
     samples = iterator.__getitems__(positions)
     first = samples[0]
     keys: dict[str, ColumnKey]

@@ -36,7 +36,7 @@ from data_stack.util.suggestions import did_you_mean
 #: Number of rows that an iteration decodes together.
 _ROWS_AT_ONCE = 256
 #: Maximum number of row groups of a batch that are candidates for prefetching.
-_MOST_EXPECTED = 16
+_MAX_EXPECTED = 16
 
 
 class ParquetDataset(AccessedDatasetIterator):
@@ -264,7 +264,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 columns = self._first_rows.columns(group, names)
             else:
                 if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
-                    others = [each for each in itertools.islice(wanted, _MOST_EXPECTED) if each not in begun]
+                    others = [each for each in itertools.islice(wanted, _MAX_EXPECTED) if each not in begun]
                     self._cache.expect(others, names)
                 columns = self._cache.columns(group, names, located.counts[number])
             rows, _ = located.part(number)

@@ -16,10 +16,10 @@ pyarrow ignores a field whose integer has another width than the standard requir
 LONG: Final = 1 << 16
 #: By the kind of an integer; no field that we need has 8 or 16 bits.
 _WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
-_LARGEST_NUMBER: Final = (1 << 15) - 1
+_MAX_NUMBER: Final = (1 << 15) - 1
 
 #: Levels of nested structs; a footer has six.
-_MOST_DEPTH: Final = 16
+_MAX_DEPTH: Final = 16
 
 
 def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
@@ -34,7 +34,7 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
         ValueError: the footer is damaged.
         IndexError: it ends too early.
     """
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("its footer is nested too deeply")
     found: Struct = {}
     number = 0
@@ -45,7 +45,7 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
             number += head >> 4
         else:
             number, at = _integer(data, at)
-        if not 0 < number <= _LARGEST_NUMBER:
+        if not 0 < number <= _MAX_NUMBER:
             raise ValueError(f"its footer has an invalid field {number}")
         if kind <= 2:
             found[number] = kind == 1
@@ -74,7 +74,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 
 
 def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
-    if depth > _MOST_DEPTH:
+    if depth > _MAX_DEPTH:
         raise ValueError("its footer is nested too deeply")
     head, at = data[at], at + 1
     length, kind = head >> 4, head & 0x0F
@@ -111,7 +111,7 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 #: Most headers take tens of bytes; those with statistics of long texts take more.
 _HEADER_BYTES: Final = 256
-_MOST_HEADER_BYTES: Final = 16 << 20
+_MAX_HEADER_BYTES: Final = 16 << 20
 _TYPE, _UNPACKED, _STORED = 1, 2, 3
 _DICTIONARY: Final = 2
 
@@ -153,6 +153,6 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
         try:
             return read_struct(data, 0, 0)
         except IndexError:
-            if len(data) < size or size >= _MOST_HEADER_BYTES:
+            if len(data) < size or size >= _MAX_HEADER_BYTES:
                 raise ValueError(f"the header of the page at byte {start} is truncated") from None
             size *= 16

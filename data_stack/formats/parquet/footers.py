@@ -27,7 +27,7 @@ from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 
 #: Threads that fetch footers from a remote store.
-_MOST_THREADS = 16
+_MAX_THREADS = 16
 #: Bytes read from the end of a file; most footers are shorter.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
@@ -112,7 +112,7 @@ class Footers:
             fetched[file] = self._fetch(file)
 
         if len(files) > 1:
-            Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MOST_THREADS).run()
+            Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MAX_THREADS).run()
         elif files:
             fetch(files[0])
         for file in files:  # in one thread: parsing holds the GIL

@@ -23,13 +23,13 @@ from data_stack.util.forks import call_in_forks
 _FIRST_BYTES = 32 << 20
 #: Row groups whose rows were all taken stay for the next epoch up to this total. With more, memory for the next row groups leaves
 #: the processor's cache.
-_MOST_FINISHED_BYTES = 16 << 20
+_MAX_FINISHED_BYTES = 16 << 20
 #: Minimum number of evicted row groups with untaken rows to remember; else as many as are cached.
 _FEWEST_REMEMBERED = 8
-#: The limit grows if more than _MOST_RETURNS of the last _LAST_READS reads were of recently evicted row groups. A few occur at
+#: The limit grows if more than _MAX_RETURNS of the last _LAST_READS reads were of recently evicted row groups. A few occur at
 #: the beginning of an epoch, because a worker process took only its share of the previous one.
 _LAST_READS = 16
-_MOST_RETURNS = 3
+_MAX_RETURNS = 3
 #: Among this many of the oldest row groups, one whose rows were all taken is evicted first.
 _CANDIDATES = 64
 
@@ -156,7 +156,7 @@ class GroupCache:
 
     def _make_room(self) -> None:
         """Evict row groups whose rows were all taken, if the next row group would exceed the limit."""
-        while self._n_bytes + self._last_bytes > min(self._limit, _MOST_FINISHED_BYTES):
+        while self._n_bytes + self._last_bytes > min(self._limit, _MAX_FINISHED_BYTES):
             oldest = next(filter(self._is_finished, itertools.islice(self._groups, _CANDIDATES)), None)
             if oldest is None:
                 return
@@ -174,7 +174,7 @@ class GroupCache:
         if new:
             gone = self._gone.pop(group, 0)
             self._returns.append(gone > 0)
-            if gone and sum(self._returns) > _MOST_RETURNS:  # it was evicted too early
+            if gone and sum(self._returns) > _MAX_RETURNS:  # it was evicted too early
                 self._limit = min(self._max_bytes, self._limit + max(gone, n_bytes))
         while self._n_bytes > self._limit and len(self._groups) > 1:
             oldest = itertools.islice(self._groups, min(_CANDIDATES, len(self._groups) - 1))
@@ -205,7 +205,7 @@ def _n_bytes(columns: Columns) -> int:
 #: One in _PART rows of a row group is read alone, if no other rows of it are needed.
 _PART = 32
 #: Number of parts to keep: all of them take less memory than one row group.
-_MOST_KEPT = 32
+_MAX_KEPT = 32
 #: The usual size of a page.
 _PAGE_BYTES = 1 << 20
 
@@ -221,7 +221,7 @@ class FirstRows:
     def __init__(self, groups: RowGroups) -> None:
         self._groups = groups
         # lru_cache has no lock that a fork could copy while it is held; two threads may read the same part
-        self._kept = functools.lru_cache(maxsize=_MOST_KEPT)(self._read)
+        self._kept = functools.lru_cache(maxsize=_MAX_KEPT)(self._read)
 
     def count(self, group: int) -> int:
         """How many first rows of a row group are read alone; 0 for a small row group."""
@@ -266,15 +266,15 @@ class _ReadingFirstRows(GroupReading):
 
 
 #: Limit of prefetched bytes; one row group is always prefetched.
-_MOST_BYTES = 16 << 20
+_MAX_BYTES = 16 << 20
 #: Concurrent reads of a store; they mostly wait.
-_MOST_REQUESTS = 16
+_MAX_REQUESTS = 16
 #: A prefetched row group is dropped after this many calls: its iteration was abandoned.
 _PATIENCE = 16
 
 #: Reads row groups of stores. It has its own threads: a thread inside Arrow's code may crash Python at exit, so Python waits a
 #: moment for these; a store may never answer.
-_of_stores = Executor("data_stack-parquet", lambda: _MOST_REQUESTS, grace_seconds=5.0)
+_of_stores = Executor("data_stack-parquet", lambda: _MAX_REQUESTS, grace_seconds=5.0)
 
 
 class ReadAhead:
@@ -309,7 +309,7 @@ class ReadAhead:
                 for group, each in list(self._expected.items()):
                     if each.is_over.is_set() and each.since + _PATIENCE < self._n_calls and group not in groups:
                         del self._expected[group]
-                room = min(_MOST_BYTES, max_bytes) - sum(each.n_bytes for each in self._expected.values())
+                room = min(_MAX_BYTES, max_bytes) - sum(each.n_bytes for each in self._expected.values())
                 for group in groups:
                     if group in self._expected:
                         continue

@@ -39,7 +39,7 @@ that it reuses and that stays in the processor's cache. The system reads ahead m
 
 #: For a store, or several decoding threads, few large requests for all columns are better.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
-_FEW_FILES: Final = 16
+_MAX_FILES_OPEN: Final = 16
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES = 2 << 20
@@ -239,7 +239,7 @@ class RowGroups:
     def count_nulls(self, field: Field) -> int | None:
         """Number of nulls of a field, from the footers; None if unknown, or for many files."""
         n_files, n_nulls = len(self.footers.files.paths), 0
-        if not field.nullable or field.shape != () or n_files > _FEW_FILES:
+        if not field.nullable or field.shape != () or n_files > _MAX_FILES_OPEN:
             return None if field.nullable else 0
         for facts in map(self.footers.facts, range(n_files)):
             columns = facts.columns.get(field.name, [])

@@ -19,8 +19,8 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import as_array
 
 #: Rows become a batch at this number of rows or bytes.
-_MOST_ROWS: Final = 4096
-_MOST_BYTES: Final = 8 << 20
+_MAX_ROWS: Final = 4096
+_MAX_BYTES: Final = 8 << 20
 #: Approximate bytes per step when columns are encoded.
 _STEP_BYTES: Final = 32 << 20
 
@@ -43,7 +43,7 @@ class Cells:
 
     def __init__(self, schema: Schema, partitions: Partitions, name: str, most_rows: int | None = None) -> None:
         self._schema, self._partitions, self._name = schema, partitions, name
-        self._most_rows = min(_MOST_ROWS, most_rows or _MOST_ROWS)
+        self._most_rows = min(_MAX_ROWS, most_rows or _MAX_ROWS)
         in_files = [field for field in schema if field not in partitions.fields]
         self.arrow_schema = pa.schema(
             [pa.field(field.name, field.arrow_type(), field.nullable) for field in in_files], metadata=schema.metadata()
@@ -57,7 +57,7 @@ class Cells:
     @property
     def is_full(self) -> bool:
         """Whether enough rows are waiting."""
-        return self.n_rows >= self._most_rows or self._n_bytes >= _MOST_BYTES
+        return self.n_rows >= self._most_rows or self._n_bytes >= _MAX_BYTES
 
     def append(self, row: Mapping[str, Any], number: int) -> None:
         """Encode a row.
@@ -235,7 +235,7 @@ def column_values(values: Any) -> Any:
 #: Written unchanged; other ASCII characters as %XX, which Hive, Spark and pyarrow read. Spark reads letters of other scripts only
 #: unchanged, pyarrow both ways.
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + "_.-~+,@")
-_MOST_SEGMENT_BYTES: Final = 200
+_MAX_SEGMENT_BYTES: Final = 200
 
 
 class Partitions:
@@ -296,7 +296,7 @@ def _segment(field: Field, value: Any) -> str:
             raise ValueError(f"{plain!r} cannot name a partition's folder: it would mean null")
         text = _quote(plain)
     segment = f"{_quote(field.name)}={text}"
-    if len(segment.encode()) > _MOST_SEGMENT_BYTES:
+    if len(segment.encode()) > _MAX_SEGMENT_BYTES:
         raise ValueError(f"{segment[:60]!r}… is too long to name a partition's folder")
     return segment
 

@@ -25,7 +25,7 @@ from data_stack.io.folder import TEMPORARY, Folder
 #: The name of a file of a part, with the number of the part.
 PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 #: Limit of the memory for rows of all open files together.
-_MOST_PENDING_BYTES: Final = 512 << 20
+_MAX_PENDING_BYTES: Final = 512 << 20
 #: Percentage of files that may be complete but not noted: each note lists all files, which may be many and small.
 _UNNOTED_PERCENT: Final = 2
 
@@ -140,7 +140,7 @@ class WriterPart:
                     self._complete_file(folder)
                 else:
                     self.complete()
-        while sum(file.pending_bytes for file in self._open.values()) > _MOST_PENDING_BYTES:
+        while sum(file.pending_bytes for file in self._open.values()) > _MAX_PENDING_BYTES:
             max(self._open.values(), key=lambda file: file.pending_bytes).write_pending()
 
     def _file(self, folder: str) -> GrowingParquetFile:

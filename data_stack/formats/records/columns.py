@@ -24,10 +24,10 @@ from data_stack.values.exact import python_values
 from data_stack.values.stacking import stack_values
 
 #: Of an array in numpy 1, one of which numbers the values.
-_MOST_DIMENSIONS = 32
+_MAX_DIMENSIONS = 32
 #: About how many times as large values are as their compressed records.
 _EXPANSION = 16
-_MOST_THREADS = 32
+_MAX_THREADS = 32
 #: Less than this is decoded before a thread has woken up.
 _BYTES_FOR_THREADS = 1 << 15
 #: Number of pieces that each thread decodes one after the other, so that a slow piece does not delay the others.
@@ -79,7 +79,7 @@ class ValueColumn(ABC):
 
 def has_rows(layout: FixedLayout) -> bool:
     """Whether records of a layout can be rows of an array. (What is in strings is for their codec to look at.)"""
-    is_array = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MOST_DIMENSIONS
+    is_array = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
     return is_array and layout.dtype.kind in "biufcSVmM"
 
 
@@ -213,7 +213,7 @@ class RaggedColumn(ValueColumn):
         if self._is_plain:
             return records
         n_records = len(records)
-        n_threads = min(_MOST_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
+        n_threads = min(_MAX_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
         if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
             return self._decode(records, places, request)
         n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
-_MOST_IN_BLOCK = 1024
+_MAX_IN_BLOCK = 1024
 
 _Integers = npt.NDArray[np.int64]
 
@@ -376,7 +376,7 @@ class RecordReader(AccessedDatasetIterator):
         columns = [self._column(name) for name in self._keys]
         n_bytes = sum(column.row_bytes * -(-len(column) // self._length) for column in columns)
         at_once = (_DECODED_BYTES if self._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
-        return min(max(1, at_once), _MOST_IN_BLOCK)
+        return min(max(1, at_once), _MAX_IN_BLOCK)
 
 
 class _RecordAccess(SourceAccess):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 #: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
-_MOST_OPEN_FILES = 4096
+_MAX_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
 
@@ -272,6 +272,6 @@ def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
 def most_open_files() -> int:
     """Maximum number of open files: a third of the file descriptors of this process."""
     if sys.platform == "win32":
-        return _MOST_OPEN_FILES
+        return _MAX_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MOST_OPEN_FILES, soft // 3))
+    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))

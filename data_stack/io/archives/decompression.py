@@ -22,7 +22,7 @@ _MAX_WINDOW_BYTES: Final = 1 << 27
 #: not bound its output: 8 bytes become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
 _MAGICS: Final = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
-_MOST_MAGIC_BYTES: Final = 6
+_MAX_MAGIC_BYTES: Final = 6
 
 
 def open_decompressed(stream: Any, *, compression: str | None = None, limits: ArchiveLimits | None = None) -> io.BufferedReader:
@@ -95,7 +95,7 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
             if output:
                 yield output
         data = decompressor.unused_data
-        if len(data) < _MOST_MAGIC_BYTES:
+        if len(data) < _MAX_MAGIC_BYTES:
             more = stream.read(_INPUT_BYTES)
             data, n_read = data + more, n_read + len(more)
         if compression_of(data) != compression:

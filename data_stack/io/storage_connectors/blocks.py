@@ -14,9 +14,9 @@ from data_stack.util.forks import call_in_forks
 #: Default size of the cache, for h5py and zipfile, which read the same places repeatedly.
 _KEPT_BYTES = 16 << 20
 #: Default limit of the read-ahead, which grows with sequential reading.
-_MOST_AHEAD_BYTES = 4 << 20
+_MAX_AHEAD_BYTES = 4 << 20
 #: Limit of one request, so that reading a gigabyte does not hold it twice.
-_MOST_AT_ONCE_BYTES = 16 << 20
+_MAX_AT_ONCE_BYTES = 16 << 20
 #: Limit of the requests that one read sends at a time.
 _MAX_REQUESTS = 8
 
@@ -34,7 +34,7 @@ class Blocks:
         kept_bytes: size of the cache.
     """
 
-    ahead_bytes: int = _MOST_AHEAD_BYTES
+    ahead_bytes: int = _MAX_AHEAD_BYTES
     kept_bytes: int = _KEPT_BYTES
     size: int
     block_bytes: int
@@ -180,7 +180,7 @@ class BlockedSource(ByteSource):
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
-        at_once = max(1, _MOST_AT_ONCE_BYTES // self._blocks.block_bytes)
+        at_once = max(1, _MAX_AT_ONCE_BYTES // self._blocks.block_bytes)
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
             found = self._kept.get_many(group)

@@ -24,7 +24,7 @@ LIFE_SECONDS: Final = 9.0
 MAX_SILENCE_SECONDS: Final = 60.0
 #: How long closing waits for a running heartbeat; after that the lease is left to expire.
 _LAST_BEAT_SECONDS: Final = 1.0
-_MOST_BYTES: Final = 256
+_MAX_BYTES: Final = 256
 
 
 class LeaseStore(Protocol):
@@ -127,7 +127,7 @@ class HeartbeatLease(Lease):
         return value.partition(b" ")[0] == self._nonce.encode()
 
     def _read(self) -> bytes:
-        return self._store.read(self._path, _MOST_BYTES) or b""
+        return self._store.read(self._path, _MAX_BYTES) or b""
 
 
 def is_left_by_the_dead(value: object) -> bool:

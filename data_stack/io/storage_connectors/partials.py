@@ -23,7 +23,7 @@ from data_stack.util.lock_file import try_lock
 TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
-_MOST_NAME_BYTES: Final = 200
+_MAX_NAME_BYTES: Final = 200
 _KEPT_SECONDS: Final = 24 * 3600.0
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -72,7 +72,7 @@ class Partial:
         """Rename it to the validator of the bytes to come."""
         encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
         name = f"{PARTIAL}{self._key}-{encoded}"
-        if len(name) > _MOST_NAME_BYTES:
+        if len(name) > _MAX_NAME_BYTES:
             self.keep(None)
             return
         if name != self.name:

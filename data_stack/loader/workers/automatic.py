@@ -23,13 +23,13 @@ _CHANGED = 2.0  # if the cost of a batch changes by this factor between epochs, 
 
 # Number of batches of each worker that are measured, and for how long: the GIL changes hands only every 5 ms.
 _N_ROUNDS = 4
-_LEAST_SECONDS = 0.05
-_MOST_SECONDS = 1.0
+_MIN_SECONDS = 0.05
+_MAX_SECONDS = 1.0
 
 # The costs of handing a batch over and of starting; the fork server takes most of the latter, and only the first time.
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
 _START_SECONDS = {"threads": 0.0, "processes": 0.25}
-_MOST_BYTES_SENT = 4 << 30
+_MAX_BYTES_SENT = 4 << 30
 
 
 def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
@@ -194,8 +194,8 @@ class AutomaticWorkers(Workers):
         n_batches, n_workers = self._measured.n_batches, max(1, self.n_workers)
         seconds = n_batches * self._measured.seconds[0]
         if isinstance(self._workers, InlineWorkers):  # of whose requests the first batch takes all the time
-            return n_batches >= max(_N_ROUNDS, self.capacity) or seconds > _MOST_SECONDS
-        return n_batches >= n_workers and seconds > (_LEAST_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MOST_SECONDS)
+            return n_batches >= max(_N_ROUNDS, self.capacity) or seconds > _MAX_SECONDS
+        return n_batches >= n_workers and seconds > (_MIN_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MAX_SECONDS)
 
     def _take_figure(self) -> None:
         """Keep the figure of the whole epoch; if it differs much from the previous one, forget the figures of all other kinds."""
@@ -250,7 +250,7 @@ class AutomaticWorkers(Workers):
             self._next = None
         if self._next is not None or kind == self.kind:
             return
-        options = {**self._options, "max_bytes": _MOST_BYTES_SENT} if kind == "processes" else self._options
+        options = {**self._options, "max_bytes": _MAX_BYTES_SENT} if kind == "processes" else self._options
         workers = workers_of_kind(kind, self._maker, 0 if kind == "inline" else self._most_workers, **options)
         try:
             workers.start()
@@ -278,7 +278,7 @@ class _Figure:
     def add(self, made: MadeBatch, asked: float, arrived: float) -> None:
         """Add a batch; the two times are those of ``time.perf_counter`` around the consumer's wait for it."""
         self._n_skipped -= 1
-        if self._n_skipped < 0 or arrived - asked > _MOST_SECONDS:
+        if self._n_skipped < 0 or arrived - asked > _MAX_SECONDS:
             self.n_batches += 1
             self._making += made.read_seconds + made.collate_seconds + made.transform_seconds
             self._waiting += arrived - asked

@@ -10,8 +10,8 @@ from data_stack.loader.workers.workers import Workers
 
 # Small batches out of blocks are read in one request: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
 _N_TOGETHER = 8
-_MOST_BYTES_TOGETHER = 1 << 20
-_MOST_SECONDS_TOGETHER = 0.008
+_MAX_BYTES_TOGETHER = 1 << 20
+_MAX_SECONDS_TOGETHER = 0.008
 
 
 class InlineWorkers(Workers):
@@ -38,7 +38,7 @@ class InlineWorkers(Workers):
             self.cancel()
             raise
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        is_small = _N_TOGETHER * made.n_bytes <= _MOST_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MOST_SECONDS_TOGETHER
+        is_small = _N_TOGETHER * made.n_bytes <= _MAX_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MAX_SECONDS_TOGETHER
         self.capacity = _N_TOGETHER if is_small and self._maker.can_join else 1
         return made
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
 # The memory of all batches that are made ahead, unless a worker would be idle.
-_MOST_BYTES = 32 << 20
+_MAX_BYTES = 32 << 20
 
 
 class Workers(ABC):
@@ -95,5 +95,5 @@ class PrefetchingWorkers(Workers):
         """Adapt the capacity to the size of a batch."""
         larger, self._last_bytes = max(n_bytes, self._last_bytes), n_bytes  # the last batch of an epoch may be small
         most = self.n_workers * self._prefetch
-        fitting = _MOST_BYTES // larger if larger else most
+        fitting = _MAX_BYTES // larger if larger else most
         self.capacity = max(min(most, self.n_workers + 1), min(most, fitting))

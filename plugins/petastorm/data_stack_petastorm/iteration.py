@@ -25,7 +25,7 @@ from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.shards import Sharding, Shards
 
 #: Size of the chunks that are read together, and their maximum number of rows.
-_CHUNK_BYTES, _LARGEST_CHUNK = 4 << 20, 512
+_CHUNK_BYTES, _MAX_CHUNK = 4 << 20, 512
 #: Estimate of a size that differs from value to value.
 _USUAL_EXTENT = 64
 _END: Final = object()
@@ -297,7 +297,7 @@ class Reader:
         for field in self.fields:
             item = field.dtype.itemsize if isinstance(field.dtype, np.dtype) else 16
             n_bytes += max(item, 8) * math.prod(_USUAL_EXTENT if size is None else size for size in field.shape)
-        return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _LARGEST_CHUNK)
+        return min(max(_CHUNK_BYTES // max(1, n_bytes * n_steps), 1), _MAX_CHUNK)
 
 
 def n_rows_of(batch: Mapping[Any, Any]) -> int:

@@ -33,7 +33,7 @@ from data_stack_petastorm.predicates import OfFrames
 
 __all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
-_MOST_WORKERS_PER_PROCESSOR = 2
+_MAX_WORKERS_PER_PROCESSOR = 2
 _KINDS: Final = {"thread": "in_process", "process": "processes", "dummy": "inline"}
 
 
@@ -199,7 +199,7 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         fields = fields.view(iterator.ngram.get_field_names_at_all_timesteps())
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # only processors limit the speed
-        n_workers = min(n_workers, _MOST_WORKERS_PER_PROCESSOR * n_processors())
+        n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors())
     n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
     shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(

@@ -14,9 +14,9 @@ from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
 #: Bytes of a row of an array that is a view of its chunk; a larger one is copied, as a view keeps the whole chunk in memory.
-_LARGEST_VIEW = 1024
+_MAX_VIEW = 1024
 #: Text of a row group is an array of fixed width up to this many bytes, or this many times the number of characters.
-_LARGEST_TEXT, _MOST_PADDING = 64 << 20, 16
+_MAX_TEXT, _MAX_PADDING = 64 << 20, 16
 
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
@@ -77,7 +77,7 @@ class _Maker:
 
 def _values(column: npt.NDArray[Any], text: Callable[[Any], Any] | None) -> Iterable[Any]:
     """Return the values of a column: NumPy's scalars, objects, arrays."""
-    if column.ndim > 1 and column.nbytes > _LARGEST_VIEW * len(column):
+    if column.ndim > 1 and column.nbytes > _MAX_VIEW * len(column):
         return map(np.ndarray.copy, column)  # on access, to reuse the memory of the previous row
     if text is not None and column.dtype == object:
         nul: Any = "\0" if text is np.str_ else b"\0"  # NumPy's pickles lose it at the end of a text
@@ -90,6 +90,6 @@ def _text(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if column.dtype != object or not all(isinstance(value, str) and not value.endswith("\0") for value in column):
         return column
     lengths = np.fromiter(map(len, column), np.int64, len(column))
-    if 4 * len(column) * int(lengths.max(initial=1)) > max(_LARGEST_TEXT, 4 * _MOST_PADDING * int(lengths.sum())):
+    if 4 * len(column) * int(lengths.max(initial=1)) > max(_MAX_TEXT, 4 * _MAX_PADDING * int(lengths.sum())):
         return column
     return column.astype(np.str_)

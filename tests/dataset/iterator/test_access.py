@@ -134,7 +134,6 @@ def test_a_source_that_releases_the_gil_gets_threads_and_no_processes() -> None:
     maker = BatchMaker(EpochStacks(Negated(Pages()[3:]), redraw=False))
 
     assert maker.releases_gil
-    assert maker.can_join
     assert not maker.only_gathers
     assert not BatchMaker(EpochStacks(Pages().map(dict), redraw=False)).releases_gil
 

@@ -85,7 +85,7 @@ def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block
     """A cache whose resource is there already, in blocks of a few samples."""
     cache = cached(Listed(samples), storage)
     with storage.create(cache.identifier) as file:
-        with patch.object(stored_samples, "_MOST_IN_BLOCK", most_in_block):
+        with patch.object(stored_samples, "_MAX_IN_BLOCK", most_in_block):
             write_samples(file, samples, len(samples), cache.identifier.removeprefix("caches/"))
     return cache
 

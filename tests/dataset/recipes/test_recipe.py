@@ -30,7 +30,7 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.meta import MetaFactory
 from data_stack.dataset.positions import ComputedPositions
 from data_stack.dataset.recipes.functions import named_function
-from data_stack.dataset.recipes.recipe import MOST_EMBEDDED_BYTES, code_digest
+from data_stack.dataset.recipes.recipe import MAX_EMBEDDED_BYTES, code_digest
 from data_stack.exception import ConfigError
 
 META = MetaFactory.get_dataset_meta("numbers/train", "numbers", "train")
@@ -222,7 +222,7 @@ def test_a_name_is_given_once() -> None:
 
 class TestLeaves:
     def test_large_arrays_stand_there_by_their_digest(self) -> None:
-        pictures = np.arange(MOST_EMBEDDED_BYTES, dtype=np.uint8).reshape(-1, 64)
+        pictures = np.arange(MAX_EMBEDDED_BYTES, dtype=np.uint8).reshape(-1, 64)
 
         recipe, same, other = (SequenceDatasetIterator([each]).recipe() for each in (pictures, pictures.copy(), pictures[::-1]))
 

@@ -134,6 +134,11 @@ def warm_up() -> None:
     """Have all imported that is imported late: a child may be a user who cannot read this interpreter's files."""
     import fault_dataset
 
+    from data_stack.codecs.registry import registered_types
+    from data_stack.reproduce.recipes import import_layers
+
+    import_layers()
+    registered_types()
     with tempfile.TemporaryDirectory() as folder:
         sources = str(fault_dataset.write_sources(Path(folder)))
         store = {"url": f"file://{folder}/store?cache={folder}/cache"}

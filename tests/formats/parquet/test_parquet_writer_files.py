@@ -139,7 +139,7 @@ def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path) ->
             writer.append_columns({"id": [number], "day": [f"d{number % 20}"], "x": np.zeros((1, 4, 4), np.float32)})
             most = max(most, len(list(open_files.iterdir())) - before)
 
-    assert most <= 4
+    assert most <= 4 * 2  # each with its folder, which is synchronized when the file is published
     assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(60))
 
 

@@ -23,7 +23,7 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
 _BLOCK = 512
-_MOST_SAMPLES = 40
+_MAX_SAMPLES = 40
 #: Fields of a header of a tar: where they begin, and how many bytes they have.
 _FIELDS = {"name": (0, 100), "size": (124, 12), "kind": (156, 1)}
 _HEADER_VALUES: Mapping[str, list[bytes]] = {
@@ -105,7 +105,7 @@ def _read(source: Any, is_tar: bool) -> list[Attempt]:
     if length.error is not None:
         return [opened, length]
     reader = opened.value
-    if length.value > _MOST_SAMPLES:
+    if length.value > _MAX_SAMPLES:
         raise Violation(f"{length.value} samples of a few")
     singles, others = read_every_way(reader, length.value, reader.fields, ("__getitems__", "iteration"))
     return [opened, length, *singles, *others, Attempt(lambda: len(pickle.loads(pickle.dumps(reader))))]

@@ -41,7 +41,7 @@ from data_stack.codecs import Codec, codec_of
 KINDS = ("codecs", "folder", "archives", "parquet")
 _MEMORY_BYTES = 4 << 30
 _GROWTH_BYTES = 1500 << 20
-_MOST_FAILURES = 20
+_MAX_FAILURES = 20
 
 _HUNG_SECONDS = 60.0
 
@@ -240,7 +240,7 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
                     print(text, flush=True)
             counts["executions"] += 1
             counts["slowest, ms"] = max(counts["slowest, ms"], round(1000 * (time.process_time() - started)))
-            if len(failures) >= _MOST_FAILURES and report != "-":
+            if len(failures) >= _MAX_FAILURES and report != "-":
                 break
     answer = json.dumps({"counts": counts, "failures": failures})
     if handle >= 0:

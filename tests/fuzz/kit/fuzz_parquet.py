@@ -27,7 +27,7 @@ from data_stack.formats.parquet.selecting import col
 Files = Mapping[str, bytes]
 _N_ROWS = 6
 #: Of a dataset that was damaged so that it states more rows, no more are read.
-_MOST_ROWS = 40
+_MAX_ROWS = 40
 
 
 def _table(start: int, stop: int) -> pa.Table:
@@ -153,7 +153,7 @@ def _readings(folder: Path, chance: random.Random) -> list[Attempt]:
     length = opened if opened.error is not None else Attempt(lambda: len(opened.value))
     if length.error is not None:
         return [opened, length]
-    dataset, n = opened.value, min(length.value, _MOST_ROWS)
+    dataset, n = opened.value, min(length.value, _MAX_ROWS)
     singles, others = read_every_way(dataset, n, dataset.schema.fields, ("read_batch",))
     copy = Attempt(lambda: pickle.loads(pickle.dumps(dataset)).read_batch(range(n)))
     return [opened, length, *singles, *others, copy]

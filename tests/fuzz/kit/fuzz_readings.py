@@ -22,9 +22,9 @@ from data_stack.exception import (
 from data_stack.formats import records
 from data_stack.formats.records import RecordWriter
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 """Processor time of one reading."""
-_MOST_SAMPLES = 24
+_MAX_SAMPLES = 24
 _TYPES: Mapping[str, type] = {
     **dict.fromkeys(("array", "jpg", "mp4", "npy", "png", "webm", "webp", "zstd(array)"), np.ndarray),
     **dict.fromkeys(("i64", "int", "u64"), int),
@@ -53,7 +53,7 @@ class Attempt:
             self.error = error
             _check_error(error)
         seconds = time.process_time() - started
-        if seconds > MOST_SECONDS:
+        if seconds > MAX_SECONDS:
             raise Violation(f"{seconds:.1f} s for one reading")
 
 
@@ -160,8 +160,8 @@ def read_records(
         if promise == "truth" and (length < len(truth) or (n_appended and reader._files.covered is None)):
             raise Violation(f"{length} samples, of {len(truth)}")
         exact = None if promise == "lies" else ("__getitems__", "iteration", "read_batch", "read_column")
-        singles, others = read_every_way(reader, min(length, _MOST_SAMPLES), reader.spec, exact)
-        far = [] if length <= _MOST_SAMPLES else [Attempt(lambda i=i: reader[i]) for i in (length // 2, length - 1)]  # type: ignore[misc]
+        singles, others = read_every_way(reader, min(length, _MAX_SAMPLES), reader.spec, exact)
+        far = [] if length <= _MAX_SAMPLES else [Attempt(lambda i=i: reader[i]) for i in (length // 2, length - 1)]  # type: ignore[misc]
         for position, single in enumerate([*singles, *far]):
             is_true = promise == "truth" and position < len(truth)
             _check_damage(single, promise if is_true or not n_appended else "anything", is_damaged)

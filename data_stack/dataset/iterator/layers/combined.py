@@ -34,10 +34,10 @@ from data_stack.values.stacking import join_batches, join_columns
 _Positions = npt.NDArray[np.intp]
 
 # A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
-_MOST_PARTS = 1 << 20
+_MAX_PARTS = 1 << 20
 
 # With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
-_FEW_SAMPLES_A_PART = 6
+_MIN_SAMPLES_PER_PART = 6
 
 
 @layer("combined")
@@ -103,8 +103,8 @@ class CombinedAccess(SampleAccess):
             source, positions = part.unwrap()
             is_combined = positions is None and isinstance(source, CombinedAccess) and source.n_samples == length
             self.parts += source.parts if is_combined else [(part, length)]  # type: ignore[attr-defined]  # it is one
-        if len(self.parts) > _MOST_PARTS:
-            raise ConfigError(f"iterators are combined from {_MOST_PARTS:,} parts at most, these are {len(self.parts):,}")
+        if len(self.parts) > _MAX_PARTS:
+            raise ConfigError(f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}")
         self._starts = list(accumulate([length for _, length in self.parts], initial=0))
         self._reads = [part.sample for part, _ in self.parts]
         self._arrays: list[list[Column]] | None = None
@@ -126,7 +126,7 @@ class CombinedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        if len(positions) < _FEW_SAMPLES_A_PART * len(self.parts):
+        if len(positions) < _MIN_SAMPLES_PER_PART * len(self.parts):
             if self._arrays is None:
                 self._arrays = _arrays_of([part for part, _ in self.parts])
             if self._arrays:

@@ -37,7 +37,7 @@ from data_stack.values.stacking import (
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
 # Number of samples that iterating over a batched map reads ahead at most.
-_MOST_READ_AHEAD = 256
+_MAX_READ_AHEAD = 256
 
 
 @layer("mapped")
@@ -353,7 +353,7 @@ def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, sto
     while start < stop:
         end = min(start + n_ahead, stop)
         yield from read(np.arange(start, end, dtype=np.intp))
-        start, n_ahead = end, min(2 * n_ahead, _MOST_READ_AHEAD)
+        start, n_ahead = end, min(2 * n_ahead, _MAX_READ_AHEAD)
 
 
 def _as_column(values: Any) -> Column | None:

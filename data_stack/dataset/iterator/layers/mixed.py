@@ -24,7 +24,7 @@ from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_produc
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
-_LARGEST_BLOCK = 1 << 20
+_MAX_BLOCK = 1 << 20
 
 # So many positions are computed at once, which bounds the memory that this takes.
 _POSITIONS_AT_ONCE = 1 << 20
@@ -117,8 +117,8 @@ def exact_parts(
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]
-    if min(part for part in parts if part) < Fraction(1, _LARGEST_BLOCK):
-        raise ConfigError(f"the smallest {name} is less than a {_LARGEST_BLOCK:,}th of the sum of all, {numbers}; increase it")
+    if min(part for part in parts if part) < Fraction(1, _MAX_BLOCK):
+        raise ConfigError(f"the smallest {name} is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it")
     return numbers, parts
 
 

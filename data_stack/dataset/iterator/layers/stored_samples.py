@@ -51,8 +51,8 @@ _LENGTH = struct.Struct("<Q")
 
 #: A block takes about so much memory: enough that a request costs little per byte, and little to read along with one sample.
 _BLOCK_BYTES = 1 << 18
-_MOST_IN_BLOCK = 1 << 16
-_MOST_FETCHED_BYTES = 32 << 20
+_MAX_IN_BLOCK = 1 << 16
+_MAX_FETCHED_BYTES = 32 << 20
 
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
@@ -165,7 +165,7 @@ def _blocks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
     for sample in samples:
         block.append(sample)
         n_bytes += estimate_bytes(sample)
-        if n_bytes >= _BLOCK_BYTES or len(block) == _MOST_IN_BLOCK:
+        if n_bytes >= _BLOCK_BYTES or len(block) == _MAX_IN_BLOCK:
             yield block
             block, n_bytes = [], 0
     if block:
@@ -222,7 +222,7 @@ class StoredSamples:
             if block_digest(index) != digest:
                 raise self._damage_error("its index does not have its digest")
             self._mapped = _map(resource, head, trailer)
-        self._fetched: ByteCache[int, bytes] = ByteCache(_MOST_FETCHED_BYTES, len)
+        self._fetched: ByteCache[int, bytes] = ByteCache(_MAX_FETCHED_BYTES, len)
         try:
             self._take_index(index, end)
         except _MALFORMED as error:

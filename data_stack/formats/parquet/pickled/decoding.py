@@ -23,10 +23,10 @@ from data_stack.formats.parquet.pickled.known_globals import KnownGlobal, find_g
 from data_stack.formats.parquet.plain_times import plain_time
 
 #: An index of a million values takes 60 MB; Parquet's readers take no more than 100 MB of metadata.
-_MOST_BYTES: Final = 100_000_000
+_MAX_BYTES: Final = 100_000_000
 #: A value of an index takes about ten opcodes. Each one makes at most one object.
-_MOST_OPCODES: Final = 20_000_000
-_MOST_INTEGER_BITS: Final = 128
+_MAX_OPCODES: Final = 20_000_000
+_MAX_INTEGER_BITS: Final = 128
 #: Parquet and Arrow keep at most 76 digits; without limits a short text could stand for a number of gigabytes.
 _DECIMAL: Final = re.compile(r"[+-]?(?=\.?[0-9])[0-9]{0,100}\.?[0-9]{0,100}(?:[eE][+-]?[0-9]{1,2})?")
 _DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
@@ -155,7 +155,7 @@ class _Unpickler(pickle.Unpickler):
 
     def __init__(self, data: bytes) -> None:
         super().__init__(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
-        self._n_left = _MOST_BYTES
+        self._n_left = _MAX_BYTES
 
     def find_class(self, module: str, name: str) -> Any:
         known = find_global(f"{module}.{name}")
@@ -176,8 +176,8 @@ def decode_pickle(data: bytes) -> Any:
     Raises:
         Refusal: it contains what Petastorm's pickles do not contain, is damaged, or too large.
     """
-    if len(data) > _MOST_BYTES:
-        raise Refusal(f"{len(data):,} bytes, more than the {_MOST_BYTES:,} that any schema or index needs")
+    if len(data) > _MAX_BYTES:
+        raise Refusal(f"{len(data):,} bytes, more than the {_MAX_BYTES:,} that any schema or index needs")
     try:
         return _Unpickler(_check_opcodes(data)).load()
     except Refusal:
@@ -206,14 +206,14 @@ def _check_opcodes(data: bytes) -> bytes:
             safe += data[copied : place - 1] + _NEW_DICT
             copied = place + 1
         elif name in _INTEGERS:
-            if argument.bit_length() > _MOST_INTEGER_BITS:
+            if argument.bit_length() > _MAX_INTEGER_BITS:
                 raise Refusal(f"an integer of {argument.bit_length():,} bits")
         elif name in _PUTS:
             if argument > number:  # the unpickler allocates a list of this length
                 raise Refusal(f"the memo {argument:,} after {number:,} opcodes")
         elif name not in _OTHER_OPCODES:
             raise Refusal(f"the opcode {name}, which Petastorm's pickles do not contain")
-        if number > _MOST_OPCODES:
+        if number > _MAX_OPCODES:
             raise Refusal("more objects than any schema or index needs")
         previous = name
     if place + 1 != len(data):

@@ -27,7 +27,7 @@ from data_stack.util.forks import ForkLock
 
 _Answer = TypeVar("_Answer")
 #: After an unanswered request, cached resources are served without asking for this many times its duration.
-_SILENCE_FACTOR, _MOST_SILENT_SECONDS = 10.0, 300.0
+_SILENCE_FACTOR, _MAX_SILENT_SECONDS = 10.0, 300.0
 #: While a file is being replaced, a file store does not know its digest.
 _ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
 #: The most that is requested and held in memory at once.
@@ -62,7 +62,7 @@ class Remote:
         except OSError as error:
             # Offline work must not wait for the timeout at each opening.
             waited = time.monotonic() - start
-            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MOST_SILENT_SECONDS)
+            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MAX_SILENT_SECONDS)
             raise StorageUnavailableError(
                 f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
                 f"at {self.folder.path} either; call fetch() while the remote answers.",

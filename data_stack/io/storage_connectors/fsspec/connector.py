@@ -76,9 +76,9 @@ _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
 #: Writing one file takes seconds: older temporaries are abandoned.
 _ABANDONED_SECONDS: Final = 3600.0
-_MOST_UPLOADS: Final = 3
+_MAX_UPLOADS: Final = 3
 _POINTERS_AT_ONCE: Final = 16
-_MOST_NOTE_BYTES: Final = 4096
+_MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
 
@@ -255,7 +255,7 @@ class FsspecStorageConnector(StorageConnector):
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         for file in leases:
             is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
-            if is_silent or is_left_by_the_dead(self._files.read(file.path, _MOST_NOTE_BYTES)):
+            if is_silent or is_left_by_the_dead(self._files.read(file.path, _MAX_NOTE_BYTES)):
                 found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
             is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
@@ -298,7 +298,7 @@ class FsspecStorageConnector(StorageConnector):
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was noted of exactly this plain file."""
-        note = self._files.read(_note_path(identifier), _MOST_NOTE_BYTES)
+        note = self._files.read(_note_path(identifier), _MAX_NOTE_BYTES)
         with contextlib.suppress(ValueError, KeyError, TypeError):
             fields = parse_json(note or b"")
             sha256 = bytes.fromhex(fields["sha256"])
@@ -330,7 +330,7 @@ class FsspecStorageConnector(StorageConnector):
             self._files.put(part_path(version, numbered[0]), numbered[1])
 
         parts = enumerate(hash_pieces())
-        for _ in parts if version is None else waiting.map(store, parts, at_once=_MOST_UPLOADS):
+        for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
             pass
         inline = first if version is None else b""
         return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes_for(size), blocks.digests(), version, inline)

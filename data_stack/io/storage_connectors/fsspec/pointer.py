@@ -25,8 +25,8 @@ MAX_RESOURCE_BYTES: Final = 512 << 30
 #: Limit of inlined content when reading.
 MAX_INLINE_BYTES: Final = 1 << 20
 #: Longer resources get larger blocks, so that their digests fit into the pointer.
-_MOST_BLOCKS: Final = 65_536
-_MOST_JSON_BYTES: Final = 4096
+_MAX_BLOCKS: Final = 65_536
+_MAX_JSON_BYTES: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Pointer:
             raise ChecksumMismatchError(identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM)
         line, _, rest = content[len(FORMAT) :].partition(b"\n")
         try:
-            fields = parse_json(line[:_MOST_JSON_BYTES])
+            fields = parse_json(line[:_MAX_JSON_BYTES])
             named, size, sha256, block_bytes, version = (
                 fields[name] for name in ("identifier", "size", "sha256", "block_bytes", "version")
             )
@@ -115,7 +115,7 @@ def version_of(path: str) -> str:
 def block_bytes_for(size: int) -> int:
     """The block length for a resource: short for random reads, but with few enough digests."""
     block_bytes = BLOCK_BYTES
-    while block_bytes < PART_BYTES and size > block_bytes * _MOST_BLOCKS:
+    while block_bytes < PART_BYTES and size > block_bytes * _MAX_BLOCKS:
         block_bytes *= 2
     return block_bytes
 

@@ -51,10 +51,10 @@ _PACKAGES: Final = {
     "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
 }  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_MOST_ATTEMPTS: Final = 4
+_MAX_ATTEMPTS: Final = 4
 #: Listings take many requests.
 _LISTING_FACTOR: Final = 10
-_MOST_AT_ONCE: Final = 32
+_MAX_AT_ONCE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +119,8 @@ class RemoteFiles:
     def read_ranges(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
         """Read ``(path, start, end)`` ranges at once, clipped to the files; None for missing files."""
         found: list[bytes | None] = []
-        for i in range(0, len(ranges), _MOST_AT_ONCE):
-            group = ranges[i : i + _MOST_AT_ONCE]
+        for i in range(0, len(ranges), _MAX_AT_ONCE):
+            group = ranges[i : i + _MAX_AT_ONCE]
             answers = self._insist("read", group[0][0], functools.partial(self._answers, group))
             for (path, start, _), answer in zip(group, answers, strict=True):
                 if not isinstance(answer, Exception):
@@ -293,7 +293,7 @@ class RemoteFiles:
                 is_away = is_unreachable(error) or not self._is_connected()
                 if is_away:
                     self._disconnect()
-                if not is_away or attempt == _MOST_ATTEMPTS or is_late:
+                if not is_away or attempt == _MAX_ATTEMPTS or is_late:
                     # Not chained: the exceptions of clients may hold URLs with credentials.
                     self._fail(action, path, error, is_away=is_away)
             attempt += 1
@@ -361,7 +361,7 @@ class RemoteFiles:
                 "connect_timeout": min(10.0, seconds),
                 "read_timeout": seconds,
                 "retries": {"max_attempts": 0},
-                "max_pool_connections": _MOST_AT_ONCE,
+                "max_pool_connections": _MAX_AT_ONCE,
                 **options.get("config_kwargs", {}),
             }
         elif self._protocol in ("sftp", "ssh"):

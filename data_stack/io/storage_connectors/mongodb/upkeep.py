@@ -24,7 +24,7 @@ from data_stack.io.storage_connectors.mongodb.connection import Connection
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
 #: Without grace, an upload of another machine counts as dead after this time without a heartbeat.
-_LEAST_SILENCE_SECONDS: Final = 600.0
+_MIN_SILENCE_SECONDS: Final = 600.0
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
 
 
@@ -35,7 +35,7 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
     """
     if not grace_seconds >= 0:
         raise ConfigError(f"grace_seconds must not be negative, got {grace_seconds!r}")
-    silence_seconds = max(grace_seconds, _LEAST_SILENCE_SECONDS)
+    silence_seconds = max(grace_seconds, _MIN_SILENCE_SECONDS)
     with connection.operation("look for garbage in", ""):
         now = _server_time(connection)
         groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
