@@ -112,7 +112,8 @@ def test_the_processor_time_of_reading_for_it_counts() -> None:
 
 
 def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() -> None:
-    before = children()
+    apart("add_up", 1)  # the fork server stays
+    before = set(children())
 
     def fail(offset: int, size: int) -> bytes:
         raise StorageError("the store burned down")
@@ -120,7 +121,7 @@ def test_the_process_ends_with_the_run_even_if_it_ignores_errors_of_reading() ->
     with pytest.raises(StorageError):
         apart("read_for_ever", seconds=1000.0, read_at=fail)
 
-    assert until(lambda: children() == before, seconds=30)
+    assert until(lambda: set(children()) <= before, seconds=30)
 
 
 @pytest.mark.full
