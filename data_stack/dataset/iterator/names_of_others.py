@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -208,16 +208,34 @@ def yielding(method: _Method) -> _Method:
     return cast("_Method", Yielding(method))
 
 
+class _Elsewhere:
+    """A name of other libraries: its error says what it is called here. Attributes of clients' classes and objects come first.
+
+    A ``__getattr__`` of the base class would do the same, but makes each attribute of each iterator slower to read.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        raise missing_attribute(owner if instance is None else instance, self._name)
+
+
+def missing_attribute(instance: Any, name: str) -> AttributeError:
+    """The error of an attribute that an iterator lacks, with what it is called here."""
+    kind = instance.__name__ if isinstance(instance, type) else type(instance).__name__
+    return AttributeError(f"{kind!r} object has no attribute {name!r}{explain(name, METHODS)}", name=name, obj=instance)
+
+
 class FamiliarNames:
     """Says what an attribute of another library's datasets is called here."""
 
     _forwards_attributes: bool = False
     """Whether this is a wrapper that has the attributes of what it wraps, in ``_dataset_iterator``."""
 
-    if not TYPE_CHECKING:
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in METHODS or hasattr(self, name)]
 
-        def __getattr__(self, name):
-            if name in METHODS and not hasattr(type(self), name):
-                message = f"{type(self).__name__!r} object has no attribute {name!r}{explain(name, METHODS)}"
-                raise AttributeError(message, name=name, obj=self)
-            return super().__getattribute__(name)  # raises again, for a property that fails with its own message
+
+for _name in METHODS:
+    setattr(FamiliarNames, _name, _Elsewhere(_name))
