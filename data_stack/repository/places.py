@@ -91,7 +91,7 @@ class Place:
             split: of a folder with a file or folder for each split, such as ``train.csv`` and ``test.csv``; None for all splits.
                 See :func:`data_stack.load`.
             progress: draw bars.
-            options: ``format``, one of ``PLACE_FORMATS``, else recognised by names and contents; ``target``, the column of the
+            options: ``format``, the name of a format, otherwise detected by names and contents; ``target``, the column of the
                 target; ``columns``, a selection in this order; and the options of :func:`data_stack.from_csv`,
                 :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
 
