@@ -18,6 +18,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 _CONNECTIONS: Final = 32
+_CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
 #: The socket that serves the request of this thread is passed to ``line(socket)``.
 _asking = threading.local()
@@ -39,6 +40,7 @@ class _Shown:
             _show(value)
 
     def request(self, *arguments: Any, **options: Any) -> None:
+        _asking.is_reused = self.sock is not None
         if self.sock is not None:
             _show(self.sock)
         super().request(*arguments, **options)  # type: ignore[misc]  # of urllib3's connections
@@ -138,8 +140,16 @@ def send(
     settings = _settings(session, str(request.url))
     _asking.line, _asking.is_over = line, is_over
     try:
-        # Session.send() would read the body of a redirect.
-        answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
+        while True:
+            _asking.is_reused = False
+            try:
+                # Session.send() would read the body of a redirect.
+                answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
+                break
+            except requests.ConnectionError as error:
+                # A server may close a kept connection at any time; the next try takes another one, at last a new one.
+                if not _asking.is_reused or is_over() or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
+                    raise
         return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
     finally:
         _asking.line = _asking.is_over = None

@@ -391,6 +391,29 @@ def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
         ranges.close()
 
 
+def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
+    """Even if it closes it only when the next request arrives, which no look at the socket can foresee."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline() not in (b"\r\n", b""):
+                pass
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+            self.rfile.readline()  # of the next request
+
+    closing = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler)
+    closing.daemon_threads = True
+    with closing:
+        thread = threading.Thread(target=closing.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{closing.server_address[1]}/a"
+            assert [read_all(url) for _ in range(3)] == [b"hi"] * 3
+        finally:
+            closing.shutdown()
+            thread.join()
+
+
 def test_threads_read_at_once(server: ScriptedServer, tls: ssl.SSLContext) -> None:
     ranges = RangeServer(BODY, tls)
     try:
