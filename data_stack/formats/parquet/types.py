@@ -233,12 +233,13 @@ def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
     if name is None:
         return arrow_type_of_dtype(dtype)
     type_ = arrow_type_named(name)
-    if _kind(dtype) not in (_kind(dtype_of_arrow(type_)), "O"):
+    if kind_of(dtype) not in (kind_of(dtype_of_arrow(type_)), "O"):
         raise ConfigError(f"a column of type {type_} cannot hold values of dtype {dtype_name(dtype)}")
     return type_
 
 
-def _kind(dtype: FieldDtype) -> str:
+def kind_of(dtype: FieldDtype) -> str:
+    """The kind of a dtype, in which all numbers, and text and bytes, are of one kind."""
     kind = numpy_dtype(dtype).kind if dtype is not Decimal else "f"
     return {"b": "f", "i": "f", "u": "f", "S": "U"}.get(kind, kind)
 

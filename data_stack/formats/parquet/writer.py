@@ -20,8 +20,8 @@ from data_stack.formats.parquet.indexes import index_metadata, make_indexes
 from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_petastorms, read_metadata, write_metadata
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.writer_cells import CellBatch, Cells, Partitions, column_values
-from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat, GrowingParquetFile
+from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
+from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat
 from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.formats.parquet.writer_part import (
     PART_FILE,
@@ -71,7 +71,6 @@ class ParquetWriter:
         file_mb: approximate size of a file in MiB; a file ends with a row group.
         rows_per_file: maximum rows per file.
         partition_by: columns that become folders (``day=2024-01-01``) instead of columns of the files.
-        most_open_partitions: maximum number of open files; beyond it, the least recently written file is completed.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Compressed cells such as images
             are not compressed again.
         indexes: row-group indexes to build at the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
@@ -97,7 +96,6 @@ class ParquetWriter:
         file_mb: float = 512.0,
         rows_per_file: int | None = None,
         partition_by: Sequence[str] | None = None,
-        most_open_partitions: int = 64,
         compression: str = "zstd",
         indexes: Iterable[Any] = (),
         petastorm: bool = False,
@@ -117,7 +115,6 @@ class ParquetWriter:
             compression,
             int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
             None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
-            int(_at_least("most_open_partitions", most_open_partitions, 1)),
         )
         self._indexes, self._petastorm = tuple(indexes), bool(petastorm)
         self._folder = folder_of(target, prefix)
@@ -168,9 +165,9 @@ class ParquetWriter:
         """
         self._check_usable()
         number = len(self)
+        if not isinstance(row, Mapping):
+            raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
         if self._part is None:
-            if not isinstance(row, Mapping):
-                raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
             self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
         self._cells.append(row, number)
         if self._cells.is_full:
@@ -191,14 +188,13 @@ class ParquetWriter:
         """
         self._check_usable()
         self._flush_rows()
+        if not hasattr(columns, "keys"):
+            raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
         if self._part is None:
-            if not hasattr(columns, "keys"):
-                raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
-            values = {name: column_values(columns[name]) for name in list(columns.keys())}
-            self._prepare(schema_of_columns(self._short_name, values))
-        n_rows, step, arrays = self._cells.steps(columns, encoded)
-        for start in range(0, n_rows, step):
-            self._spread(self._cells.encode_columns(arrays, start, min(n_rows, start + step), len(self), encoded))
+            self._prepare(schema_of_columns(self._short_name, {name: column_values(columns[name]) for name in columns}))
+        n_rows, arrays = self._cells.check_columns(columns, encoded)
+        for start in range(0, n_rows, MAX_ROWS):
+            self._spread(self._cells.encode(arrays, start, min(n_rows, start + MAX_ROWS), len(self), encoded))
 
     def append_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
         """Append rows with encoded cells, such as those of another dataset with the same schema; nothing is decoded.
@@ -302,45 +298,40 @@ class ParquetWriter:
 
     def _resume_from(self, resume: bool, overwrite: bool) -> None:
         """Read the manifest and the notes in the folder, and continue from there."""
-        if overwrite:
+        can_resume = self._folder.can_delete
+        if overwrite and can_resume:
             remove_dataset(self._folder)
-        self._manifest, noted = ParquetManifest.read(self._folder), read_progress(self._folder)
-        if self._manifest is not None and not self._folder.can_delete:
-            raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store does not support appending")
-        for there in (self._manifest, noted):
-            if there is None:
-                continue
+        self._manifest = ParquetManifest.read(self._folder)
+        if self._manifest is not None and not can_resume:
+            raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store can neither append to it nor remove it")
+        noted = read_progress(self._folder) if can_resume else None
+        there = [each for each in (self._manifest, noted) if each is not None]
+        for each in there:
             if not resume:
-                what = "a Parquet dataset" if there is self._manifest else "files of an interrupted writer"
+                what = "a Parquet dataset" if each is self._manifest else "files of an interrupted writer"
                 raise ConfigError(f"{self._name!r} has {what}: choose another folder, or pass resume=True or overwrite=True")
-            check_same(self._folder, there, self._schema, self._asked_partition_by)
-            self._schema, self._asked_partition_by = there.schema, there.partition_by
-        self._before = self._manifest.files if self._manifest is not None else ()
+            check_same(self._folder, each, self._schema, self._asked_partition_by)
+            self._schema, self._asked_partition_by = each.schema, each.partition_by
+        self._before = () if self._manifest is None else self._manifest.files
         listed = {file.name for file in self._before}
         # a writer that died at the very end has noted files that the manifest lists
-        self._noted = tuple(file for file in (noted.files if noted is not None else ()) if file.name not in listed)
+        self._noted = tuple(file for file in (() if noted is None else noted.files) if file.name not in listed)
         numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
-        self._n_parts = max([there.n_parts for there in (self._manifest, noted) if there is not None] + numbers, default=0)
+        self._n_parts = max([*numbers, *(each.n_parts for each in there)], default=0)
         self._n_before = sum(file.n_rows for file in (*self._before, *self._noted))
-        clear_left_over(self._folder, (*self._before, *self._noted), was_begun=noted is not None)
+        if can_resume:
+            clear_left_over(self._folder, (*self._before, *self._noted), was_begun=noted is not None)
 
     def _prepare(self, schema: Schema) -> None:
         """Prepare to write rows of a schema."""
         partition_by = self._asked_partition_by or ()
-        partitions = Partitions(schema, partition_by)
+        self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
             petastorm_metadata(schema, ())  # raises for fields that Petastorm lacks, before anything is written
         for index in self._indexes:
             schema[index.field]
-        self._cells = Cells(schema, partitions, self._name, self._format.file_rows)
-        precompressed = frozenset(field.name for field in schema if field.codec.is_compressed)
-        arrow_schema = self._cells.arrow_schema
-
-        def open_file(name: str) -> GrowingParquetFile:
-            return GrowingParquetFile(self._folder, name, arrow_schema, self._format, precompressed)
-
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
-        self._part = WriterPart(self._folder, noted, self._format, open_file)
+        self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
         self._schema = schema
 
     # ------------------------------------------------------------------ rows into files

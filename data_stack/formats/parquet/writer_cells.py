@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-import string
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NoReturn
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -18,40 +19,38 @@ from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import as_array
 
-#: Rows become a batch at this number of rows or bytes.
-_MAX_ROWS: Final = 4096
+#: Rows become a batch at this number of rows or bytes; columns are encoded this number of rows at a time.
+MAX_ROWS: Final = 4096
 _MAX_BYTES: Final = 8 << 20
-#: Approximate bytes per step when columns are encoded.
-_STEP_BYTES: Final = 32 << 20
 
 CellBatch = tuple[pa.RecordBatch, "list[str] | None"]
 """Cells of rows, and the folder of each row; None without partitions."""
 
 
 class Cells:
-    """Encoded rows that wait to be written.
+    """Encodes rows, and holds single rows until they are a batch.
 
     Args:
         schema: of the rows.
-        partitions: the columns that become folders.
+        partition_by: the columns that become folders, ``day=2024-01-01/vehicle=7`` as Hive names them.
         name: of the dataset, for messages.
         most_rows: maximum number of waiting rows; None for a default.
 
     Attributes:
         n_rows: number of waiting rows.
+
+    Raises:
+        ConfigError: a column of ``partition_by`` is not in the schema or cannot name folders, or no column is left for the files.
     """
 
-    def __init__(self, schema: Schema, partitions: Partitions, name: str, most_rows: int | None = None) -> None:
-        self._schema, self._partitions, self._name = schema, partitions, name
-        self._most_rows = min(_MAX_ROWS, most_rows or _MAX_ROWS)
-        in_files = [field for field in schema if field not in partitions.fields]
-        self.arrow_schema = pa.schema(
-            [pa.field(field.name, field.arrow_type(), field.nullable) for field in in_files], metadata=schema.metadata()
-        )
-        self._in_files = [(field, self.arrow_schema.field(field.name).type) for field in in_files]
-        self._names = frozenset(field.name for field in schema)
-        self._waiting: list[pa.RecordBatch] = []
-        self._folders: list[str] = []
+    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int | None = None) -> None:
+        self._schema, self._name = schema, name
+        self._partitions = _partition_fields(schema, partition_by)
+        self._most_rows = min(MAX_ROWS, most_rows or MAX_ROWS)
+        self._in_files = [field for field in schema if field not in self._partitions]
+        types = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self._in_files]
+        self.arrow_schema = pa.schema(types, metadata=schema.metadata())
+        self._waiting: list[CellBatch] = []
         self._n_bytes = self.n_rows = 0
 
     @property
@@ -69,41 +68,28 @@ class Cells:
         Raises:
             ConfigError: a value does not fit its field, or a field is missing or unknown. The row was not added.
         """
-        what = f"row {number} of {self._name!r}"
-        if not isinstance(row, Mapping):
-            raise ConfigError(f"{what} is a {type(row).__name__}, not a dict of its fields. {number} rows were appended")
-        self._check_names(list(row), what)
-        batch, folders = self.encode_columns({name: [plain_value(value)] for name, value in row.items()}, 0, 1, number)
-        self._waiting.append(batch)
-        self._folders += folders or []
-        self._n_bytes += batch.nbytes
+        self._check_names(list(row), f"row {number} of {self._name!r}")
+        cells = self.encode({name: [plain_value(value)] for name, value in row.items()}, 0, 1, number)
+        self._waiting.append(cells)
+        self._n_bytes += cells[0].nbytes
         self.n_rows += 1
 
     def take(self) -> CellBatch:
         """Remove and return all waiting rows."""
-        (batch,) = pa.Table.from_batches(self._waiting, self.arrow_schema).combine_chunks().to_batches()
-        folders = self._folders if self._partitions else None
-        self._waiting, self._folders, self._n_bytes, self.n_rows = [], [], 0, 0
-        return batch, folders
+        batches, folders = zip(*self._waiting, strict=True)
+        self._waiting, self._n_bytes, self.n_rows = [], 0, 0
+        (batch,) = pa.Table.from_batches(batches, self.arrow_schema).combine_chunks().to_batches()
+        return batch, [folder for each in folders for folder in each] if self._partitions else None
 
-    # ------------------------------------------------------------------ columns
-
-    def steps(self, columns: Mapping[str, Any], encoded: Collection[str]) -> tuple[int, int, dict[str, Any]]:
-        """The number of rows, how many to encode at a time, and the columns as arrays and lists.
-
-        Args:
-            columns: by name.
-            encoded: names of columns that hold encoded cells.
+    def check_columns(self, columns: Mapping[str, Any], encoded: Collection[str]) -> tuple[int, dict[str, Any]]:
+        """The number of rows, and the columns as arrays and lists; ``encoded`` are the names of columns with encoded cells.
 
         Raises:
             ConfigError: a column is missing, unknown, or of another length.
         """
-        if not hasattr(columns, "keys"):
-            raise ConfigError(f"columns must be a dict or a DataFrame, got {type(columns).__name__}")
-        given = list(columns.keys())
-        self._check_names(given, f"the columns for {self._name!r}")
+        self._check_names(list(columns), f"the columns for {self._name!r}")
         arrays, lengths = {}, {}
-        for name in given:
+        for name in columns:
             arrays[name] = values = columns[name] if name in encoded else column_values(columns[name])
             if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
                 raise ConfigError(
@@ -112,17 +98,13 @@ class Cells:
             lengths[name] = len(values)
         if len(set(lengths.values())) > 1:
             raise ConfigError(f"the columns for {self._name!r} differ in length: {lengths}. Nothing was appended")
-        n_rows = next(iter(lengths.values()), 0)
-        n_bytes = sum(getattr(values, "nbytes", 64 * n_rows) for values in arrays.values())
-        return n_rows, max(1, min(1 << 17, _STEP_BYTES * n_rows // max(n_bytes, 1))), arrays
+        return max(lengths.values(), default=0), arrays
 
-    def encode_columns(
-        self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: Collection[str] = ()
-    ) -> CellBatch:
+    def encode(self, columns: Mapping[str, Any], start: int, stop: int, number: int, encoded: Collection[str] = ()) -> CellBatch:
         """Encode some rows of columns.
 
         Args:
-            columns: arrays and lists as :meth:`steps` returns them.
+            columns: arrays and lists as :meth:`check_columns` returns them.
             start: the first row.
             stop: the end of the rows.
             number: position of the row ``start`` in the dataset.
@@ -131,84 +113,60 @@ class Cells:
         Raises:
             ConfigError: a value does not fit its field.
         """
-        arrays = []
-        for field, type_ in self._in_files:
+
+        def encode(field: Field, make: Any) -> Any:
             values = columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
             try:
-                arrays.append(_encode_column(field, type_, values, field.name in encoded))
-            except CellValueError as error:
-                self._refuse(field.name, number + error.row, error, number)
+                return make(field, values, field.name in encoded)
             except (MissingDependencyError, MemoryError):
                 raise
             except Exception as error:  # noqa: BLE001  # codecs of plugins raise anything
-                self._refuse(field.name, None, error, number)
-        parts = [
-            columns[field.name][start:stop] if field.name in columns else [None] * (stop - start)
-            for field in self._partitions.fields
-        ]
-        lists = [part.to_pylist() if isinstance(part, pa.ChunkedArray) else part for part in parts]
-        lists = [part.tolist() if isinstance(part, np.ndarray) and part.dtype.kind != "M" else part for part in lists]
-        folders = self._folders_of([[plain_value(value) for value in each] for each in lists], number)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema), folders
+                self._refuse(field.name, error, number)
 
-    def _folders_of(self, columns: Sequence[Sequence[Any]], number: int) -> list[str] | None:
-        """The folder of each row; None without partitions."""
-        if not self._partitions:
-            return None
-        folders = []
-        for row, values in enumerate(zip(*columns, strict=True)):
-            try:
-                folders.append(self._partitions.folder(values))
-            except CellValueError as error:
-                self._refuse(self._partitions.fields[error.row].name, number + row, error, number)
-        return folders
+        arrays = [encode(field, _encode_column) for field in self._in_files]
+        folders = [encode(field, _encode_folders) for field in self._partitions]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
+        return batch, list(map("/".join, zip(*folders, strict=True))) if folders else None
 
-    # ------------------------------------------------------------------ refusals
-
-    def _refuse(self, name: str, row: int | None, error: Exception, n_rows: int) -> NoReturn:
-        where = f"field {name!r}" + ("" if row is None else f", row {row},")
+    def _refuse(self, name: str, error: Exception, n_rows: int) -> NoReturn:
+        where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellValueError) else "")
         raise ConfigError(
             f"{where} of {self._name!r} cannot hold this value: {error!s:.400}. {n_rows} rows were appended"
         ) from error
 
-    def _check_names(self, given: Sequence[Any], what: str) -> None:
-        unknown = [name for name in given if name not in self._names]
+    def _check_names(self, given: Collection[Any], what: str) -> None:
+        unknown = [name for name in given if name not in self._schema]
         missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
         if unknown:
+            known = self._schema.fields
             raise ConfigError(
                 f"unknown field {', '.join(map(repr, unknown))} in {what}"
-                f"{did_you_mean(unknown[0], self._names)}; the schema has: {', '.join(sorted(self._names))}"
+                f"{did_you_mean(unknown[0], known)}; the schema has: {', '.join(sorted(known))}"
             )
         if missing:
-            raise ConfigError(
-                f"{what} lacks {', '.join(map(repr, missing))}, which {'is' if len(missing) == 1 else 'are'} not nullable"
-            )
+            raise ConfigError(f"{what} lacks {', '.join(map(repr, missing))}, which must not be null")
 
 
-def _encode_column(field: Field, type_: pa.DataType, values: Any, are_cells: bool) -> pa.Array:
+def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
     if isinstance(values, np.ndarray):
         values = values.copy()  # its owner may change it
-    if are_cells:
-        cells = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
-    else:
+    type_ = field.arrow_type()
+    if not is_encoded:
         cells = field.cells.encode_column(field, values)
-    if isinstance(cells, pa.ChunkedArray):
-        cells = cells.combine_chunks()
-    if cells.type != type_:
-        cells = cells.cast(type_)
-    if are_cells and cells.null_count and not field.nullable:
-        raise ValueError("a cell is null, but the field is not nullable")
-    return cells
+    else:
+        cells = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
+        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
+        if cells.null_count and not field.nullable:
+            raise ValueError("a cell is null, but the field is not nullable")
+    return cells if cells.type == type_ else cells.cast(type_)
 
 
 def plain_value(value: Any) -> Any:
     """Tensors and images as arrays, arrays without dimensions as scalars; other values unchanged."""
-    if isinstance(value, np.ndarray):
-        return value[()] if value.ndim == 0 else value
     if isinstance(value, np.generic) or not (hasattr(value, "__array__") or hasattr(value, "__array_interface__")):
         return value
     try:
-        array = as_array(value)
+        array = value if isinstance(value, np.ndarray) else as_array(value)
     except (TypeError, RuntimeError):  # a tensor without a numpy dtype; refused where its field is known
         return value
     return array[()] if array.ndim == 0 else array
@@ -223,68 +181,53 @@ def column_values(values: Any) -> Any:
         values = values.to_numpy()
     elif hasattr(values, "to_pylist"):  # an array of pyarrow
         return values.to_pylist()
-    elif not isinstance(values, np.ndarray) and hasattr(values, "__array__") and plain_value(values) is not values:
-        return plain_value(values)
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return values
-    if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or isinstance(values, Mapping):
+    values = plain_value(values)
+    is_list = hasattr(values, "__len__") and not isinstance(values, (str, bytes, Mapping))
+    if not is_list or (isinstance(values, np.ndarray) and values.dtype != object):
         return values
     return [plain_value(value) for value in values]
 
 
-#: Written unchanged; other ASCII characters as %XX, which Hive, Spark and pyarrow read. Spark reads letters of other scripts only
+# ---------------------------------------------------------------------- partitions
+
+#: Other ASCII characters are written as %XX, which Hive, Spark and pyarrow read. Spark reads letters of other scripts only
 #: unchanged, pyarrow both ways.
-_PLAIN: Final = frozenset(string.ascii_letters + string.digits + "_.-~+,@")
+_QUOTED: Final = re.compile(r"[\0-\x9f]+")
+_UNQUOTED: Final = "~+,@"  # besides letters, digits and _.-
 _MAX_SEGMENT_BYTES: Final = 200
 
 
-class Partitions:
-    """Names folders as Hive does, ``day=2024-01-01/vehicle=7``.
-
-    Args:
-        schema: of the rows.
-        names: the columns, outermost folder first; empty for a dataset without partitions.
-
-    Raises:
-        ConfigError: a column is not in the schema, has a dtype that cannot name folders, or no column is left for the files.
-    """
-
-    def __init__(self, schema: Schema, names: Sequence[str]) -> None:
-        self.fields = tuple(schema[name] for name in names)
-        if len({field.name for field in self.fields}) != len(self.fields):
-            raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
-        if self.fields and len(self.fields) == len(schema):
-            raise ConfigError("a dataset cannot be partitioned by all of its columns: the files would have no columns")
-        for field in self.fields:
-            is_named = field.dtype is Decimal or (
-                isinstance(field.dtype, np.dtype) and (field.dtype.kind in "biuU" or field.dtype == np.dtype("datetime64[D]"))
+def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
+    fields = [schema[name] for name in names]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"partition_by names a column twice: {', '.join(map(repr, names))}")
+    if fields and len(fields) == len(schema):
+        raise ConfigError("a dataset cannot be partitioned by all of its columns: the files would have no columns")
+    for field in fields:
+        dtype = field.dtype
+        is_named = dtype is Decimal or (isinstance(dtype, np.dtype) and (dtype.kind in "biuU" or dtype == np.dtype("M8[D]")))
+        if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
+            raise ConfigError(
+                f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
+                f"and Decimals, not after values of dtype {dtype} and shape {field.shape}"
             )
-            if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
-                raise ConfigError(
-                    f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
-                    f"and Decimals, not after values of dtype {field.dtype} and shape {field.shape}"
-                )
+    return fields
 
-    def __len__(self) -> int:
-        return len(self.fields)
 
-    def folder(self, values: Sequence[Any]) -> str:
-        """The folder of a row; ``""`` without partitions.
-
-        Raises:
-            CellValueError: a value does not fit its field, or cannot name a folder; its ``row`` is the number of the field.
-        """
-        segments = []
-        for number, (field, value) in enumerate(zip(self.fields, values, strict=True)):
-            try:
-                segments.append(_segment(field, value))
-            except (TypeError, ValueError, OverflowError) as error:
-                raise CellValueError(number, str(error)) from error
-        return "/".join(segments)
+def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
+    """The names of the folders of a partition's values."""
+    plain: Iterable[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else map(plain_value, values)
+    names = []
+    for row, value in enumerate(plain):
+        try:
+            names.append(_folder(field, value))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CellValueError(row, str(error)) from error
+    return names
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _segment(field: Field, value: Any) -> str:
+def _folder(field: Field, value: Any) -> str:
     if value is None:
         if not field.nullable:
             raise ValueError("the value is null, but the field is not nullable")
@@ -295,17 +238,11 @@ def _segment(field: Field, value: Any) -> str:
         if plain in ("", NULL_PARTITION):
             raise ValueError(f"{plain!r} cannot name a partition's folder: it would mean null")
         text = _quote(plain)
-    segment = f"{_quote(field.name)}={text}"
-    if len(segment.encode()) > _MAX_SEGMENT_BYTES:
-        raise ValueError(f"{segment[:60]!r}… is too long to name a partition's folder")
-    return segment
+    name = f"{_quote(field.name)}={text}"
+    if len(name.encode()) > _MAX_SEGMENT_BYTES:
+        raise ValueError(f"{name[:60]!r}… is too long to name a partition's folder")
+    return name
 
 
 def _quote(text: str) -> str:
-    return "".join(
-        letter if letter in _PLAIN or (not letter.isascii() and letter.isprintable()) else _escape(letter) for letter in text
-    )
-
-
-def _escape(letter: str) -> str:
-    return "".join(f"%{byte:02X}" for byte in letter.encode())
+    return _QUOTED.sub(lambda match: quote(match[0], safe=_UNQUOTED), text)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
 from data_stack.formats.parquet.footer_facts import footer_facts
 from data_stack.formats.parquet.metadata import ParquetFileRecord
+from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 
 #: The codecs of Parquet that pyarrow writes, by their names in pyarrow.
@@ -30,7 +31,6 @@ class FileFormat:
         compression: one of :data:`COMPRESSIONS`.
         file_bytes: approximate bytes per file.
         file_rows: maximum rows per file; None: no limit.
-        most_open: maximum number of open files.
     """
 
     row_group_bytes: int
@@ -38,24 +38,10 @@ class FileFormat:
     compression: str
     file_bytes: int
     file_rows: int | None
-    most_open: int
 
     def is_full(self, n_bytes: int, n_rows: int) -> bool:
         """Whether a file with ``n_bytes`` and ``n_rows`` is complete."""
         return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
-
-
-def _leaves(schema: pa.Schema) -> list[tuple[str, str]]:
-    """The Parquet columns with their physical types; ``BYTE_ARRAY_FILE`` for bytes without a logical type."""
-    sink = pa.BufferOutputStream()
-    pq.write_metadata(schema.remove_metadata(), sink)
-    parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
-    leaves = []
-    for number in range(len(parquet.names)):
-        column = parquet.column(number)
-        is_file = column.physical_type == "BYTE_ARRAY" and column.logical_type.type == "NONE"
-        leaves.append((column.path, "BYTE_ARRAY_FILE" if is_file else column.physical_type))
-    return leaves
 
 
 class GrowingParquetFile:
@@ -64,54 +50,37 @@ class GrowingParquetFile:
     Args:
         folder: of the dataset.
         name: name of the file, with its folders.
-        schema: of the file.
+        schema: of the rows.
+        arrow_schema: of the file.
         file_format: how to write it.
-        precompressed: columns whose cells are already compressed.
 
     Attributes:
         n_rows: number of rows that were added.
         pending_bytes: bytes of rows in memory.
-        n_bytes: bytes that were written.
 
     Raises:
         ConfigError: the store does not allow this name.
         StorageError: the file cannot be written.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        name: str,
-        schema: pa.Schema,
-        file_format: FileFormat,
-        precompressed: frozenset[str],
-    ) -> None:
-        self.name, self._folder, self._schema, self._format = name, folder, schema, file_format
+    def __init__(self, folder: Folder, name: str, schema: Schema, arrow_schema: pa.Schema, file_format: FileFormat) -> None:
+        self.name, self._schema, self._format = name, arrow_schema, file_format
         self._pending: list[pa.RecordBatch] = []
         self.n_rows = self._pending_rows = self.pending_bytes = 0
-        inner, _, file = name.rpartition("/")
+        self._opened = contextlib.ExitStack()
+        *inner, file = name.split("/")
         try:
-            for segment in inner.split("/") if inner else ():
+            for segment in inner:
                 folder = folder.subfolder(segment)
-            self._opened: AbstractContextManager[Any] | None = folder.create(file)
-            self._file = self._opened.__enter__()
+            self._sink = _Sink(self._opened.enter_context(folder.create(file)))
         except MalformedIdentifierError as error:
             raise ConfigError(
                 f"{folder.full_name(name)!r} cannot be stored: {error}. Local folders allow any characters in values of "
                 f"partitions, stores do not"
             ) from error
-        self._sink = _Sink(self._file)
         try:
-            leaves = _leaves(schema)
             self._writer = pq.ParquetWriter(
-                self._sink,
-                schema,
-                compression={
-                    leaf: "none" if leaf.partition(".")[0] in precompressed else file_format.compression for leaf, _ in leaves
-                },
-                # Pays for words and small numbers; floats and files rarely repeat.
-                use_dictionary=[leaf for leaf, kind in leaves if kind not in ("BYTE_ARRAY_FILE", "FLOAT", "DOUBLE")],
-                write_page_checksum=True,
+                self._sink, arrow_schema, write_page_checksum=True, **_options(schema, arrow_schema, file_format.compression)
             )
         except BaseException as error:
             self.discard(error)
@@ -132,7 +101,12 @@ class GrowingParquetFile:
         self._pending_rows += batch.num_rows
         self.pending_bytes += batch.nbytes
         self.n_rows += batch.num_rows
-        while n_rows := self._complete_rows():
+        while self._pending_rows:
+            n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
+            if self._format.row_group_rows is not None:
+                n_rows = min(n_rows, self._format.row_group_rows)
+            if self._pending_rows < n_rows:
+                return
             self._write(n_rows)
 
     def write_pending(self) -> None:
@@ -152,34 +126,22 @@ class GrowingParquetFile:
         Raises:
             StorageError: the file could not be stored; it is not visible.
         """
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.__exit__(None, None, None)
-        footer, size = self._sink.footer, self._sink.size
+        self._opened.close()
+        end, size = self._sink.end or b"", self._sink.size
+        footer = end[-8 - int.from_bytes(end[-8:-4], "little") :]
         return ParquetFileRecord.of(self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest())
 
     def discard(self, error: BaseException | None = None) -> None:
         """Discard the file."""
-        opened, self._opened, self._sink.is_broken = self._opened, None, True
-        self._writer.is_open = False  # else pyarrow would close it again when it is collected, and warn
-        if opened is not None:
-            error = error or DataStackError("discarded")
-            try:
-                opened.__exit__(type(error), error, error.__traceback__)
-            except BaseException as raised:
-                if raised is not error and not isinstance(raised, OSError):  # the disk may have no room for buffered bytes
-                    raise
-
-    # ------------------------------------------------------------------ row groups
-
-    def _complete_rows(self) -> int:
-        """The number of pending rows that fill a row group; 0 if they do not."""
-        if not self._pending_rows:
-            return 0
-        n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
-        if self._format.row_group_rows is not None:
-            n_rows = min(n_rows, self._format.row_group_rows)
-        return n_rows if self._pending_rows >= n_rows else 0
+        self._sink.is_broken = True
+        if hasattr(self, "_writer"):
+            self._writer.is_open = False  # else pyarrow would close it again when it is collected, and warn
+        error = error or DataStackError("discarded")
+        try:
+            self._opened.__exit__(type(error), error, error.__traceback__)
+        except BaseException as raised:
+            if raised is not error and not isinstance(raised, OSError):  # the disk may have no room for buffered bytes
+                raise
 
     def _write(self, n_rows: int) -> None:
         """Write the first pending rows as a row group."""
@@ -187,6 +149,24 @@ class GrowingParquetFile:
         self._writer.write_table(table.slice(0, n_rows), row_group_size=n_rows)
         rest = table.slice(n_rows)
         self._pending, self._pending_rows, self.pending_bytes = rest.to_batches(), len(rest), rest.nbytes
+
+
+def _options(schema: Schema, arrow_schema: pa.Schema, compression: str) -> dict[str, Any]:
+    """Compression and dictionaries of each Parquet column; cells such as images are not compressed again."""
+    sink = pa.BufferOutputStream()
+    pq.write_metadata(arrow_schema.remove_metadata(), sink)
+    parquet = pq.read_metadata(pa.BufferReader(sink.getvalue())).schema
+    columns = [parquet.column(number) for number in range(len(parquet.names))]
+    compressed = {field.name for field in schema if field.codec.is_compressed}
+    # dictionaries pay for words and small numbers; floats and bytes rarely repeat
+    repeat = [
+        column.path
+        for column in columns
+        if column.physical_type not in ("FLOAT", "DOUBLE", "BYTE_ARRAY") or column.logical_type.type != "NONE"
+    ]
+    paths = [column.path for column in columns]
+    codecs = {path: "none" if path.partition(".")[0] in compressed else compression for path in paths}
+    return {"compression": codecs, "use_dictionary": repeat}
 
 
 class _Sink(io.RawIOBase):
@@ -201,12 +181,6 @@ class _Sink(io.RawIOBase):
         self.end: bytes | None = None
         self.size = 0
         self.is_broken = False
-
-    @property
-    def footer(self) -> bytes:
-        """The bytes from the start of the footer to the end of the file."""
-        end = self.end or b""
-        return end[-8 - int.from_bytes(end[-8:-4], "little") :]
 
     def writable(self) -> bool:
         return True

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -26,6 +27,8 @@ from data_stack.io.folder import TEMPORARY, Folder
 PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 #: Limit of the memory for rows of all open files together.
 _MAX_PENDING_BYTES: Final = 512 << 20
+#: Files of partitions that are open at a time; beyond it, the least recently written file is completed.
+_MAX_OPEN_FILES: Final = 64
 #: Percentage of files that may be complete but not noted: each note lists all files, which may be many and small.
 _UNNOTED_PERCENT: Final = 2
 
@@ -39,21 +42,15 @@ class WriterPart:
     Args:
         folder: of the dataset.
         noted: files of earlier parts that no manifest lists yet; its ``n_parts`` is the number of this part.
+        arrow_schema: of its files.
         file_format: of its files.
-        open_file: opens a file by name.
 
     Attributes:
         n_rows: number of rows that were added.
     """
 
-    def __init__(
-        self,
-        folder: Folder,
-        noted: ParquetManifest,
-        file_format: FileFormat,
-        open_file: Callable[[str], GrowingParquetFile],
-    ) -> None:
-        self._folder, self.noted, self._format, self._open_file = folder, noted, file_format, open_file
+    def __init__(self, folder: Folder, noted: ParquetManifest, arrow_schema: pa.Schema, file_format: FileFormat) -> None:
+        self._folder, self.noted, self._arrow_schema, self._format = folder, noted, arrow_schema, file_format
         self._open: dict[str, GrowingParquetFile] = {}
         self._published: list[ParquetFileRecord] = []
         self._n_in_folder: dict[str, int] = {}
@@ -76,9 +73,8 @@ class WriterPart:
             self._add_to_folder("", batch)
             return
         names, inverse = np.unique(np.array(folders, dtype=object), return_inverse=True)
-        ends = np.cumsum(np.bincount(inverse))
-        for name, rows in zip(names, np.split(np.argsort(inverse, kind="stable"), ends[:-1]), strict=True):
-            self._add_to_folder(name, batch.take(pa.array(rows)))
+        for number, name in enumerate(names):
+            self._add_to_folder(name, batch.take(pa.array(np.flatnonzero(inverse == number))))
         # when its files have the wanted size on average
         n_folders = len(self._n_in_folder)
         n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
@@ -92,9 +88,8 @@ class WriterPart:
                 file.finish()
             while self._open:
                 self._published.append(self._open.pop(next(iter(self._open))).publish())
-            before = self.noted
-            files = (*before.files, *self._published)
-            self.noted = ParquetManifest(before.schema, files, before.partition_by, before.n_parts + 1)
+            files = (*self.noted.files, *self._published)
+            self.noted = replace(self.noted, files=files, n_parts=self.noted.n_parts + 1)
             self._published, self._n_in_folder, self._n_complete = [], {}, self.n_rows
         n_files = len(self.noted.files)
         if (n_files - self._n_noted) * 100 > (0 if is_noted else n_files * _UNNOTED_PERCENT):
@@ -102,8 +97,7 @@ class WriterPart:
 
     def discard(self) -> None:
         """Remove what is not complete."""
-        while self._open:
-            _, file = self._open.popitem()
+        for file in self._open.values():
             with contextlib.suppress(DataStackError):
                 file.discard()
         if not self._folder.can_delete:
@@ -111,7 +105,6 @@ class WriterPart:
         with contextlib.suppress(DataStackError):
             for record in self._published:
                 self._folder.delete(record.name)
-            self._published = []
             if not self.noted.files:
                 clear_progress(self._folder)  # as before the first writer
             elif self._n_noted < len(self.noted.files):
@@ -147,20 +140,18 @@ class WriterPart:
         """The open file of a folder."""
         file = self._open.pop(folder, None)
         if file is None:
-            if len(self._open) >= self._format.most_open:
+            if len(self._open) >= _MAX_OPEN_FILES:
                 self._complete_file(next(iter(self._open)))  # the least recently written one
             part, number = self.noted.n_parts, self._n_in_folder.get(folder, 0)
             self._n_in_folder[folder] = number + 1
-            name = f"{folder}/part-{part:06d}-{number:03d}" if self.noted.partition_by else f"part-{part:06d}"
-            file = self._open_file(f"{name}.parquet")
+            name = f"{folder}/part-{part:06d}-{number:03d}.parquet" if self.noted.partition_by else f"part-{part:06d}.parquet"
+            file = GrowingParquetFile(self._folder, name, self.noted.schema, self._arrow_schema, self._format)
         self._open[folder] = file
         return file
 
     def _complete_file(self, folder: str) -> None:
-        file = self._open[folder]
-        file.finish()
-        del self._open[folder]
-        self._published.append(file.publish())
+        self._open[folder].finish()
+        self._published.append(self._open.pop(folder).publish())
 
 
 def read_progress(folder: Folder) -> ParquetManifest | None:
@@ -169,7 +160,7 @@ def read_progress(folder: Folder) -> ParquetManifest | None:
     Raises:
         DatasetFileCorruptError: the notes are damaged.
     """
-    if not folder.can_delete or not folder.has_file(PROGRESS_NOTE):
+    if not folder.has_file(PROGRESS_NOTE):
         return None
     return ParquetManifest.from_json(folder.read(PROGRESS_NOTE), folder.full_name(PROGRESS_NOTE))
 
@@ -182,7 +173,7 @@ def clear_progress(folder: Folder) -> None:
 
 
 def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
-    """Delete files of parts that were not completed, if the folder can delete.
+    """Delete files of parts that were not completed.
 
     Args:
         folder: of the dataset.
@@ -192,13 +183,10 @@ def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_b
     Raises:
         ConfigError: a listed file is missing; or a file is neither listed nor of such a part.
     """
-    if not folder.can_delete:
-        return
     there, names = folder.list_files(), {file.name for file in known}
-    missing = sorted(names.difference(there))
-    if missing:
+    for name in sorted(names.difference(there)):
         raise ConfigError(
-            f"{folder.full_name(missing[0])!r} is in the manifest, but missing. Restore it from a copy, or run "
+            f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it from a copy, or run "
             f"`data-stack parquet generate-metadata` to list the existing files"
         )
     stray = [name for name in there if is_data_file(name) and name not in names]
@@ -218,13 +206,8 @@ def remove_dataset(folder: Folder) -> None:
     """Delete a Parquet dataset, its manifest first, so that no reader sees half of it. Other files stay.
 
     Raises:
-        ConfigError: the store cannot delete.
         StorageError: a file could not be deleted.
     """
-    if not folder.can_delete:
-        if find_metadata(folder):
-            raise ConfigError(f"{folder.name!r} holds a Parquet dataset, which cannot be removed from this store")
-        return
     names = folder.list_files()
     beside = find_metadata(folder, names)
     for name in [*reversed(beside), *filter("_metadata".__eq__, names), *filter(is_data_file, names)]:
@@ -238,15 +221,11 @@ def check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, pa
     Raises:
         ConfigError: schema or partitions differ.
     """
+    differing = ""
     if schema is not None and list(schema) != list(there.schema):
-        differing = [field.name for field in schema if field.name not in there.schema or there.schema[field.name] != field]
-        differing += [field.name for field in there.schema if field.name not in schema]
-        raise ConfigError(
-            f"{folder.name!r} holds a Parquet dataset of another schema: {', '.join(differing) or 'the order of its fields'} "
-            f"{'differs' if len(differing) < 2 else 'differ'}. Choose another folder, or overwrite=True"
-        )
-    if partition_by is not None and partition_by != there.partition_by:
-        raise ConfigError(
-            f"{folder.name!r} holds a Parquet dataset partitioned by {list(there.partition_by)}, not by {list(partition_by)}. "
-            f"Choose another folder, or overwrite=True"
-        )
+        differ = sorted({field.name for field in set(schema) ^ set(there.schema)}) or ["the order of its fields"]
+        differing = f"of another schema, which differs in: {', '.join(differ)}"
+    elif partition_by is not None and partition_by != there.partition_by:
+        differing = f"partitioned by {list(there.partition_by)}, not by {list(partition_by)}"
+    if differing:
+        raise ConfigError(f"{folder.name!r} holds a Parquet dataset {differing}. Choose another folder, or overwrite=True")

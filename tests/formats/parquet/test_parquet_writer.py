@@ -194,7 +194,7 @@ def test_a_value_that_does_not_fit_is_refused_with_field_and_row(tmp_path: Path,
 def test_missing_and_unknown_fields_are_named(tmp_path: Path) -> None:
     schema = Schema("s", [Field("speed", "int64"), Field("note", str, nullable=True)])
     with ParquetWriter(tmp_path, schema) as writer:
-        with pytest.raises(ConfigError, match=r"row 0 .* lacks 'speed', which is not nullable"):
+        with pytest.raises(ConfigError, match=r"row 0 .* lacks 'speed'"):
             writer.append({"note": "x"})
         with pytest.raises(ConfigError, match=r"'sped'.*did you mean 'speed'"):
             writer.append({"sped": 1})

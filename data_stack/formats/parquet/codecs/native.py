@@ -22,10 +22,9 @@ from data_stack.formats.parquet.codecs.checks import (
 )
 from data_stack.formats.parquet.codecs.native_values import (
     Values,
-    conform,
     list_parts,
     plain_objects,
-    plain_values,
+    read_scalars,
     time_dtype,
 )
 from data_stack.formats.parquet.columns import (
@@ -76,7 +75,7 @@ class _TypedCodec(ArrowCodec):
 
     def _read(self, field: FieldLike, cells: pa.Array) -> Values:
         """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
-        found = conform(plain_values(cells, field.dtype), field.dtype)
+        found = read_scalars(cells, field.dtype)
         if self.nulls == "none" or found.is_null is None:
             return found
         return Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
@@ -119,10 +118,8 @@ class ScalarCodec(_TypedCodec):
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         found = self._read(field, cells)
-        array = found.array
-        if not has_nulls or self.nulls == "nan":
-            return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
-        return ObjectColumn(found.as_objects(), _object_bytes(cells))
+        array = found.as_objects() if has_nulls and self.nulls == "none" else found.array
+        return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
 
 
 class ListCodec(_TypedCodec):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,12 +11,20 @@ import pyarrow as pa
 
 from data_stack.formats.parquet.codecs.cells import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.types import FieldDtype, dtype_name, is_bytes, is_list, is_text
+from data_stack.formats.parquet.types import (
+    FieldDtype,
+    dtype_name,
+    dtype_of_arrow,
+    is_bytes,
+    is_list,
+    is_text,
+    kind_of,
+    numpy_dtype,
+)
 from data_stack.values.stacked_values import objects
 
 
-@dataclass(frozen=True, slots=True)
-class Values:
+class Values(NamedTuple):
     """Values of one dtype.
 
     Attributes:
@@ -30,25 +37,54 @@ class Values:
 
     def as_objects(self) -> npt.NDArray[np.object_]:
         """The values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
-        if self.array.dtype == object:
-            if self.is_null is None:
-                return self.array
-            found: npt.NDArray[np.object_] = self.array.copy()
-        else:
-            found = np.empty(len(self.array), dtype=object)
-            found[:] = list(self.array)
+        if self.array.dtype == object and self.is_null is None:
+            return self.array
+        found = objects(list(self.array))
         if self.is_null is not None:
             found[self.is_null] = None
         return found
 
 
-def _texts(cells: pa.Array) -> npt.NDArray[Any]:
-    """Text or bytes as objects.
+def read_scalars(cells: pa.Array, dtype: FieldDtype) -> Values:
+    """Read scalars of any Arrow type as values of a dtype, without a change.
+
+    Raises:
+        CellError: a value does not fit.
+        ValueError: the cells are not scalars, are of another kind, or are not valid text.
+    """
+    cells = plain_cells(cells)
+    wanted = numpy_dtype(dtype)
+    is_null = null_mask(cells) if cells.null_count else None
+    if pa.types.is_null(cells.type) or (wanted.kind not in "USO" and is_null is not None and is_null.all()):
+        return Values(np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null)
+    found = dtype_of_arrow(cells.type)
+    if kind_of(found) == "O" or kind_of(dtype) not in (kind_of(found), "O"):
+        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has type {cells.type}")
+    if found is Decimal:
+        if wanted.kind != "O":
+            return Values(numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null)
+        return Values(objects(cells.to_pylist()), is_null)
+    kind = numpy_dtype(found).kind
+    if kind in "US":
+        return Values(_texts(cells, wanted.kind), is_null)
+    array = _times(cells) if kind in "mM" else numbers(cells)
+    if dtype is Decimal and kind in "iu":
+        return Values(objects(list(map(Decimal, array.tolist()))), is_null)
+    return Values(array if array.dtype == wanted or kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null)
+
+
+def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
+    """Text or bytes as objects, converted to the kind "U" or "S".
 
     Raises:
         pyarrow.ArrowException: the cells are not valid text.
         MemoryError: not enough memory.
     """
+    if kind == "U" and is_bytes(cells.type):
+        cells = as_binary(cells)
+        cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
+    elif kind == "S" and is_text(cells.type):
+        cells = as_binary(cells)
     try:
         return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
     except pa.ArrowException:  # raised also without memory for a str
@@ -56,67 +92,19 @@ def _texts(cells: pa.Array) -> npt.NDArray[Any]:
         raise MemoryError(f"not enough memory for {len(cells):,} texts") from None
 
 
-def plain_values(cells: pa.Array, dtype: FieldDtype | None = None) -> Values:
-    """Convert scalars to an array of the dtype of their Arrow type.
-
-    Args:
-        cells: cells of any scalar type.
-        dtype: the wanted dtype; bytes are read as text, and text as bytes, accordingly.
-
-    Raises:
-        ValueError: the cells are not scalars, or not valid text.
-    """
-    if isinstance(cells, pa.ExtensionArray):
-        return plain_values(cells.storage, dtype)
-    if pa.types.is_dictionary(cells.type):
-        return _values_of_dictionary(cells, dtype)
-    type_ = cells.type
-    is_null = null_mask(cells) if cells.null_count else None
-    if is_text(type_) or is_bytes(type_):
-        wants_text = isinstance(dtype, np.dtype) and dtype.kind == "U"
-        wants_bytes = isinstance(dtype, np.dtype) and dtype.kind == "S"
-        if wants_text and is_bytes(type_):
-            cells = as_binary(cells)
-            cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
-        elif wants_bytes and is_text(type_):
-            cells = as_binary(cells)
-        return Values(_texts(cells), is_null)
-    if pa.types.is_null(type_):
-        return Values(np.empty(len(cells), dtype=object), is_null)
-    if pa.types.is_decimal(type_):
-        return Values(objects(cells.to_pylist()), is_null)
-    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        return Values(numbers(cells), is_null)
-    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
-        return Values(_times(cells), is_null)
-    raise ValueError(f"expected scalars, the column has type {type_}")
-
-
-def conform(values: Values, dtype: FieldDtype) -> Values:
-    """Convert values to the dtype of a field without a change.
+def _cast(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert numbers or times.
 
     Raises:
         CellError: a value does not fit.
         ValueError: the values are of another kind.
     """
-    array, is_null = values.array, values.is_null
-    if array.dtype == dtype or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
-        return values
-    if is_null is not None and is_null.all() and array.dtype == object:
-        # only nulls, of any type
-        plain = isinstance(dtype, np.dtype) and dtype.kind not in "USO"
-        return Values(np.zeros(len(array), dtype), is_null) if plain else values
-    if array.dtype == object:
-        return Values(_conform_objects(array, is_null, dtype), is_null)
-    if dtype is Decimal and array.dtype.kind in "iu":
-        return Values(objects([Decimal(number) for number in array.tolist()]), is_null)
-    is_other_time = isinstance(dtype, np.dtype) and dtype.kind != array.dtype.kind and {dtype.kind, array.dtype.kind} & {*"mM"}
-    if not isinstance(dtype, np.dtype) or dtype.kind in "US" or is_other_time:
-        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has {array.dtype}")
+    if dtype.kind == "O":
+        raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
         if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
-            return Values(cast, is_null)
+            return cast
         is_same = cast.astype(array.dtype) == array
         if dtype.kind not in "mM":  # a number that is too large may wrap around twice
             is_same &= (cast < 0) == (array < 0)
@@ -127,7 +115,7 @@ def conform(values: Values, dtype: FieldDtype) -> Values:
     if not is_same.all():
         row = int(np.flatnonzero(~is_same)[0])
         raise CellError(row, f"{array[row]} does not fit into dtype {dtype}")
-    return Values(cast, is_null)
+    return cast
 
 
 def time_dtype(type_: pa.DataType) -> np.dtype[Any]:
@@ -157,10 +145,8 @@ def plain_objects(cells: pa.Array) -> list[Any]:
         elements = plain[0] if is_list(type_) else list(zip(*plain, strict=True))
         ends = offsets.tolist()
         return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
-    if pa.types.is_temporal(type_) and not pa.types.is_interval(type_):
-        times: list[Any] = Values(_times(cells), null_mask(cells)).as_objects().tolist()
-        return times
-    found: list[Any] = cells.to_pylist()
+    is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
+    found: list[Any] = Values(_times(cells), null_mask(cells)).as_objects().tolist() if is_time else cells.to_pylist()
     return found
 
 
@@ -182,18 +168,6 @@ def list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
     return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
 
 
-def _values_of_dictionary(cells: pa.DictionaryArray, dtype: FieldDtype | None) -> Values:
-    """Convert each value of the dictionary once."""
-    values = plain_values(cells.dictionary, dtype)
-    is_null = null_mask(cells.indices)
-    if not len(values.array):
-        return Values(np.empty(len(cells), dtype=object), is_null if len(cells) else None)
-    places = np.where(is_null, 0, numbers(cells.indices))
-    if values.is_null is not None:
-        is_null = is_null | values.is_null[places]
-    return Values(values.array[places], is_null if is_null.any() else None)
-
-
 def _times(cells: pa.Array) -> npt.NDArray[Any]:
     """Dates and times as datetime64, times of day and durations as timedelta64."""
     type_ = cells.type
@@ -201,32 +175,3 @@ def _times(cells: pa.Array) -> npt.NDArray[Any]:
     integers = cells.view(pa.int32() if is_narrow else pa.int64())
     array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(time_dtype(type_))
     return array.astype("M8[D]") if pa.types.is_date64(type_) else array
-
-
-def _conform_objects(
-    array: npt.NDArray[np.object_], is_null: npt.NDArray[np.bool_] | None, dtype: FieldDtype
-) -> npt.NDArray[Any]:
-    """Convert text, bytes and decimals to a dtype.
-
-    Raises:
-        CellError, ValueError: as :func:`conform`.
-    """
-    first = next((value for value in array if value is not None), None)
-    if first is None:
-        return array
-    wanted: Any = Decimal if dtype is Decimal else {"U": str, "S": bytes}.get(dtype.kind)  # type: ignore[union-attr]
-    if wanted is not None and isinstance(first, wanted):
-        return array
-    if not isinstance(first, Decimal) or not isinstance(dtype, np.dtype) or dtype.kind not in "iuf":
-        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has {type(first).__name__}")
-    found = np.zeros(len(array), dtype)
-    for row, value in enumerate(array):
-        if value is None:
-            continue
-        try:
-            found[row] = float(value) if dtype.kind == "f" else int(value)
-        except (OverflowError, ValueError) as error:
-            raise CellError(row, f"{value} does not fit into dtype {dtype}") from error
-        if dtype.kind != "f" and int(found[row]) != value:
-            raise CellError(row, f"{value} does not fit into dtype {dtype}")
-    return found
