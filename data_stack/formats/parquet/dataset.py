@@ -22,7 +22,7 @@ from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
-from data_stack.formats.parquet.group_cache import FirstRows, GroupCache
+from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.inference import adapt_schema, read_schema
 from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
@@ -128,8 +128,7 @@ class ParquetDataset(AccessedDatasetIterator):
         self._names = list(self._schema.fields)
         self._recent_names: Sequence[str] = self._names
         self._selection: Selection | None = None
-        self._cache = GroupCache(self._reading, self._max_cached_bytes, self._n_samples_of)
-        self._first_rows = FirstRows(self._groups)
+        self._cache = GroupCache(self._reading, self._max_cached_bytes)
 
     # ------------------------------------------------------------------ what it is
 
@@ -200,9 +199,6 @@ class ParquetDataset(AccessedDatasetIterator):
             self._selection = select(self._stored_groups, self._chosen, self._predicate)
         return self._selection
 
-    def _n_samples_of(self, group: int) -> int:
-        return self._select().n_rows_of(group)
-
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
         """Start to read a row group; keep only the rows that the filter selects."""
         return self._groups.reading(group, names, self._select().rows_of(group))
@@ -211,14 +207,14 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _sample(self, position: int) -> Sample:
         group, row = self._select().locate(position)
-        columns = self._cache.columns(group, self._names, 1)
+        columns = self._cache.columns(group, self._names)
         return {name: self._value(group, name, columns[name], row) for name in self._names}
 
     def _iterate(self) -> Iterator[Sample]:
         selection = self._select()
         for block, group in enumerate(selection.groups.tolist()):
             rows = np.arange(selection.lengths[block])
-            columns = self._cache.columns(group, self._names, len(rows))
+            columns = self._cache.columns(group, self._names)
             self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 some = rows[start : start + _ROWS_AT_ONCE]
@@ -252,38 +248,21 @@ class ParquetDataset(AccessedDatasetIterator):
     def _read_rows(self, names: Sequence[str], located: Located) -> list[npt.NDArray[Any]]:
         if len(located.groups) == 1:
             (group,) = located.groups
-            columns = self._cache.columns(group, names, len(located.rows))
+            columns = self._cache.columns(group, names)
             return [self._take(group, name, columns[name], located.rows) for name in names]
         batches = [Gathering(located) for _ in names]
-        begun = self._find_partial_groups(located, names)
         wanted = {group: number for number, group in enumerate(located.groups)}
         while wanted:
             group = self._cache.next_to_read(wanted, names)
             number = wanted.pop(group)
-            if group in begun:
-                columns = self._first_rows.columns(group, names)
-            else:
-                if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
-                    others = [each for each in itertools.islice(wanted, _MAX_EXPECTED) if each not in begun]
-                    self._cache.expect(others, names)
-                columns = self._cache.columns(group, names, located.counts[number])
+            if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
+                self._cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
+            columns = self._cache.columns(group, names)
             rows, _ = located.part(number)
             for name, batch in zip(names, batches, strict=True):
                 batch.put(number, self._take(group, name, columns[name], rows))
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
-
-    def _find_partial_groups(self, located: Located, names: Sequence[str]) -> set[int]:
-        """Row groups of which only the first rows are needed, for sequences that begin in the previous row group."""
-        begun = set()
-        for number, (before, group) in enumerate(itertools.pairwise(located.groups), 1):
-            if self._cache.is_at_hand(group, names) or self._select().rows_of(group) is not None:
-                continue
-            n_first, n_last = self._first_rows.count(group), self._first_rows.count(before)
-            ends_there = located.part(number - 1)[0].max() >= self._n_samples_of(before) - n_last
-            if ends_there and located.part(number)[0].max() < n_first:
-                begun.add(group)
-        return begun
 
     def _take(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         try:
@@ -300,15 +279,14 @@ class ParquetDataset(AccessedDatasetIterator):
     # ------------------------------------------------------------------ for other processes
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name not in ("_cache", "_first_rows")}
+        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
         if self._predicate is None:
             state["_selection"] = None  # made again at once
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._cache = GroupCache(self._reading, self._max_cached_bytes, self._n_samples_of)
-        self._first_rows = FirstRows(self._groups)
+        self._cache = GroupCache(self._reading, self._max_cached_bytes)
 
 
 class _ParquetAccess(SourceAccess):

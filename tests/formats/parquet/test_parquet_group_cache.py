@@ -31,10 +31,6 @@ def column(group: int) -> ArrayColumn:
     return ArrayColumn(np.full(N_ROWS, group))
 
 
-def size_of(_: int) -> int:
-    return N_ROWS
-
-
 class Made(GroupReading):
     """A row group whose columns a function gives."""
 
@@ -47,7 +43,7 @@ class Made(GroupReading):
 
 
 def cache_of(read: Read, max_bytes: int) -> GroupCache:
-    return GroupCache(functools.partial(Made, read), max_bytes, size_of)
+    return GroupCache(functools.partial(Made, read), max_bytes)
 
 
 class CountedCache(GroupCache):
@@ -55,7 +51,7 @@ class CountedCache(GroupCache):
 
     def __init__(self, max_bytes: int, first_bytes: int = 8 * N_ROWS) -> None:
         self.n_reads: collections.Counter[int] = collections.Counter()
-        super().__init__(functools.partial(Made, self._count), max_bytes, size_of)
+        super().__init__(functools.partial(Made, self._count), max_bytes)
         self._limit = first_bytes
 
     def _count(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
@@ -66,13 +62,13 @@ class CountedCache(GroupCache):
 def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
     def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         if names == ["b"]:
-            cache.columns(1, ["a"], 0)  # another thread needs the room at this moment
+            cache.columns(1, ["a"])  # another thread needs the room at this moment
         return {name: column(group) for name in names}
 
     cache = cache_of(read, 1)
-    cache.columns(0, ["a"], 0)
+    cache.columns(0, ["a"])
 
-    columns = cache.columns(0, ["a", "b"], 0)
+    columns = cache.columns(0, ["a", "b"])
 
     assert set(columns) == {"a", "b"}
     assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
@@ -83,9 +79,9 @@ def test_epochs_of_streaming_keep_no_more_than_one_did() -> None:
     held = []
 
     for epoch in range(5):
-        for group in np.random.default_rng(epoch).permutation(10).tolist():
+        for group in np.random.default_rng(epoch).permutation(100).tolist():
             for _ in range(4):
-                cache.columns(group, ["a"], N_ROWS // 4)
+                cache.columns(group, ["a"])
         held.append(cache.n_bytes)
 
     assert set(held) == {8 * N_ROWS}
@@ -96,7 +92,7 @@ def test_a_window_of_row_groups_is_soon_kept_whole() -> None:
 
     for start in range(0, 60, 6):  # six at a time, in turns
         for group in list(range(start, start + 6)) * 10:
-            cache.columns(group, ["a"], N_ROWS // 10)
+            cache.columns(group, ["a"])
 
     assert [cache.n_reads[group] for group in range(12, 60)] == [1] * 48
     assert cache.n_bytes <= 8 * N_ROWS * 12
@@ -121,7 +117,7 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[Ba
 
     def use() -> None:
         try:
-            found.append(cache.columns(0, ["a"], 1)["a"].value(0))
+            found.append(cache.columns(0, ["a"])["a"].value(0))
         except BaseException as error:  # a thread has nobody else to tell
             found.append(type(error))
 
@@ -146,7 +142,7 @@ def count_reads(dataset: ParquetDataset, count: Callable[[int], None]) -> None:
                 count(self._group)
             super().decode()
 
-    dataset._cache = GroupCache(functools.partial(Counted, dataset._groups), dataset._max_cached_bytes, dataset._n_samples_of)
+    dataset._cache = GroupCache(functools.partial(Counted, dataset._groups), dataset._max_cached_bytes)
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])

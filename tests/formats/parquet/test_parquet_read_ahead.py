@@ -48,7 +48,7 @@ def watched(dataset: ParquetDataset) -> list[tuple[int, str]]:
     def reading(group: int, names: Sequence[str]) -> GroupReading:
         return Watched(dataset._groups, group, names)
 
-    dataset._cache = GroupCache(reading, dataset._max_cached_bytes, dataset._n_samples_of)
+    dataset._cache = GroupCache(reading, dataset._max_cached_bytes)
     return reads
 
 
