@@ -28,7 +28,7 @@ from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Gathering, Located, Selection, select
+from data_stack.formats.parquet.selection import Gathering, Places, Selection, select
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -243,24 +243,24 @@ class ParquetDataset(AccessedDatasetIterator):
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
         self._recent_names = names
         with decoding_for(current_request()):
-            return self._read_rows(names, self._select().locate_all(positions))
+            parts = self._select().locate_all(positions)
+            if len(parts) == 1:
+                ((group, rows, _),) = parts
+                columns = self._cache.columns(group, names)
+                return [self._take(group, name, columns[name], rows) for name in names]
+            return self._gather(names, parts, len(positions))
 
-    def _read_rows(self, names: Sequence[str], located: Located) -> list[npt.NDArray[Any]]:
-        if len(located.groups) == 1:
-            (group,) = located.groups
-            columns = self._cache.columns(group, names)
-            return [self._take(group, name, columns[name], located.rows) for name in names]
-        batches = [Gathering(located) for _ in names]
-        wanted = {group: number for number, group in enumerate(located.groups)}
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, IndexArrayOfInts, Places]], n_rows: int) -> list[Any]:
+        batches = [Gathering(n_rows) for _ in names]
+        wanted = {group: (rows, places) for group, rows, places in parts}
         while wanted:
             group = self._cache.next_to_read(wanted, names)
-            number = wanted.pop(group)
+            rows, places = wanted.pop(group)
             if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
                 self._cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
             columns = self._cache.columns(group, names)
-            rows, _ = located.part(number)
             for name, batch in zip(names, batches, strict=True):
-                batch.put(number, self._take(group, name, columns[name], rows))
+                batch.put(places, self._take(group, name, columns[name], rows))
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 

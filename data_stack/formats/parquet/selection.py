@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,98 +23,38 @@ from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import Column, stack_values
 
 _Integers = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Located:
-    """The places of some samples.
-
-    Attributes:
-        groups: their row groups, ascending.
-        which: for each sample the index of its row group in ``groups``, shape ``(n,)``; None for a single row group.
-        rows: for each sample its position among the samples of its row group, shape ``(n,)``.
-    """
-
-    groups: list[int]
-    which: npt.NDArray[np.intp] | None
-    rows: _Integers
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def part(self, number: int) -> tuple[_Integers, npt.NDArray[np.intp]]:
-        """The rows in the row group ``groups[number]``, and their positions among the samples."""
-        if self.which is None:
-            return self.rows, np.arange(len(self.rows))
-        order, bounds = self._by_group
-        places = order[bounds[number] : bounds[number + 1]]
-        return self.rows[places], places
-
-    @functools.cached_property
-    def counts(self) -> list[int]:
-        """Number of rows in each row group."""
-        if self.which is None:
-            return [len(self.rows)]
-        counts: list[int] = np.bincount(self.which, minlength=len(self.groups)).tolist()
-        return counts
-
-    @functools.cached_property
-    def _by_group(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """The samples in the order of their row groups, and the start of each row group."""
-        if self.which is None:
-            return np.arange(len(self.rows)), np.array([0, len(self.rows)])
-        few = self.which.astype(np.uint16) if len(self.groups) <= 1 << 16 else self.which  # sorted without comparisons
-        return np.argsort(few, kind="stable"), np.cumsum([0, *self.counts])
+Places = npt.NDArray[np.intp]
 
 
 class Gathering:
     """Collects one column of a batch, row group by row group, so that they need not be in memory together.
 
     Args:
-        located: the places of the rows, which must exist.
+        n_rows: rows of the batch.
     """
 
-    def __init__(self, located: Located) -> None:
-        self._located = located
+    def __init__(self, n_rows: int) -> None:
+        self._n_rows = n_rows
         self._batch: npt.NDArray[Any] | None = None
-        self._pieces: list[Column] = []
-        self._places: list[npt.NDArray[np.intp]] = []
+        self._is_mixed = self._is_of_objects = False
 
-    def put(self, number: int, values: Column) -> None:
-        """Add the values of the rows of one row group.
-
-        Args:
-            number: index of the row group in ``located.groups``.
-            values: shape ``(n, ...)``.
-        """
-        _, places = self._located.part(number)
-        if not self._pieces and (self._batch is None or _are_alike(self._batch, values)):
-            self._into(places, values)
-            return
-        if self._batch is not None:  # earlier values have another dtype or shape
-            self._pieces = [self._batch[each] for each in self._places]
-            self._batch = None
-        self._pieces.append(values)
-        self._places.append(places)
-
-    def _into(self, places: npt.NDArray[np.intp], values: Column) -> None:
+    def put(self, places: Places, values: Column) -> None:
+        """Add the values of some rows, shape ``(n, ...)``."""
         if self._batch is None:
-            self._batch = new_array((len(self._located), *values.shape[1:]), values.dtype)
-        self._batch[places] = values
-        self._places.append(places)
+            self._batch = new_array((self._n_rows, *values.shape[1:]), values.dtype)
+        self._is_of_objects |= values.dtype == object and values.ndim == 1
+        if not self._is_mixed and (self._batch.dtype != values.dtype or self._batch.shape[1:] != values.shape[1:]):
+            self._is_mixed, self._batch = True, objects(list(self._batch))
+        if self._is_mixed:
+            for place, value in zip(places.tolist(), values, strict=True):
+                self._batch[place] = value
+        else:
+            self._batch[places] = values
 
     def column(self) -> Column:
         """The column, shape ``(n_rows, ...)``, after all parts were added."""
-        if self._batch is not None:
-            return self._batch
-        is_of_objects = any(piece.dtype == object and piece.ndim == 1 for piece in self._pieces)
-        values = [value for piece in self._pieces for value in piece]
-        in_order = [values[place] for place in np.argsort(np.concatenate(self._places)).tolist()]
-        return objects(in_order) if is_of_objects else stack_values(in_order)
-
-
-def _are_alike(array: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    return array.dtype == other.dtype and array.shape[1:] == other.shape[1:]
+        batch: Any = self._batch
+        return stack_values(list(batch)) if self._is_mixed and not self._is_of_objects else batch
 
 
 class Selection:
@@ -139,19 +77,10 @@ class Selection:
     def __reduce__(self) -> tuple[Any, ...]:
         return Selection, (self.groups, self.rows, self.lengths)
 
-    def n_rows_of(self, group: int) -> int:
-        """Number of selected rows of a row group."""
-        block = self._block_of(group)
-        return 0 if block is None else int(self.lengths[block])
-
     def rows_of(self, group: int) -> npt.NDArray[np.int32] | None:
         """The selected rows of a row group, ascending; None for all."""
-        block = self._block_of(group)
-        return None if block is None else self.rows[block]
-
-    def _block_of(self, group: int) -> int | None:
         block = bisect.bisect_left(self._group_list, group)
-        return block if block < len(self._group_list) and self._group_list[block] == group else None
+        return self.rows[block] if self._group_list[block : block + 1] == [group] else None
 
     def locate(self, position: int) -> tuple[int, int]:
         """The row group of a sample, and its position there."""
@@ -162,32 +91,15 @@ class Selection:
         """The row groups of samples, those of the first samples first."""
         return list(dict.fromkeys(self.groups[self._blocks.of(positions)].tolist()))
 
-    def locate_all(self, positions: npt.NDArray[Any]) -> Located:
-        """The places of samples; ``positions`` must not be empty."""
-        lowest, highest = int(positions.min()), int(positions.max())
-        if lowest < 0 or highest >= self.n_rows:
-            raise IndexError(
-                f"sample {lowest if lowest < 0 else highest} is out of bounds: the dataset has {self.n_rows} samples"
-            )
-        first = int(self._blocks.ends.searchsorted(lowest, "right"))
-        start = int(self._blocks.starts[first])
-        if highest < self._blocks.ends[first]:
-            return Located([int(self.groups[first])], None, positions - start)
+    def locate_all(self, positions: npt.NDArray[Any]) -> list[tuple[int, _Integers, Places]]:
+        """For each row group of samples, ascending: its number, the positions of the samples in it, and their places."""
         blocks = self._blocks.of(positions)
-        wanted, which = _number(blocks, len(self._blocks))
-        return Located(self.groups[wanted].tolist(), which, positions - self._blocks.starts[blocks])
-
-
-def _number(blocks: npt.NDArray[np.intp], n_blocks: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct blocks, ascending, and for each of ``blocks`` its index among them."""
-    if n_blocks > 64 * len(blocks):
-        return np.unique(blocks, return_inverse=True)
-    is_there = np.zeros(n_blocks, bool)  # without sorting
-    is_there[blocks] = True
-    wanted = np.flatnonzero(is_there)
-    place = np.empty(n_blocks, np.intp)
-    place[wanted] = np.arange(len(wanted))
-    return wanted, place[blocks]
+        rows = positions - self._blocks.starts[blocks]
+        few = blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks  # sorted without comparisons
+        order = np.argsort(few, kind="stable")
+        ends = np.flatnonzero(np.diff(blocks[order])) + 1
+        parts = np.split(order, ends)
+        return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
