@@ -211,7 +211,7 @@ class ReadAhead:
                 if group in self._expected:
                     continue
                 reading = self._reading(group, names)
-                n_bytes = max(group_bytes, reading.stored_bytes if reading.has_footer else 0)
+                n_bytes = max(group_bytes, reading.known_bytes())
                 if (self._expected or begun) and n_bytes > room:
                     break
                 room -= n_bytes
@@ -219,7 +219,6 @@ class ReadAhead:
             for group, (reading, n_bytes) in begun.items():
                 reading.by_threads &= len(begun) == 1  # several row groups keep the processors busy without more threads
                 with contextlib.suppress(Exception):  # see the class; or Python exits, or cannot start a thread
-                    reading.open_local()
                     future = (computing if reading.is_local else _of_stores).submit(reading.decode)
                     self._expected[group] = _Expected(reading, n_bytes, self._n_calls, future)
 

@@ -39,6 +39,7 @@ that it reuses and that stays in the processor's cache. The system reads ahead m
 
 #: For a store, or several decoding threads, few large requests for all columns are better.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
+#: Nulls are counted in the footers of this many files.
 _MAX_FILES_OPEN: Final = 16
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Below this size, one thread decodes all columns as fast as several.
@@ -203,7 +204,8 @@ class RowGroups:
                     f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, but the footer states {n_rows} rows"
                 )
             column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
-            if name in self._list_lengths and not _has_length(column, self._list_lengths[name]):
+            shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
+            if name in self._list_lengths and shape != (self._list_lengths[name],):
                 self._list_lengths[name] = None
             if cells.null_count and not field.nullable:
                 row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
@@ -261,8 +263,7 @@ def _only(counts: set[int | None]) -> int | None:
 
 
 class GroupReading:
-    """Reads columns of a row group in steps: open the file, read and decode the pages, make values of the cells. Each step does
-    missing earlier steps.
+    """Reads columns of a row group in two steps: read and decode the pages, make values of the cells.
 
     Decoding is most of the work and releases the GIL, so another thread may do it.
 
@@ -275,23 +276,19 @@ class GroupReading:
     Attributes:
         by_threads: let Arrow decode columns in its own threads, one per processor. These keep their memory, whereas a new thread
             must allocate its own first.
+        file: the number of the file.
     """
 
     def __init__(self, groups: RowGroups, group: int, names: Sequence[str], rows: Rows | None = None) -> None:
+        footers = self._footers = groups.footers
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
-        self._n_rows = int(groups.footers.n_rows[group]) if rows is None else len(rows)
+        self.file, self._index = int(footers.file_of[group]), int(footers.index_of[group])
+        self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
         self._stored = groups.list_stored(group, names)
-        self._source: Any = None
-        self._file: pq.ParquetFile | None = None
         self._table: pa.Table | None = None
-        self.is_local = groups.footers.files.folder.path is not None
+        self.is_local = footers.files.folder.path is not None
         self.is_decoded = not self._stored
         self.by_threads = n_threads() == n_processors()
-
-    def open_local(self) -> None:
-        """Open a local file, which is fast; a file in a store is opened when it is decoded."""
-        if self.is_local and not self.is_decoded:
-            self._file = self._open()
 
     def decode(self) -> None:
         """Read and decode the pages.
@@ -301,91 +298,69 @@ class GroupReading:
         """
         if self.is_decoded:
             return
-        file, self._file = self._file or self._open(), None
-        footers, numbers = self._groups.footers, self._numbers()
-        check_request(self._least_bytes(numbers), footers.name_of(self._group))
-        with reading_parquet(footers.name_of(self._group)), self._source:
+        footers, name = self._footers, self._footers.name_of(self._group)
+        with reading_parquet(name), footers.files.open(self.file) as source:
+            footers.check_unchanged(self.file, source)
+            facts = footers.facts(self.file)
+            numbers = self._numbers()
+            n_bytes = facts.n_values[self._index, numbers] * facts.value_bytes[numbers]
+            check_request(int(np.maximum(n_bytes, facts.n_raw_bytes[self._index, numbers]).sum()), name)
             if self.is_local:  # in a store, each check would be a request
-                self._check_pages(numbers)
-            self._table = self._table_of(file, int(footers.index_of[self._group]), numbers)
-        self._source, self.is_decoded = None, True
-        del file
+                self._check_pages(source, facts, numbers)
+            # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
+            is_small = threading.current_thread() is threading.main_thread() and self.known_bytes() < _FEW_BYTES
+            by_threads = self.by_threads and not is_small
+            options = _LOCAL_OPTIONS if self.is_local and not by_threads else _OTHER_OPTIONS
+            file = pq.ParquetFile(source, metadata=footers.of(self.file), page_checksum_verification=True, **options)
+            table = file.reader.read_row_group(self._index, column_indices=numbers, use_threads=by_threads)
+        self._table, self.is_decoded = table if self._rows is None else _rows_of(table, self._rows), True
+        del file, table
         if self._table.nbytes >= _LARGE_BYTES:
             # each thread of Arrow keeps tens of MiB of freed memory; releasing it takes a millisecond or two
             pa.default_memory_pool().release_unused()
 
-    @property
-    def has_footer(self) -> bool:
-        """Whether the footer of the file has been read."""
-        return self._groups.footers.is_read(int(self._groups.footers.file_of[self._group]))
+    def known_bytes(self) -> int:
+        """The size of the columns before compression, from the footer; 0 if the footer was not read."""
+        if not self._footers.is_read(self.file):
+            return 0
+        return int(self._footers.facts(self.file).n_raw_bytes[self._index, self._numbers()].sum())
 
-    @property
-    def stored_bytes(self) -> int:
-        """The size of the columns before compression, from the footer."""
-        index = self._groups.footers.index_of[self._group]
-        return int(self._facts.n_raw_bytes[index, self._numbers()].sum())
+    def _numbers(self) -> list[int]:
+        """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
+        columns = self._footers.facts(self.file).columns
+        return [number for name in self._stored for number in columns[name]]
 
-    def _least_bytes(self, numbers: list[int]) -> int:
-        """The minimum size of the decoded columns, from the footer."""
-        facts, index = self._facts, self._groups.footers.index_of[self._group]
-        n_bytes = facts.n_values[index, numbers] * facts.value_bytes[numbers]
-        return int(np.maximum(n_bytes, facts.n_raw_bytes[index, numbers]).sum())
-
-    def _check_pages(self, numbers: list[int]) -> None:
+    def _check_pages(self, source: Any, facts: FooterFacts, numbers: list[int]) -> None:
         """Compare the uncompressed sizes in page headers with the footer: pyarrow allocates them before it decompresses a page.
 
         Each column chunk is checked once.
         """
-        groups, group, facts = self._groups, self._group, self._facts
-        unchecked = [number for number in numbers if (group, number) not in groups.checked_pages]
-        if not unchecked:
-            return
-        index = groups.footers.index_of[group]
-        places = (facts.starts[index].tolist(), facts.n_bytes[index].tolist(), facts.n_raw_bytes[index].tolist())
-        repeated = []
-        for number in unchecked:
-            start, n_bytes, n_raw_bytes = (each[number] for each in places)
-            claimed, dictionary = bytes_claimed_by_pages(self._source, start, start + n_bytes)
+        name, index = self._footers.name_of(self._group), self._index
+        for number in numbers:
+            if (self._group, number) in self._groups.checked_pages:
+                continue
+            start, n_raw_bytes = int(facts.starts[index, number]), int(facts.n_raw_bytes[index, number])
+            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.n_bytes[index, number]))
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(
-                    f"{groups.footers.name_of(group)}, column {number}: its pages claim {claimed:,} uncompressed bytes, the "
-                    f"footer {n_raw_bytes:,}"
+                    f"{name}, column {number}: its pages claim {claimed:,} uncompressed bytes, the footer {n_raw_bytes:,}"
                 )
             if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
-                repeated.append(number)
-        self._check_repeated(repeated)
-        groups.checked_pages.update((group, number) for number in unchecked)
+                self._check_repeated(source, number)
+            self._groups.checked_pages.add((self._group, number))
 
-    def _check_repeated(self, numbers: list[int]) -> None:
+    def _check_repeated(self, source: Any, number: int) -> None:
         """Count the decoded bytes of dictionary-encoded texts, which may be long and repeat in many rows."""
-        footers = self._groups.footers
-        file, index = int(footers.file_of[self._group]), int(footers.index_of[self._group])
-        names = {number: footers.of(file).schema.column(number).path for number in numbers}
+        metadata = self._footers.of(self.file)
+        name = metadata.schema.column(number).path
+        file = pq.ParquetFile(source, metadata=metadata, read_dictionary=[name], pre_buffer=False)
+        (column,) = file.reader.read_row_group(self._index, column_indices=[number], use_threads=False).columns
         n_bytes = 0
-        for number, name in names.items():
-            opened = pq.ParquetFile(self._source, metadata=footers.of(file), read_dictionary=[name], pre_buffer=False)
-            for column in opened.reader.read_row_group(index, column_indices=[number], use_threads=False).columns:
-                for part in column.chunks:
-                    if isinstance(part, pa.DictionaryArray):
-                        texts, numbers_of_rows = part.dictionary, part.indices.drop_null().to_numpy()
-                        offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
-                        n_bytes += int(np.diff(offsets).astype(np.int64)[numbers_of_rows].sum())
-            check_request(n_bytes, f"{footers.name_of(self._group)}, column {name!r}")
-
-    @property
-    def _facts(self) -> FooterFacts:
-        """The footer of the file of the row group."""
-        footers = self._groups.footers
-        return footers.facts(int(footers.file_of[self._group]))
-
-    def _numbers(self) -> list[int]:
-        """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
-        columns = self._facts.columns
-        return [number for name in self._stored for number in columns[name]]
-
-    def _table_of(self, file: pq.ParquetFile, index: int, numbers: list[int]) -> pa.Table:
-        table = file.reader.read_row_group(index, column_indices=numbers, use_threads=self.by_threads)
-        return table if self._rows is None else _rows_of(table, self._rows)
+        for part in column.chunks:
+            if isinstance(part, pa.DictionaryArray):
+                lengths = pc.binary_length(part.dictionary).cast(pa.int64())
+                n_bytes += pc.sum(lengths.take(part.indices.drop_null())).as_py() or 0
+        check_request(n_bytes, f"{self._footers.name_of(self._group)}, column {name!r}")
 
     def columns(self) -> dict[str, GroupColumn]:
         """The columns.
@@ -396,36 +371,12 @@ class GroupReading:
         self.decode()
         groups, group = self._groups, self._group
         table, self._table = self._table, None
-        columns = {}
-        if table is not None:
-            columns = {
-                name: groups.decode_column(group, name, table.column(name), self._n_rows, self._rows) for name in self._stored
-            }
-        for name in self.names:
-            if name not in columns:
-                columns[name] = groups.make_column(group, name, self._n_rows)
-        return columns
-
-    def _open(self) -> pq.ParquetFile:
-        footers = self._groups.footers
-        file = int(footers.file_of[self._group])
-        with reading_parquet(footers.name_of(self._group)):
-            source = footers.files.open(file)
-            try:
-                footers.check_unchanged(file, source)
-                if threading.current_thread() is threading.main_thread() and self.stored_bytes < _FEW_BYTES:
-                    self.by_threads = (
-                        False  # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
-                    )
-                opened = pq.ParquetFile(source, metadata=footers.of(file), page_checksum_verification=True, **self._options())
-            except BaseException:
-                source.close()
-                raise
-            self._source = source
-            return opened
-
-    def _options(self) -> Mapping[str, Any]:
-        return _LOCAL_OPTIONS if self.is_local and not self.by_threads else _OTHER_OPTIONS
+        return {
+            name: groups.decode_column(group, name, table.column(name), self._n_rows, self._rows)
+            if table is not None and name in self._stored
+            else groups.make_column(group, name, self._n_rows)
+            for name in self.names
+        }
 
 
 def empty_column(field: Field) -> npt.NDArray[Any]:
@@ -451,10 +402,6 @@ def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
         return table.take(places)
     except pa.ArrowNotImplementedError:  # pyarrow has no take() for columns of views
         return pa.concat_tables([table.slice(row, 1) for row in rows.tolist()]).combine_chunks()
-
-
-def _has_length(column: GroupColumn, length: int | None) -> bool:
-    return isinstance(column, ArrayColumn) and column.array.shape[1:] == (length,)
 
 
 def _join(column: pa.ChunkedArray) -> pa.Array:
