@@ -25,7 +25,7 @@ from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
-from data_stack.io.storage_errors import storage_error
+from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 
 __all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]
@@ -132,10 +132,23 @@ def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -
 
 def _folder_of(source: Any, filesystem: Any) -> Folder:
     if filesystem is not None:
-        return ArrowFolder(as_arrow_filesystem(filesystem), _path_in_filesystem(source))
-    if scheme_of(source) in ("hdfs", "viewfs"):
-        return _hadoop_folder(source)
-    return folder_of(source)
+        if not isinstance(source, (str, os.PathLike)):
+            raise ConfigError(f"with filesystem=, the source must be a path, got {source!r:.80}")
+        if hasattr(filesystem, "open") and hasattr(filesystem, "info"):
+            filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
+        if not isinstance(filesystem, pafs.FileSystem):
+            raise ConfigError(f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}")
+        return ArrowFolder(filesystem, os.fspath(source).rpartition("://")[2].rstrip("/"))
+    if scheme_of(source) not in ("hdfs", "viewfs"):
+        return folder_of(source)
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(source)
+    except (OSError, ValueError) as error:
+        raise StorageError(
+            f"HDFS could not be reached: {error!s:.300}. pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
+            f"(`hadoop classpath --glob`), see https://arrow.apache.org/docs/python/filesystems.html"
+        ) from error
+    return ArrowFolder(filesystem, path.rstrip("/"))
 
 
 def _folder_of_list(found: list[tuple[Folder, list[str] | None]]) -> tuple[Folder, list[str]]:
@@ -144,13 +157,14 @@ def _folder_of_list(found: list[tuple[Folder, list[str] | None]]) -> tuple[Folde
         raise ConfigError("the list of Parquet files is empty")
     if any(paths is None for _, paths in found):
         raise ConfigError("a list of Parquet files must contain files only; pass a folder alone")
-    if all(folder.path is not None for folder, _ in found):
-        files = [folder.full_name(path) for folder, paths in found for path in paths or ()]
-        common = os.path.commonpath([os.path.dirname(file) for file in files])
-        return folder_of(common), [os.path.relpath(file, common).replace(os.sep, "/") for file in files]
-    if len({folder.describe("") for folder, _ in found}) != 1:
+    files = [(folder, path) for folder, paths in found for path in paths or ()]
+    if all(folder.path is not None for folder, _ in files):
+        local = [folder.full_name(path) for folder, path in files]
+        common = os.path.commonpath([os.path.dirname(file) for file in local])
+        return folder_of(common), [os.path.relpath(file, common).replace(os.sep, "/") for file in local]
+    if len({folder.describe("") for folder, _ in files}) != 1:
         raise ConfigError("all files of a list must be in the same folder")
-    return found[0][0], [path for _, paths in found for path in paths or ()]
+    return files[0][0], [path for _, path in files]
 
 
 def partition_of(path: str) -> dict[str, str | None]:
@@ -167,20 +181,14 @@ def open_file_for_arrow(folder: Folder, path: str) -> Any:
     """Open a file as a native file of pyarrow if possible: these read without the GIL."""
     if isinstance(folder, ArrowFolder):
         return folder.open_for_arrow(path)
-    if folder.path is None:
-        resource = folder.open(path)
-        source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
-        source.version = resource.sha256
-        return source
-    full = os.path.join(folder.path, path)
-    try:
-        return _open_local(full)
-    except ResourceNotFoundError:
-        raise
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise ResourceNotFoundError(f"could not open {full!r}: the file does not exist") from error
-    except OSError as error:
-        raise storage_error(f"could not open {full!r}", error) from error
+    if folder.path is not None:
+        full = os.path.join(folder.path, path)
+        with _errors(full, "open"):
+            return _open_local(full)
+    resource = folder.open(path)
+    source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
+    source.version = resource.sha256
+    return source
 
 
 def _open_local(path: str) -> _Local:
@@ -219,37 +227,6 @@ class _OfStore(pa.PythonFile):  # type: ignore[misc]  # pyarrow has no types
 
 
 # ------------------------------------------------------------------ file systems of pyarrow
-
-
-def as_arrow_filesystem(filesystem: Any) -> pafs.FileSystem:
-    """A file system of pyarrow; a file system of fsspec is wrapped.
-
-    Raises:
-        ConfigError: it is neither.
-    """
-    if isinstance(filesystem, pafs.FileSystem):
-        return filesystem
-    if hasattr(filesystem, "open") and hasattr(filesystem, "info"):
-        return pafs.PyFileSystem(pafs.FSSpecHandler(filesystem))
-    raise ConfigError(f"filesystem must be a file system of pyarrow or fsspec, got {filesystem!r:.80}")
-
-
-def _path_in_filesystem(source: Any) -> str:
-    if not isinstance(source, (str, os.PathLike)):
-        raise ConfigError(f"with filesystem=, the source must be a path, got {source!r:.80}")
-    text = os.fspath(source)
-    return (text.partition("://")[2] if "://" in text else text).rstrip("/")
-
-
-def _hadoop_folder(url: str) -> Folder:
-    try:
-        filesystem, path = pafs.FileSystem.from_uri(url)
-    except (OSError, pa.ArrowInvalid, ValueError) as error:
-        raise StorageError(
-            f"HDFS could not be reached: {error!s:.300}. pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
-            f"(`hadoop classpath --glob`), see https://arrow.apache.org/docs/python/filesystems.html"
-        ) from error
-    return ArrowFolder(filesystem, path.rstrip("/"))
 
 
 class ArrowFolder(Folder):
@@ -293,10 +270,9 @@ class ArrowFolder(Folder):
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         """Write a small file: hold it in memory, store it under another name, and rename it."""
-        path = self.full_name(file)
-        folder = path.rpartition("/")[0]
-        temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
-        data = io.BytesIO()
+        path, data = self.full_name(file), io.BytesIO()
+        folder, slash, _ = path.rpartition("/")
+        temporary = f"{folder}{slash}{TEMPORARY}{secrets.token_hex(8)}"
         with sealing(ResourceWriter(path, data)) as writer:
             yield writer
         with _errors(path, "write"):
@@ -315,19 +291,13 @@ class ArrowFolder(Folder):
 @contextlib.contextmanager
 def _errors(name: str, verb: str = "read") -> Iterator[None]:
     """Raise errors of pyarrow's file systems as ours."""
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise ResourceNotFoundError(f"could not {verb} {name!r}: the file or folder does not exist") from error
-    except OSError as error:
-        if isinstance(error, StorageError):
-            raise
-        raise storage_error(f"could not {verb} {name!r}", error) from error
+    with storage_errors(verb, name):
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise ResourceNotFoundError(f"could not {verb} {name!r}: the file or folder does not exist") from error
 
 
 def partition_names(partitions: Sequence[Mapping[str, str | None]]) -> list[str]:
     """The names of all partition columns, in the order of the folders."""
-    names: dict[str, None] = {}
-    for values in partitions:
-        names.update(dict.fromkeys(values))
-    return list(names)
+    return list(dict.fromkeys(name for values in partitions for name in values))

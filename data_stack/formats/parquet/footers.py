@@ -8,20 +8,25 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError, ResourceChangedError, StorageError
+from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
-from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetFileRecord, ParquetManifest, read_metadata
-from data_stack.formats.parquet.types import arrow_schema_of
+from data_stack.formats.parquet.metadata import (
+    MANIFEST_KEY,
+    ParquetFileRecord,
+    ParquetManifest,
+    read_metadata,
+)
+from data_stack.formats.parquet.metadata import reading_parquet as reading_parquet
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
@@ -34,8 +39,7 @@ _MAGIC = b"PAR1"
 _WHAT_TO_DO = "Restore the file from a copy; if another tool rewrote it, run `data-stack parquet generate-metadata`"
 
 
-@dataclass(frozen=True)
-class _Footer:
+class _Footer(NamedTuple):
     """The footer of a file.
 
     Attributes:
@@ -88,22 +92,17 @@ class Footers:
 
         A footer is compared with the manifest when it is read.
         """
-        records = [self._trusted_record(file) for file in range(len(self.files.paths))]
-        self._read([file for file, record in enumerate(records) if record is None and not self.is_read(file)])
-        n_rows: list[Any] = []
-        for file, record in enumerate(records):
-            if record is None:
-                n_rows.append(self.facts(file).n_rows)
-            else:
-                self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
-                n_rows.append(record.row_groups)
-        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
+        records = {file: record for file in range(len(self.files.paths)) if (record := self._trusted_record(file)) is not None}
+        for file, record in records.items():
+            self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
+        self.read_all(records)
 
-    def read_all(self) -> None:
-        """Read all remaining footers; raises as :meth:`of`."""
-        self._read([file for file in range(len(self.files.paths)) if not self.is_read(file)])
-        n_rows = [self.facts(file).n_rows for file in range(len(self.files.paths))]
-        self._set_row_groups([len(each) for each in n_rows], np.concatenate([np.empty(0, np.int64), *n_rows]))
+    def read_all(self, known: Mapping[int, ParquetFileRecord] = MappingProxyType({})) -> None:
+        """Read all remaining footers, except those of ``known`` files; raises as :meth:`of`."""
+        files = range(len(self.files.paths))
+        self._read([file for file in files if not self.is_read(file) and file not in known])
+        n_rows = [known[file].row_groups if file in known else self.facts(file).n_rows for file in files]
+        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
 
     def _read(self, files: list[int]) -> None:
         fetched: dict[int, tuple[bytes, int, Any]] = {}
@@ -180,7 +179,7 @@ class Footers:
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
         self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
         # touched, or copied back; or the store has no versions
-        self._footers[file] = replace(known, version=version)
+        self._footers[file] = known._replace(version=version)
 
     @functools.cached_property
     def beside(self) -> pa.Schema | None:
@@ -214,7 +213,7 @@ class Footers:
         if not self.files.paths:
             return pa.schema([]) if self.beside is None else self.beside
         with reading_parquet(self.files.name(0)):
-            return arrow_schema_of(self.of(0))
+            return self.of(0).schema.to_arrow_schema()
 
     def name_of(self, group: int) -> str:
         """The name of a row group in messages."""
@@ -233,34 +232,27 @@ class Footers:
             return _tail(source, name), source.size(), _version_of(source)
 
     def _parse_and_check(self, file: int, tail: bytes, file_bytes: int, version: Any) -> _Footer:
-        digest = hashlib.sha256(tail).digest()
-        self._check_known(file, digest, file_bytes)
-        with reading_parquet(self.files.name(file)):
-            metadata, facts = _parse(tail, file_bytes)
-            if (
-                self._counts
-                and self.n_rows[slice(*self.file_of.searchsorted([file, file + 1]))].tolist() != facts.n_rows.tolist()
-            ):
-                raise ValueError("its row groups differ from those in the manifest")
-            if self._columns[file] is not None and self._columns[file] != facts.values_per_row():
-                raise ValueError("its columns differ from those in the manifest")
-        footer = _Footer(metadata, facts, digest, file_bytes, version)
-        self._footers[file], self._digests[file] = footer, digest
-        return footer
-
-    def _check_known(self, file: int, digest: bytes, file_bytes: int) -> None:
         """Compare a new footer with the known digest and with the manifest."""
-        known = self._digests[file]
-        if known == digest:
-            return
-        record = self._record(file)
-        if record is None or (known is None and record.size != file_bytes) or record.footer_sha256 == digest.hex():
-            self._check_digest(file, digest)
-            return
-        raise DatasetFileCorruptError(
-            f"the footer of {self.files.name(file)} is damaged: its SHA-256 is {digest.hex()}, the manifest has "
-            f"{record.footer_sha256}. {_WHAT_TO_DO}"
-        )
+        digest = hashlib.sha256(tail).digest()
+        known, record = self._digests[file], self._record(file)
+        is_other = record is not None and record.footer_sha256 != digest.hex()
+        if record is not None and is_other and known != digest and (known is not None or record.size == file_bytes):
+            raise DatasetFileCorruptError(
+                f"the footer of {self.files.name(file)} is damaged: its SHA-256 is {digest.hex()}, the manifest has "
+                f"{record.footer_sha256}. {_WHAT_TO_DO}"
+            )
+        self._check_digest(file, digest)
+        with reading_parquet(self.files.name(file)):
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
+            facts = footer_facts(tail[:-8], file_bytes)
+            n_rows = self.n_rows[slice(*self.file_of.searchsorted([file, file + 1]))]
+            if self._counts and n_rows.tolist() != facts.n_rows.tolist():
+                raise ValueError("its row groups differ from those in the manifest")
+            if self._columns[file] not in (None, facts.values_per_row()):
+                raise ValueError("its columns differ from those in the manifest")
+        footer = self._footers[file] = _Footer(metadata, facts, digest, file_bytes, version)
+        self._digests[file] = digest
+        return footer
 
     def _check_digest(self, file: int, digest: bytes) -> None:
         known = self._digests[file]
@@ -276,28 +268,20 @@ class Footers:
     def _trusted_record(self, file: int) -> ParquetFileRecord | None:
         """The same, but None if the size of the file has changed: another tool replaced it."""
         record = self._record(file)
-        if record is None or self.files.folder.path is None:  # in a store, each check would be a request
-            return record
-        try:
-            return record if os.stat(self.files.name(file)).st_size == record.size else None
-        except OSError:
+        if record is not None and self.files.folder.path is not None:  # in a store, each check would be a request
+            with contextlib.suppress(OSError):
+                return record if os.stat(self.files.name(file)).st_size == record.size else None
             return None
+        return record
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "files": self.files,
-            "verified": self._is_verified,
-            "digests": self._digests,
-            "columns": self._columns,
-            "counts": self._counts,
-            "n_rows": self.n_rows,
-        }
+        made_again = ("_footers", "file_of", "index_of", "manifest", "beside")
+        return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.files, self._is_verified = state["files"], state["verified"]
-        self._digests, self._columns = state["digests"], state["columns"]
+        self.__dict__.update(state)
         self._footers = [None] * len(self.files.paths)
-        self._set_row_groups(state["counts"], state["n_rows"])
+        self._set_row_groups(self._counts, self.n_rows)
 
 
 def _tail(source: Any, name: str) -> bytes:
@@ -318,12 +302,6 @@ def _tail(source: Any, name: str) -> bytes:
     return tail[len(tail) - length :]
 
 
-def _parse(tail: bytes, file_bytes: int) -> tuple[pq.FileMetaData, FooterFacts]:
-    """Parse the footer at the end of a file by pyarrow, and check it."""
-    metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
-    return metadata, footer_facts(tail[:-8], file_bytes)
-
-
 def _version_of(source: Any) -> Any:
     """The version of a file, which changes when the file is replaced; None where the store has no versions."""
     if hasattr(source, "version"):
@@ -339,18 +317,3 @@ def digest_of_row_groups(footers: Footers, groups: npt.NDArray[np.int64]) -> str
     contents = contents_of_resources([functools.partial(footers.files.folder.open, path) for path in paths])
     chosen = [footers.index_of[groups[footers.file_of[groups] == file]].tolist() for file in files]
     return hashlib.sha256(json.dumps([paths, contents, chosen]).encode()).hexdigest()
-
-
-@contextlib.contextmanager
-def reading_parquet(name: str) -> Iterator[None]:
-    """Raise errors of pyarrow that occur while reading the file ``name`` as ours."""
-    try:
-        yield
-    except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
-        raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
-            raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
-        raise DatasetFileCorruptError(
-            f"{name} cannot be read: it is damaged or truncated, or not a Parquet file: {error!s:.300}"
-        ) from error

@@ -12,7 +12,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCodec
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import partition_names
-from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, schema_from_pickled
 from data_stack.formats.parquet.pickled import read_pickled_schema
 from data_stack.formats.parquet.schema import Field, Schema
@@ -42,12 +42,12 @@ def _infer_field(field: pa.Field) -> Field:
         size = type_.list_size if pa.types.is_fixed_size_list(type_) else None
         return Field(field.name, dtype_of_arrow(type_.value_type), (size,), ListCodec(scalar), field.nullable)
     scalar = name_of_arrow(type_)
-    if scalar is not None and scalar != "void":
-        dtype = dtype_of_arrow(type_)
-        if dtype == np.dtype("datetime64[s]"):
-            dtype = np.dtype("datetime64[ms]")  # Parquet stores milliseconds
-        return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
-    return Field(field.name, object, (), NestedCodec(describe_type(type_)), field.nullable or scalar == "void")
+    if scalar in (None, "void"):
+        return Field(field.name, object, (), NestedCodec(describe_type(type_)), field.nullable or scalar == "void")
+    dtype = dtype_of_arrow(type_)
+    if dtype == np.dtype("datetime64[s]"):
+        dtype = np.dtype("datetime64[ms]")  # Parquet stores milliseconds
+    return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
 
 
 _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
@@ -68,7 +68,8 @@ def read_schema(footers: Footers) -> Schema:
         if schema is None and UNISCHEMA_KEY in metadata:
             schema = schema_from_pickled(read_pickled_schema(metadata[UNISCHEMA_KEY]))
         if schema is None:
-            schema = infer_schema(footers.arrow_schema)
+            with reading_parquet("the schema of the columns"):  # a hostile time zone raises on access
+                schema = infer_schema(footers.arrow_schema)
     except (ConfigError, DatasetFileCorruptError) as error:
         raise type(error)(f"the schema of {footers.files.folder.name}: {error}") from error
     fields = list(schema)

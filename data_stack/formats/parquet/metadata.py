@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError, UnsupportedStorageOperationError
+from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnsupportedStorageOperationError
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.types import arrow_schema_of
 from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.strict_json import JsonObject, seal_json
@@ -59,23 +60,19 @@ class ParquetFileRecord(NamedTuple):
         return cls(name, size, tuple(facts.n_rows.tolist()), footer_sha256, facts.values_per_row())
 
     @classmethod
-    def from_json(cls, fields: Any, columns: Sequence[Mapping[str, int | None]], what: str) -> ParquetFileRecord:
+    def from_json(cls, fields: Any, columns: Sequence[Mapping[str, int | None]]) -> ParquetFileRecord:
         """Parse a record: name, size, row groups, digest, and the index of its columns in ``columns``.
 
         Raises:
-            DatasetFileCorruptError: the data is invalid.
+            ValueError, TypeError, IndexError: the data is invalid.
         """
-        try:
-            name, size, groups, digest, kind = fields
-            n_rows = tuple(map(int, groups.split(","))) if groups else ()
-            record = cls(name, size, n_rows, digest, columns[kind])
-            has_numbers = type(size) is type(kind) is int and min(size, kind, *n_rows) >= 0 and max(size, *n_rows, 0) < 1 << 63
-            is_safe = not _LEADS_ELSEWHERE.search(name) and _DIGEST.fullmatch(digest)
-        except (TypeError, ValueError, AttributeError, IndexError):
-            has_numbers = is_safe = False
-        if not has_numbers or not is_safe:
-            raise DatasetFileCorruptError(f"{what} is damaged, or hostile: {fields!r:.200} is not a record of a file")
-        return record
+        name, size, groups, digest, kind = fields
+        n_rows = tuple(map(int, groups.split(","))) if groups else ()
+        is_safe = not _LEADS_ELSEWHERE.search(name) and _DIGEST.fullmatch(digest)
+        numbers = (size, kind, *n_rows)
+        if not is_safe or type(size) is not int or type(kind) is not int or min(numbers) < 0 or max(numbers) >= 1 << 63:
+            raise ValueError(f"{fields!r:.200} is not a record of a file")
+        return cls(name, size, n_rows, digest, columns[kind])
 
 
 @dataclass(frozen=True)
@@ -152,19 +149,21 @@ class ParquetManifest:
                 f"Recreate it with `data-stack parquet generate-metadata`"
             )
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
+        columns, rows = fields.value("columns"), fields.value("files")
         try:
-            stored_schema = parse_json(fields.text("schema"))
-        except ValueError as error:
-            raise DatasetFileCorruptError(f"{what}: its schema cannot be read: {error!s:.200}") from error
-        schema = Schema.from_json(stored_schema)
-        partition_by = _parse_names(fields.text("partition_by"), what)
-        columns = fields.value("columns")
-        if not isinstance(columns, list) or not all(map(_are_columns, columns)):
-            raise DatasetFileCorruptError(f"{what}: invalid columns {columns!r:.60}")
-        rows = fields.value("files")
-        files = tuple(ParquetFileRecord.from_json(row, columns, what) for row in (rows if isinstance(rows, list) else [rows]))
+            stored_schema, partition_by = (parse_json(fields.text(name)) for name in ("schema", "partition_by"))
+            counts = [count for kind in columns for count in kind.values()]
+            if (
+                type(partition_by) is not list
+                or not all(isinstance(name, str) for name in partition_by)
+                or {*map(type, counts)} - {int, type(None)}
+            ):
+                raise ValueError("invalid columns")
+            files = tuple(ParquetFileRecord.from_json(row, columns) for row in rows)
+        except (TypeError, ValueError, AttributeError, IndexError) as error:
+            raise DatasetFileCorruptError(f"{what} is damaged, or hostile: {error!s:.300}") from error
         fields.done()
-        manifest = cls(schema, files, partition_by, n_parts)
+        manifest = cls(Schema.from_json(stored_schema), files, tuple(partition_by), n_parts)
         if len(manifest._by_name) != len(files) or manifest.n_rows != n_rows:
             raise DatasetFileCorruptError(f"{what} is damaged: it lists a file twice, or not as many rows as it states")
         return manifest
@@ -189,25 +188,6 @@ class ParquetManifest:
 def is_petastorms(key: bytes) -> bool:
     """Whether a key of the metadata is Petastorm's."""
     return key.startswith(b"dataset-toolkit.")
-
-
-def _parse_names(text: str, what: str) -> tuple[str, ...]:
-    """Parse a JSON list of names.
-
-    Raises:
-        DatasetFileCorruptError: the text is invalid; the message begins with ``what``.
-    """
-    try:
-        names = parse_json(text)
-    except ValueError:
-        names = None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise DatasetFileCorruptError(f"{what}: {text!r:.60} is not a list of columns")
-    return tuple(names)
-
-
-def _are_columns(columns: Any) -> bool:
-    return isinstance(columns, dict) and all(count is None or type(count) is int for count in columns.values())
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -242,19 +222,32 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
     schema, metadata = None, dict[bytes, bytes]()
     for path in find_metadata(folder) if paths is None else paths:
         try:
-            with folder.open(path) as resource:
+            with reading_parquet(folder.full_name(path)), folder.open(path) as resource:
                 footer = pq.read_metadata(resource)
-            schema = arrow_schema_of(footer)
-        except (DataStackError, MemoryError):
-            raise
-        except (pa.ArrowException, OSError, ValueError) as error:
+                schema = footer.schema.to_arrow_schema()
+        except DatasetFileCorruptError as error:
             raise DatasetFileCorruptError(
-                f"{folder.full_name(path)} is damaged: {error!s:.200}. Remove it, and recreate it with "
+                f"{folder.full_name(path)} is damaged: {error.__cause__ or error!s:.200}. Remove it, and recreate it with "
                 f"`data-stack parquet generate-metadata`"
             ) from error
         metadata |= footer.metadata or {}
     metadata.pop(b"ARROW:schema", None)
     return None if schema is None else schema.with_metadata(metadata)
+
+
+@contextlib.contextmanager
+def reading_parquet(name: str) -> Iterator[None]:
+    """Raise errors of pyarrow that occur while reading the file ``name`` as ours."""
+    try:
+        yield
+    except (DataStackError, MemoryError):  # Arrow's lack of memory is an ArrowException, too
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
+            raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
+        raise DatasetFileCorruptError(
+            f"{name} cannot be read: it is damaged or truncated, or not a Parquet file: {error!s:.300}"
+        ) from error
 
 
 def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None) -> None:
@@ -269,11 +262,10 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
     Raises:
         StorageError: a file could not be written; an older manifest is unchanged.
     """
-    metadata: dict[bytes, bytes] = schema.metadata or {}
-    if any(map(is_petastorms, metadata)):
-        theirs = {key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")}
+    ours: dict[bytes, bytes] = {key: value for key, value in schema.metadata.items() if not is_petastorms(key)}
+    if len(ours) < len(schema.metadata):
+        theirs = {key: value for key, value in schema.metadata.items() if not key.startswith(b"data_stack.")}
         _write_footer(folder, COMMON_METADATA, schema.with_metadata(theirs))
-    ours = {key: value for key, value in metadata.items() if not is_petastorms(key)}
     if manifest is not None:
         ours[MANIFEST_KEY] = manifest.to_json()
     first = "".join(min(files, default="").rpartition("/")[:2]) + PARQUET_MANIFEST

@@ -11,7 +11,6 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
@@ -47,10 +46,7 @@ _SPARK: Final[dict[str, pa.DataType]] = {
 }
 #: Further types of Parquet.
 _OTHERS: Final[dict[str, pa.DataType]] = {
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
+    **{f"uint{bits}": pa.type_for_alias(f"uint{bits}") for bits in (8, 16, 32, 64)},
     "float16": pa.float16(),
     **{f"timestamp[{unit}]": pa.timestamp(unit, "UTC") for unit in ("ms", "ns")},
     **{f"timestamp_ntz[{unit}]": pa.timestamp(unit) for unit in ("ms", "ns")},
@@ -114,60 +110,26 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     return _NAMES.get(type_)
 
 
-def arrow_schema_of(footer: pq.FileMetaData) -> pa.Schema:
-    """The columns in the footer of a file.
-
-    Raises:
-        ValueError: the name of a time zone is not text; pyarrow raises only on access.
-    """
-    schema = footer.schema.to_arrow_schema()
-    for field in schema:
-        _check_time_zones(field.type)
-    return schema
-
-
-def _check_time_zones(type_: pa.DataType) -> None:
-    type_ = plain_type(type_)
-    if pa.types.is_timestamp(type_):
-        _ = type_.tz
-    elif is_list(type_):
-        _check_time_zones(type_.value_type)
-    elif pa.types.is_map(type_):
-        _check_time_zones(type_.key_type)
-        _check_time_zones(type_.item_type)
-    elif pa.types.is_struct(type_):
-        for number in range(type_.num_fields):
-            _check_time_zones(type_.field(number).type)
-
-
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type of the values, without dictionary encoding and extension types."""
-    while True:
-        if isinstance(type_, pa.BaseExtensionType):
-            type_ = type_.storage_type
-        elif pa.types.is_dictionary(type_):
-            type_ = type_.value_type
-        else:
-            return type_
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain_type(type_.storage_type)
+    return plain_type(type_.value_type) if pa.types.is_dictionary(type_) else type_
 
 
 def is_text(type_: pa.DataType) -> bool:
     """Whether ``type_`` is a text type."""
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
+    return type_ in (pa.string(), pa.large_string(), pa.string_view())
 
 
 def is_bytes(type_: pa.DataType) -> bool:
     """Whether ``type_`` is a bytes type."""
-    types = pa.types
-    return bool(
-        types.is_binary(type_) or types.is_large_binary(type_) or types.is_fixed_size_binary(type_) or types.is_binary_view(type_)
-    )
+    return type_ in (pa.binary(), pa.large_binary(), pa.binary_view()) or bool(pa.types.is_fixed_size_binary(type_))
 
 
 def is_list(type_: pa.DataType) -> bool:
     """Whether ``type_`` is a list type."""
-    types = pa.types
-    return bool(types.is_list(type_) or types.is_large_list(type_) or types.is_fixed_size_list(type_))
+    return isinstance(type_, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
 def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
@@ -180,10 +142,8 @@ def arrow_for_spark(type_: pa.DataType) -> pa.DataType:
     if type_ in _FOR_SPARK:
         return _FOR_SPARK[type_]
     types = pa.types
-    if is_text(type_):
-        return pa.string()
-    if is_bytes(type_):
-        return pa.binary()
+    if is_text(type_) or is_bytes(type_):
+        return pa.string() if is_text(type_) else pa.binary()
     if types.is_time(type_) or types.is_duration(type_):
         return pa.int64()
     if types.is_timestamp(type_):
@@ -206,22 +166,21 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
     if dtype is Decimal:
         return pa.decimal128(38, 18)
     dtype = numpy_dtype(dtype)
-    if dtype.kind == "U":
-        return pa.string()
-    if dtype.kind == "S":
-        return pa.binary()
-    if dtype.kind in "mM":
+    if dtype.kind in "US":
+        return pa.string() if dtype.kind == "U" else pa.binary()
+    try:
+        if dtype.kind not in "mM":
+            return pa.from_numpy_dtype(dtype)
         unit, number = np.datetime_data(dtype)
         if dtype.kind == "M" and number == 1 and unit in ("Y", "M", "W", "D"):
             return pa.date32()
-        units = _TIME_UNITS if dtype.kind == "M" else _DURATION_UNITS
-        if number == 1 and unit in units:
-            return pa.timestamp(units[unit]) if dtype.kind == "M" else pa.duration(units[unit])
-        raise ConfigError(f"Parquet has no times of dtype {dtype}; use {dtype.kind}8[ns] or a codec such as NdarrayCodec()")
-    try:
-        return pa.from_numpy_dtype(dtype)
-    except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
-        raise ConfigError(f"Parquet has no scalars of dtype {dtype}; use a codec such as NdarrayCodec()") from error
+        if number == 1 and dtype.kind == "M":
+            return pa.timestamp(_TIME_UNITS[unit])
+        if number == 1:
+            return pa.duration(_DURATION_UNITS[unit])
+    except (KeyError, pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        pass
+    raise ConfigError(f"Parquet has no scalars of dtype {dtype}; use another unit, or a codec such as NdarrayCodec()")
 
 
 def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
@@ -249,20 +208,14 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
         return Decimal
-    if is_text(type_):
-        return np.dtype(np.str_)
-    if is_bytes(type_):
-        return np.dtype(np.bytes_)
+    if is_text(type_) or is_bytes(type_):
+        return np.dtype(np.str_ if is_text(type_) else np.bytes_)
     if pa.types.is_date(type_):
         return np.dtype("datetime64[D]")
-    if pa.types.is_timestamp(type_):
-        return np.dtype(f"datetime64[{type_.unit}]")
-    if pa.types.is_time(type_) or pa.types.is_duration(type_):
-        return np.dtype(f"timedelta64[{type_.unit}]")
-    if pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_):
-        numbers: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
-        return numbers
-    return np.dtype(object)
+    if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
+        return np.dtype(f"{'M' if pa.types.is_timestamp(type_) else 'm'}8[{type_.unit}]")
+    is_number = pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
+    return np.dtype(type_.to_pandas_dtype() if is_number else object)
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:

@@ -121,7 +121,7 @@ def test_a_type_nested_without_end_is_refused() -> None:
         (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
-        (("x", "datetime64[ps]"), "no times of dtype"),
+        (("x", "datetime64[ps]"), "no scalars of dtype"),
     ],
 )
 def test_an_invalid_field_is_refused(arguments: tuple[Any, ...], why: str) -> None:
