@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,14 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import RequestLimitError
-from data_stack.util.request_limit import Request, current_request, decoding_for
-from data_stack.values.large_arrays import take_values
+from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import stack_values
-
-#: Larger allocations are checked first.
-_LARGE_BYTES = 1 << 26
 
 Rows = npt.NDArray[np.int64]
 
@@ -78,18 +72,9 @@ class ArrayColumn(GroupColumn):
         array: the values.
     """
 
-    #: For larger rows, ``take`` of numpy, which checks each position twice, is not faster than indexing.
-    _LARGE_ROW_BYTES = 4096
-
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
         self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
-        self._shape = array.shape[1:]
-        row_bytes = array.itemsize * math.prod(self._shape)
-        self._is_small = array.flags.c_contiguous and row_bytes <= self._LARGE_ROW_BYTES
-        self._pieces: npt.NDArray[np.void] | None = None
-        if array.ndim > 1 and row_bytes and len(array) and array.dtype != object and not array.flags.c_contiguous:
-            # Indexing rows of one void value is twice as fast as rows of many values.
-            self._pieces = array.reshape(len(array), -1).view(np.dtype((np.void, row_bytes)))[:, 0]
+        self._is_contiguous = array.flags.c_contiguous
 
     def __len__(self) -> int:
         return len(self.array)
@@ -99,11 +84,7 @@ class ArrayColumn(GroupColumn):
         return value.copy() if isinstance(value, np.ndarray) else value
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        if self._is_small:
-            return self.array.take(rows, axis=0)
-        if self._pieces is not None:
-            return take_values(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
-        return self.array[rows]
+        return self.array.take(rows, axis=0) if self._is_contiguous else self.array[rows]
 
 
 class ObjectColumn(GroupColumn):
@@ -166,7 +147,8 @@ class ListColumn(GroupColumn):
         start, end = self._offsets[row], self._offsets[row + 1]
         found = self._flat[start:end].copy()
         if self._no_elements is not None and self._no_elements[start:end].any():
-            found = _with_none(found, self._no_elements[start:end])
+            found = objects(list(found))
+            found[self._no_elements[start:end]] = None
         return found
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
@@ -187,7 +169,6 @@ class CellColumn(GroupColumn):
         cells: the bytes of each row, None for null.
         decode: decodes a cell; raises ValueError for an invalid one.
         n_bytes: bytes of all cells.
-        fixed: dtype and shape of all values; None if they are unknown, or values may be null.
         as_objects: always return arrays of objects, because values may be null.
         is_compressed: whether a value may take far more memory than its cell, so that it counts for the limit of a request.
     """
@@ -197,77 +178,37 @@ class CellColumn(GroupColumn):
         cells: Sequence[Any],
         decode: Callable[[Any], Any],
         n_bytes: int,
-        fixed: tuple[np.dtype[Any], tuple[int, ...]] | None = None,
         *,
         as_objects: bool = False,
         is_compressed: bool = True,
     ) -> None:
-        self._cells, self._decode, self._fixed = cells, decode, fixed
+        self._cells, self._decode = cells, decode
         self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes
 
     def __len__(self) -> int:
         return len(self._cells)
 
     def value(self, row: int) -> Any:
-        cell = self._cells[row]
-        if cell is None:
-            return None
-        try:
-            return self._decode(cell)
-        except MemoryError:
-            raise
-        except Exception as error:  # decoders of plugins raise anything
-            raise CellError(row, _message(error)) from error
+        return self._values([row])[0]
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
-        if self._fixed is None:
-            values = self._values(rows)
-            return objects(values) if self._as_objects else stack_values(values)
-        dtype, shape = self._fixed
-        n_bytes = len(rows) * math.prod(shape) * dtype.itemsize
-        if len(rows) and n_bytes > _LARGE_BYTES:
-            self._check_shape(int(rows[0]), shape)
-        self._reserve(current_request(), n_bytes, rows)
-        out = np.empty((len(rows), *shape), dtype)
-        row = 0
-        try:
-            for position, row in enumerate(rows.tolist()):
-                value = self._decode(self._cells[row])
-                if value.shape != shape:  # numpy would broadcast it
-                    raise ValueError(f"expected shape {shape}, got {value.shape}")
-                out[position] = value
-        except MemoryError:
-            raise
-        except Exception as error:  # as above
-            raise CellError(row, _message(error)) from error
-        return out
+        values = self._values(rows.tolist())
+        return objects(values) if self._as_objects else stack_values(values)
 
-    def _values(self, rows: Rows) -> list[Any]:
-        values, cells, decode, row = [], self._cells, self._decode, 0
+    def _values(self, rows: list[int]) -> list[Any]:
+        values, row = [], 0
         with decoding_for(current_request()) as request:
             try:
-                for row in rows.tolist():
-                    cell = cells[row]
-                    values.append(None if cell is None else decode(cell))
+                for row in rows:
+                    cell = self._cells[row]
+                    values.append(None if cell is None else self._decode(cell))
                     if self._is_compressed:
                         request.add(values[-1])
             except MemoryError:
                 raise
-            except Exception as error:  # as above
-                raise CellError(row, _message(error)) from error
+            except Exception as error:  # decoders of plugins raise anything
+                raise CellError(row, f"{error!s:.300}" or type(error).__name__) from error
         return values
-
-    def _reserve(self, request: Request, n_bytes: int, rows: Rows) -> None:
-        try:
-            request.reserve(n_bytes, f"{len(rows):,} values")
-        except RequestLimitError as error:
-            raise CellError(int(rows[0]), str(error)) from error
-
-    def _check_shape(self, row: int, shape: tuple[int, ...]) -> None:
-        """Check one value before memory is allocated for the shape in a possibly damaged schema."""
-        found = self.value(row)
-        if found.shape != shape:
-            raise CellError(row, f"expected shape {shape}, got {found.shape}")
 
 
 class MadeColumn(GroupColumn):
@@ -290,13 +231,3 @@ class MadeColumn(GroupColumn):
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         return objects(self._make(np.asarray(rows, np.int64)))
-
-
-def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.NDArray[np.object_]:
-    found = objects(list(values))
-    found[is_null] = None
-    return found
-
-
-def _message(error: Exception) -> str:
-    return f"{error!s:.300}" or type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, c
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
-#: Rows up to this size are copied without their headers: this saves memory, and reading rows is faster.
-_SMALL_ROW_BYTES = 1024
 _Array = npt.NDArray[Any]
 
 
@@ -61,15 +58,8 @@ class BinaryCells(ArrowCodec):
         if column is not None:
             return column
         views = CellViews(cells)
-        fixed = None if has_nulls else _layout_of(field)
-        return CellColumn(
-            views,
-            _Decoder(field, codec),
-            views.n_bytes,
-            fixed,
-            as_objects=has_nulls,
-            is_compressed=codec.is_compressed,
-        )
+        decode = _Decoder(field, codec)
+        return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
 
     def _codec_for(self, field: FieldLike) -> Codec:
         key = (field.dtype, field.shape)
@@ -139,12 +129,6 @@ def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
     return array.astype(dtype)
 
 
-def _layout_of(field: FieldLike) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and shape of all values of a field, if they are fixed."""
-    sizes, dtype = tuple(size for size in field.shape if size is not None), _dtype_of(field)
-    return (dtype, sizes) if sizes and len(sizes) == len(field.shape) and dtype is not None and dtype.itemsize else None
-
-
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
     """The dtype of a field's values; None for objects."""
     return field.dtype if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject else None
@@ -152,27 +136,19 @@ def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
 
 def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> ArrayColumn | None:
     """The values of cells with the same header and size; None if they differ, or do not fit the field."""
-    data, offsets = cell_bytes(cells)
-    if len(offsets) < 2 or cells.null_count:
-        return None
+    dtype, (data, offsets) = _dtype_of(field), cell_bytes(cells)
     sizes = np.diff(offsets)
-    size = int(sizes[0])
-    if not size or not (sizes == size).all():
+    if dtype is None or cells.null_count or not len(sizes) or not sizes[0] or not (sizes == sizes[0]).all():
         return None
-    rows = data[offsets[0] : offsets[-1]].reshape(len(sizes), size)
+    rows = data[offsets[0] : offsets[-1]].reshape(len(sizes), -1)
     layout = codec.layout_of(rows[0].tobytes())
-    if layout is None or layout.record_bytes != size or not fits_shape(layout.shape, field.shape):
+    if layout is None or layout.record_bytes != rows.shape[1] or not fits_shape(layout.shape, field.shape):
         return None
-    dtype = _dtype_of(field)
-    if dtype is None:
-        return None
-    if layout.dtype != dtype and not (layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative):
-        return None
+    is_text = layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative
     header_bytes = len(layout.header)
-    if size == header_bytes or not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
+    if (layout.dtype != dtype and not is_text) or rows.shape[1] == header_bytes:
         return None
-    strides = (size, *(layout.dtype.itemsize * math.prod(layout.shape[axis + 1 :]) for axis in range(len(layout.shape))))
-    array: _Array = np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides)
-    if size - header_bytes <= _SMALL_ROW_BYTES:
-        return ArrayColumn(np.ascontiguousarray(array))
-    return ArrayColumn(array, rows.nbytes)
+    if not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
+        return None
+    strides = (rows.strides[0], *np.empty(layout.shape, layout.dtype).strides)
+    return ArrayColumn(np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides), rows.nbytes)
