@@ -92,8 +92,7 @@ def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Sc
     Raises:
         ConfigError: an argument is invalid.
     """
-    if nulls not in ("none", "nan"):
-        raise ConfigError(f"nulls must be 'none' or 'nan', got {nulls!r:.40}")
+    ScalarCodec(nulls=nulls)  # raises if it is invalid
     if timestamp_unit not in (None, "s", "ms", "us", "ns"):
         raise ConfigError(f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}")
     if nulls == "none" and timestamp_unit is None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.cells import CellViews, cell_bytes
-from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, check_scalar
+from data_stack.formats.parquet.codecs.checks import check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 
@@ -42,15 +43,13 @@ class BinaryCells(ArrowCodec):
         return pa.binary()
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return not has_nulls and self._layout(field) is not None
+        if has_nulls or not field.shape or not isinstance(field.dtype, np.dtype):
+            return False
+        layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
+        return layout is not None and layout.shape == field.shape
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         return self._codec_for(field).encode(_check(field, value))
-
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        if isinstance(values, np.ndarray) and values.dtype != object and values.ndim > 1:
-            values = list(values)  # views
-        return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         codec = self._codec_for(field)
@@ -58,49 +57,30 @@ class BinaryCells(ArrowCodec):
         if column is not None:
             return column
         views = CellViews(cells)
-        decode = _Decoder(field, codec)
+        decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
         return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
 
     def _codec_for(self, field: FieldLike) -> Codec:
-        key = (field.dtype, field.shape)
-        if key not in self._known:
-            self._known[key] = self._adapt(field)
-        return self._known[key]
-
-    def _adapt(self, field: FieldLike) -> Codec:
         if field.dtype == object and not field.shape:
             return self.codec
         if not isinstance(field.dtype, np.dtype) or field.dtype == object:
             raise ConfigError(f"{self.codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
-        return self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
-
-    def _layout(self, field: FieldLike) -> FixedLayout | None:
-        """The layout of all cells, if dtype and shape determine it."""
-        if not field.shape or not isinstance(field.dtype, np.dtype):
-            return None
-        layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
-        return layout if layout is not None and layout.shape == field.shape else None
+        key = (field.dtype, field.shape)
+        if key not in self._known:
+            self._known[key] = self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
+        return self._known[key]
 
 
-class _Decoder:
-    """Decodes cells of a field, and checks their dtype and shape."""
-
-    def __init__(self, field: FieldLike, codec: Codec) -> None:
-        self._decode, self._shape = codec.decode, field.shape
-        self._dtype = _dtype_of(field)
-
-    def __call__(self, cell: bytes) -> Any:
-        value = self._decode(cell)
-        if self._dtype is None:
-            return value
-        if type(value) is not np.ndarray:
-            if not self._shape:
-                return value
-            value = np.asarray(value)
-        if value.dtype != self._dtype:
-            value = _as_dtype(value, self._dtype)
-        check_shape(value.shape, self._shape)
-        return value if value.ndim else value[()]
+def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes) -> Any:
+    """Decode a cell, and check its dtype and shape."""
+    value = codec.decode(cell)
+    if dtype is None or (type(value) is not np.ndarray and not shape):
+        return value
+    value = np.asarray(value)
+    if value.dtype != dtype:
+        value = _as_dtype(value, dtype)
+    check_shape(value.shape, shape)
+    return value if value.ndim else value[()]
 
 
 def _check(field: FieldLike, value: Any) -> Any:
@@ -108,9 +88,7 @@ def _check(field: FieldLike, value: Any) -> Any:
     dtype = _dtype_of(field)
     if dtype is None:
         return value
-    if field.shape:
-        return check_array(field, value)
-    if isinstance(value, np.ndarray) or dtype.kind == "c":
+    if field.shape or isinstance(value, np.ndarray) or dtype.kind == "c":
         return check_array(field, value)[()]
     scalar = check_scalar(field, value)
     return dtype.type(scalar) if dtype.kind in "biuf" else scalar

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import check_shape, fit_array
-from data_stack.formats.parquet.types import FieldLike, numpy_dtype
+from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
 from data_stack.values.stacking import as_array, exact_array
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
@@ -21,13 +21,9 @@ FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 
 def is_missing(value: Any) -> bool:
     """Whether a value is None or ``NaT``. NaN is a number."""
-    if value is None:
-        return True
-    if not isinstance(value, (np.datetime64, np.timedelta64, datetime.datetime)):
-        return False
-    if isinstance(value, datetime.datetime):
-        return type(value).__name__ == "NaTType"  # of pandas
-    return bool(np.isnat(value))
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return value is None or type(value).__name__ == "NaTType"  # of pandas
 
 
 def check_scalar(field: FieldLike, value: Any) -> Any:
@@ -38,16 +34,24 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
     Raises:
         TypeError, ValueError: the value does not fit.
     """
-    dtype = field.dtype
     if isinstance(value, np.ndarray) or hasattr(value, "detach"):
         array = as_array(value)
         if array.shape != ():
             raise ValueError(f"expected a scalar, got an array of shape {array.shape}")
         value = array[()]
-    if dtype is Decimal:
-        return _check_decimal(value)
-    dtype = numpy_dtype(dtype)
-    return _SCALARS[dtype.kind](value, dtype) if dtype.kind in _SCALARS else value
+    dtype = numpy_dtype(field.dtype)
+    if dtype.kind in "mM":
+        return _check_time(value, dtype)
+    if field.dtype is Decimal and isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
+    types = (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
+    if not isinstance(value, types) or (isinstance(value, bool) and dtype.kind in "iuf"):
+        raise TypeError(f"expected a value of dtype {dtype_name(field.dtype)}, got {_show(value)}")
+    if field.dtype is Decimal:
+        return value if isinstance(value, Decimal) else Decimal(int(value))
+    if dtype.kind in "US":
+        return str(value) if dtype.kind == "U" else bytes(value)
+    return _check_number(value, dtype) if dtype.kind in "biuf" else value
 
 
 def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
@@ -88,35 +92,17 @@ def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
     return np.array(flat, np.dtype(kind)).reshape(array.shape)
 
 
-# ---------------------------------------------------------------------- scalars, by the kind of their dtype
-
-
-def _check_decimal(value: Any) -> Decimal:
-    if isinstance(value, Decimal):
-        if not value.is_finite():
-            raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
-        return value
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return Decimal(int(value))
-    raise TypeError(f"expected a Decimal, got {_show(value)}")
-
-
-def _check_str(value: Any, dtype: np.dtype[Any]) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"expected a string, got {_show(value)}")
-    return str(value)
-
-
-def _check_bytes(value: Any, dtype: np.dtype[Any]) -> bytes:
-    if not isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError(f"expected bytes, got {_show(value)}")
-    return bytes(value)
+_TYPES: Final[dict[str, Any]] = {
+    "U": str,
+    "S": (bytes, bytearray, memoryview),
+    "b": (bool, np.bool_),
+    "f": (int, float, np.integer, np.floating),
+    **dict.fromkeys("iu", (int, np.integer)),
+}
+"""The types of scalars, by the kind of the dtype."""
 
 
 def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
-    kinds = {"b": (bool, np.bool_), "f": (int, float, np.integer, np.floating)}.get(dtype.kind, (int, np.integer))
-    if not isinstance(value, kinds) or (isinstance(value, bool) and dtype.kind != "b"):
-        raise TypeError(f"expected a value of dtype {dtype}, got {_show(value)}")
     try:
         with np.errstate(over="ignore"):
             number = np.array(value).astype(dtype).item()
@@ -128,29 +114,24 @@ def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
     return number
 
 
-def _check_datetime(value: Any, dtype: np.dtype[Any]) -> Any:
+def _check_time(value: Any, dtype: np.dtype[Any]) -> Any:
     if hasattr(value, "to_datetime64"):  # of pandas: an instant in nanoseconds
         value = value.to_datetime64()
-    if isinstance(value, datetime.datetime):
+    elif hasattr(value, "to_timedelta64"):
+        value = value.to_timedelta64()
+    elif isinstance(value, datetime.datetime):
         if value.tzinfo is not None:
             value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
         value = np.datetime64(value, "us")
     elif isinstance(value, datetime.date):
         value = np.datetime64(value, "D")
-    if not isinstance(value, np.datetime64):
-        raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
-    return same_time(value, dtype)
-
-
-def _check_timedelta(value: Any, dtype: np.dtype[Any]) -> Any:
-    if hasattr(value, "to_timedelta64"):
-        value = value.to_timedelta64()
-    if isinstance(value, datetime.time):
-        value = datetime.timedelta(hours=value.hour, minutes=value.minute, seconds=value.second, microseconds=value.microsecond)
-    if isinstance(value, datetime.timedelta):
+    elif isinstance(value, datetime.time):
+        since_midnight = datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None)) - datetime.datetime.min
+        value = np.timedelta64(since_midnight, "us")
+    elif isinstance(value, datetime.timedelta):
         value = np.timedelta64(value, "us")
-    if not isinstance(value, np.timedelta64):
-        raise TypeError(f"expected a duration of dtype {dtype}, got {_show(value)}")
+    if not isinstance(value, dtype.type):
+        raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
     return same_time(value, dtype)
 
 
@@ -170,12 +151,3 @@ def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
 
 def _show(value: Any) -> str:
     return f"{type(value).__name__} {value!r:.60}"
-
-
-_SCALARS: dict[str, Callable[[Any, np.dtype[Any]], Any]] = {
-    "U": _check_str,
-    "S": _check_bytes,
-    **dict.fromkeys("biuf", _check_number),
-    "M": _check_datetime,
-    "m": _check_timedelta,
-}
