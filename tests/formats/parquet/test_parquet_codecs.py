@@ -176,16 +176,6 @@ def test_a_time_of_day_is_a_duration_since_midnight(unit: str) -> None:
     assert one_by_one.value(1) is None
 
 
-def test_the_form_of_a_column_is_that_of_the_dataset_not_of_its_rows() -> None:
-    field = Field("x", "int32", (), None, True)
-
-    without, with_nulls = (taken(column_of(field, [1, 2], has_nulls=has_nulls)) for has_nulls in (False, True))
-
-    assert without.dtype == np.int32
-    assert with_nulls.dtype == object
-    assert with_nulls.tolist() == [1, 2]
-
-
 def test_a_missing_time_is_null() -> None:
     field = Field("t", "datetime64[us]", (), None, True)
     times = np.array(["2020-01-01", "NaT"], "M8[us]")
@@ -279,16 +269,6 @@ def test_lists_come_back_exactly(dtype: str, data: st.DataObject) -> None:
     values = data.draw(optional(arrays))
 
     check_round_trip(Field("x", dtype, (None,), None, True), values)
-
-
-@quick
-@given(data=st.data())
-def test_lists_of_one_length_come_back_exactly(data: st.DataObject) -> None:
-    values = data.draw(st.lists(hnp.arrays(np.int64, 3), max_size=6))
-
-    check_round_trip(Field("x", "int64", (3,)), values)
-    if values:
-        assert same(taken(column_of(Field("x", "int64", (3,)), np.stack(values))), np.stack(values))
 
 
 def test_a_null_in_a_list_is_none_and_leaves_other_lists_numbers() -> None:
@@ -407,17 +387,6 @@ def test_an_undecodable_image_is_reported_with_its_row_and_others_are_read(codec
         assert caught.value.row == of_batch.value.row == row
         assert caught.value.why
     assert same(column.value(0), np.zeros((4, 5, 3), np.uint8))
-
-
-@pytest.mark.parametrize("codec", [PngCodec(), CompressedNdarrayCodec()])
-def test_memory_is_not_made_for_a_shape_that_a_damaged_schema_claims(codec: FieldCodec) -> None:
-    small, huge = (Field("x", "uint8", (size, size), codec) for size in (4, 1 << 25))
-    cells = small.cells.encode_column(small, [np.zeros((4, 4), np.uint8)] * 2)
-
-    column = huge.cells.column(huge, cells, has_nulls=False)
-
-    with pytest.raises(CellError, match=r"shape is \(4, 4\)"):
-        taken(column)
 
 
 # ---------------------------------------------------------------------- nested values

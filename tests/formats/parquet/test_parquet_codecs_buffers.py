@@ -8,22 +8,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given
-from hypothesis import strategies as st
-
-from data_stack.formats.parquet.codecs.cells import null_mask, numbers
-
-
-@given(values=st.lists(st.none() | st.integers(0, 9), max_size=70), start=st.integers(0, 70), length=st.integers(0, 70))
-def test_numbers_and_nulls_are_found_wherever_a_slice_begins(values: list[int | None], start: int, length: int) -> None:
-    start = min(start, len(values))
-    for type_ in (pa.int16(), pa.bool_(), pa.string()):
-        cells = pa.array(values, pa.int64()).cast(type_).slice(start, length)
-
-        assert null_mask(cells).tolist() == [value is None for value in cells.to_pylist()]
-        if type_ != pa.string():
-            known = ~null_mask(cells)
-            assert numbers(cells)[known].tolist() == [value for value in cells.to_pylist() if value is not None]
 
 
 def test_reading_numbers_lists_and_times_imports_no_pandas(tmp_path: Path) -> None:

@@ -109,20 +109,6 @@ def test_a_footer_whose_integers_have_another_width_neither_ends_the_process_nor
     assert min(n_refused, n_read) > (20 if FULL else 5)
 
 
-def test_an_unknown_compression_is_an_error_that_names_the_column(tmp_path: Path) -> None:
-    file = tmp_path / "a.parquet"
-    content = write(file)
-    footer = bytearray(footer_of(content))
-    place = footer.index(b"\x18\x02id\x15") + 5  # behind the path of the column
-    assert footer[place] == 2 * 1  # SNAPPY
-
-    footer[place] = 2 * 9
-    file.write_bytes(with_footer(content, bytes(footer)))
-
-    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet.*'id' of row group 0 has the unknown compression 9"):
-        ParquetDataset(tmp_path)
-
-
 def test_statistics_that_are_cut_short_are_an_error_that_names_the_column(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     content = write(file)

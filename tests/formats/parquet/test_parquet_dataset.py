@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
-from sizes import FULL
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.parquet import Field, ParquetDataset, Schema
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.selecting import col, in_lambda
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
-    FsspecStorageConnector,
     InMemoryStorageConnector,
-    StorageConnector,
 )
-from data_stack.io.storage_connectors.url import storage_connector_from_url
-from data_stack.loader import BlockShuffled, Loader
 
 
 def table_of(start: int, stop: int) -> pa.Table:
@@ -128,19 +122,6 @@ def test_floats_without_a_value_are_nan_if_wanted(tmp_path: Path, dtype: str) ->
     assert ParquetDataset(tmp_path, filters=col("half").is_null(), nulls="nan").read_column("count").tolist() == [3, 5]
 
 
-def test_a_partition_of_floats_without_a_value_is_nan_if_wanted(tmp_path: Path) -> None:
-    for name in ("half=0.5", "half=__HIVE_DEFAULT_PARTITION__"):
-        (tmp_path / name).mkdir()
-        pq.write_table(pa.table({"id": [1]}), tmp_path / name / "a.parquet")
-    schema = Schema("halves", [Field("id", "i8"), Field("half", "f8", nullable=True)])
-
-    halves = ParquetDataset(tmp_path, schema=schema, nulls="nan").read_column("half")
-
-    assert halves.dtype == np.dtype("f8")
-    assert sorted(halves.tolist(), key=np.isnan)[0] == 0.5
-    assert np.isnan(halves).sum() == 1
-
-
 def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
     times = pa.array([datetime.datetime(2020, 1, 1, 12), None], pa.timestamp("us", "UTC"))
     late = pa.array([datetime.datetime(9999, 12, 31), None], pa.timestamp("us"))
@@ -205,26 +186,6 @@ def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(folder
     assert ParquetDataset(memory, prefix="frames").read_batch([0, 99])["id"].tolist() == [0, 99]
     assert len(ParquetDataset(str(folder), filesystem=pafs.LocalFileSystem())) == 100
     assert ParquetDataset(str(files[0]), filesystem=pafs.LocalFileSystem())[0]["id"] == 50
-
-
-@pytest.mark.parametrize("store", ["mongodb", *(["s3"] if FULL else [])])
-def test_it_is_read_by_range_out_of_stores(folder: Path, store: str, request: pytest.FixtureRequest) -> None:
-    if store == "mongodb":
-        connector: StorageConnector = storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
-    else:
-        server = request.getfixturevalue("s3_server")
-        connector = FsspecStorageConnector(f"s3://{server.new_bucket()}/data", **server.options())
-    for file in sorted(folder.iterdir()):
-        with connector.create(f"frames/{file.name}") as writer:
-            writer.write(file.read_bytes())
-
-    dataset = ParquetDataset(connector, prefix="frames", filters=col("id") > 40)
-
-    assert len(dataset) == 59
-    assert dataset.read_batch([58, 0])["id"].tolist() == [99, 41]
-    sent = pickle.loads(pickle.dumps(dataset))
-    with Loader(sent, 16, shuffle=BlockShuffled(window=2), worker_kind="threads", workers=1) as loader:
-        assert sorted(_ids(iter(loader))) == list(range(41, 100))
 
 
 def test_nothing_there_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
@@ -297,7 +258,3 @@ def test_a_forked_child_goes_on_reading(folder: Path) -> None:
         os._exit(0 if dataset[77]["id"] == 77 else 1)
 
     assert os.waitpid(child, 0)[1] == 0
-
-
-def _ids(batches: Iterator[Any]) -> list[int]:
-    return [number for batch in batches for number in batch["id"].tolist()]

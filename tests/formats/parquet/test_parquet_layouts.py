@@ -15,7 +15,6 @@ import pytest
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.selecting import col, in_lambda, in_set
-from data_stack.loader import BlockShuffled, Loader
 
 
 def write(path: Path, table: pa.Table, **options: Any) -> None:
@@ -129,18 +128,6 @@ def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -
         ParquetDataset(tmp_path, row_groups=choice)
     assert [sample["id"] for sample in ParquetDataset(tmp_path, row_groups=[np.int64(3), 1, -1, 3])] == [1, 3, 19]
     assert len(ParquetDataset(tmp_path, row_groups=[])) == 0
-
-
-def test_a_filter_that_takes_no_row_leaves_the_columns(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", pa.table({"id": np.arange(20), "text": ["x"] * 20}), row_group_size=5)
-
-    dataset = ParquetDataset(tmp_path, filters=col("id") < 0)
-
-    assert len(dataset) == 0
-    assert list(dataset) == []
-    assert {name: column.shape for name, column in dataset.read_batch([]).items()} == {"id": (0,), "text": (0,)}
-    assert dataset.read_column("id").dtype == np.int64
-    assert list(Loader(dataset, 4, shuffle=BlockShuffled())) == []
 
 
 def test_it_pickles_small_and_elsewhere_reads_only_the_footers_that_it_needs(tmp_path: Path) -> None:

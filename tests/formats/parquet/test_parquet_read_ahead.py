@@ -82,21 +82,6 @@ def test_what_is_read_ahead_is_there_when_it_is_asked_for(folder: Path) -> None:
     assert sorted(reads) == [(1, _NAME), (8, _NAME)]
 
 
-def test_only_the_columns_that_are_used_are_read_ahead(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-    dataset.read_column("id", [0])
-
-    dataset.read_ahead([50])
-    dataset.read_ahead([100], ["id", "raw"])
-
-    assert soon(lambda: dataset._cache.has(1, ["id"]) and dataset._cache.has(2, ["id"]))
-    waiting = dataset._cache._ahead
-    assert waiting.take(1, ["id", "raw"]) is None
-    taken = waiting.take(2, ["id", "raw"])
-    assert taken is not None
-    assert set(taken.columns()) == {"id", "raw"}
-
-
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
 def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, kind: Any, workers: int | None) -> None:
     dataset = ParquetDataset(folder)

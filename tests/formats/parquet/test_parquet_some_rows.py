@@ -15,7 +15,6 @@ import pytest
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.codecs import PngCodec
-from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.selecting import col
 
 N_ROWS = 1200
@@ -136,17 +135,3 @@ def test_a_null_where_none_may_be_is_named_by_its_row(tmp_path: Path) -> None:
     with pytest.raises(DatasetFileCorruptError, match=r"row 6, field 'x'"):
         ParquetDataset(tmp_path, filters=col("n").isin([2, 6]), schema=schema).read_batch([0])
     assert ParquetDataset(tmp_path, filters=col("n").isin([2, 7]), schema=schema).read_column("x").tolist() == [2, 7]
-
-
-def test_sequences_of_the_rows_that_a_filter_takes_go_on_in_the_next_row_group(tmp_path: Path) -> None:
-    times = np.arange(400)
-    pq.write_table(pa.table({"t": times, "v": times * 10}), tmp_path / "a.parquet", row_group_size=100)
-    kept = times[(times % 100 != 50) & (times % 100 != 99)]
-
-    ngrams = NGramIterator(
-        ParquetDataset(tmp_path, filters=col("t").isin(kept.tolist())), NGram({0: ["t", "v"], 1: ["t"], 2: ["v"]}, 2, "t")
-    )
-    batch = ngrams.read_batch(np.arange(len(ngrams)))
-
-    expected = [(a, b, c) for a, b, c in zip(kept, kept[1:], kept[2:], strict=False) if b - a <= 2 and c - b <= 2]
-    assert list(zip(batch[0]["t"], batch[1]["t"], batch[2]["v"] // 10, strict=True)) == expected

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,10 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from sizes import FULL
 
-from data_stack import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import (
     Field,
     NdarrayCodec,
@@ -27,7 +23,6 @@ from data_stack.formats.parquet import (
     Schema,
     writer_part,
 )
-from data_stack.formats.parquet.indexes import SingleFieldIndex
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
@@ -78,20 +73,6 @@ def test_row_groups_have_about_the_size_that_was_asked_for(tmp_path: Path) -> No
         assert last < 1.5 * 2**18
     assert all(0.6 * 2**20 <= file.stat().st_size < 1.2 * 2**20 for file in files[:-1])
     assert (ParquetDataset(tmp_path).read_column("v") == values).all()
-
-
-def test_the_manifest_says_what_the_files_hold(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, Schema("s", [Field("a", "int64"), Field("b", str, nullable=True)]), row_group_rows=2) as writer:
-        writer.append_columns({"a": [1, 2, 3], "b": ["x", None, "y"]})
-
-    manifest = ParquetManifest.read(folder_of(tmp_path))
-    assert manifest is not None
-    (record,) = manifest.files
-    data = (tmp_path / record.name).read_bytes()
-    footer = data[-8 - int.from_bytes(data[-8:-4], "little") :]
-    assert (record.size, record.footer_sha256) == (len(data), hashlib.sha256(footer).hexdigest())
-    assert (record.row_groups, manifest.n_rows) == ((2, 1), 3)
-    assert manifest.schema == writer.schema
 
 
 def test_every_damage_of_a_manifest_is_noticed(tmp_path: Path) -> None:
@@ -151,16 +132,6 @@ def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, mo
 
     assert most <= 4 * 2  # each with its folder, which is synchronized when the file is published
     assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(60))
-
-
-def test_rows_of_partitions_and_files_of_a_size_go_together(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA, partition_by=["day"], rows_per_file=5) as writer:
-        for number in range(100):
-            writer.append(row(number, day="a" if number % 10 else "b"))
-
-    assert all(sum(groups(file)) <= 5 for file in tmp_path.rglob("part-*.parquet"))
-    assert sorted(ParquetDataset(tmp_path).read_column("id").tolist()) == list(range(100))
-    assert ParquetDataset(tmp_path).read_batch(range(100))["day"].tolist().count("b") == 10
 
 
 @pytest.mark.parametrize(
@@ -237,29 +208,6 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
     with pytest.raises(ConfigError, match="cannot be stored"):
         writer.close()
     assert connector.list_resources("b/") == []
-
-
-class SquaresFactory(DatasetFactory):
-    """Numbers and their squares, as Parquet."""
-
-    card = DatasetCard(name="squares", version="1.0.0", license="CC0-1.0", homepage="https://example.org", citation="-")
-    sources = []
-    splits = ("train",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        schema = Schema("squares", [Field("n", "int64"), Field("square", "int64")])
-        indexes = [SingleFieldIndex("n", "n")]
-        with ParquetWriter(prepared, schema, prefix="preprocessed/train", rows_per_file=100, indexes=indexes) as writer:
-            writer.append_columns({"n": np.arange(250), "square": np.arange(250) ** 2})
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return ParquetDataset(prepared, prefix="preprocessed/train")
-
-
-def test_a_dataset_factory_writes_and_reads_parquet() -> None:
-    iterator, _ = SquaresFactory(InMemoryStorageConnector()).get_dataset_iterator({"split": "train"})
-
-    assert [iterator[0]["square"], iterator[249]["square"]] == [0, 249**2]
 
 
 def test_a_second_writer_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:

@@ -190,24 +190,6 @@ def test_an_error_in_the_block_leaves_only_whole_files(tmp_path: Path) -> None:
         assert len(writer) == 100
 
 
-def test_an_error_before_anything_is_complete_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ParquetWriter(tmp_path / "set", SCHEMA) as writer:
-        append(writer, 0, 20)
-        raise KeyError
-
-    assert list((tmp_path / "set").iterdir()) == []
-
-
-def test_a_writer_that_is_left_by_an_error_cannot_be_used_and_one_in_a_fork_is_not_the_parents(tmp_path: Path) -> None:
-    writer = ParquetWriter(tmp_path, SCHEMA)
-    append(writer, 0, 3)
-    writer.abandon()
-
-    with pytest.raises(ConfigError, match="abandoned"):
-        append(writer, 0, 1)
-    writer.abandon()
-
-
 def test_damage_of_what_an_interrupted_writer_noted_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(KeyError), ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
         append(writer, 0, 120)
