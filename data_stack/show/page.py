@@ -213,9 +213,7 @@ class IteratorPage(Document):
         """The columns, with the range or the number of classes of their values where these are known."""
         if not self._columns:
             return []
-        source, positions = access_to(self.iterator).unwrap()
-        declared = (source.declare_columns() if positions is None else None) or {}
-        values = {key: f"{each.n_missing:,} missing" for key, each in declared.items() if each.n_missing}
+        values = {}
         names = getattr(self._meta, "class_names", None) or ()
         if self._counts[1] or names:
             values[self._target_key] = self._counts[1] or f"{len(names):,} classes"

@@ -151,8 +151,6 @@ def test_the_samples_of_stored_blocks_are_of_the_first_one_and_a_schema_says_wha
     assert "#9<" in html
     assert "#99<" not in html
     assert "or None" in html
-    assert "50 missing" in html
-    assert "50 missing" not in shown(ParquetDataset(tmp_path).take(50))
 
 
 @pytest.mark.parametrize(

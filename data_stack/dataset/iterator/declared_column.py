@@ -13,14 +13,12 @@ class DeclaredColumn(NamedTuple):
         shape: of a value; None: an extent varies.
         is_nullable: whether values may be missing.
         origin: what it is in the library that it comes from, such as a type of Arrow's; None if unknown.
-        n_missing: how many values of the whole source are missing; None if that is not known without a scan.
     """
 
     dtype: str | None = None
     shape: tuple[int | None, ...] | None = None
     is_nullable: bool = False
     origin: Any = None
-    n_missing: int | None = None
 
     @property
     def is_fixed(self) -> bool:

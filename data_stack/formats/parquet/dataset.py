@@ -213,19 +213,13 @@ class ParquetDataset(AccessedDatasetIterator):
     def _iterate(self) -> Iterator[Sample]:
         selection = self._select()
         for block, group in enumerate(selection.groups.tolist()):
-            rows = np.arange(selection.lengths[block])
+            every = np.arange(selection.lengths[block])
             columns = self._cache.columns(group, self._names)
             self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
-            for start in range(0, len(rows), _ROWS_AT_ONCE):
-                some = rows[start : start + _ROWS_AT_ONCE]
-                try:
-                    values = [list(columns[name].take(some)) for name in self._names]
-                except CellError:  # rows before the damage can be read
-                    for row in some.tolist():
-                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
-                else:
-                    for sample in zip(*values, strict=True):
-                        yield dict(zip(self._names, sample, strict=True))
+            for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
+                values = [list(self._take(group, name, columns[name], rows)) for name in self._names]
+                for sample in zip(*values, strict=True):
+                    yield dict(zip(self._names, sample, strict=True))
             del columns  # before the next ones are read
 
     def _arguments(self) -> dict[str, Any]:
@@ -347,12 +341,7 @@ class _ParquetAccess(SourceAccess):
         return self.source.place_of(position)
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        groups = self.source._groups
-        is_whole = self.n_samples == int(groups.footers.n_rows.sum())
-        return {
-            field.name: _declare(field)._replace(n_missing=groups.count_nulls(field) if is_whole else None)
-            for field in self.source.schema
-        }
+        return {field.name: _declare(field) for field in self.source.schema}
 
     def content_fingerprint(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)

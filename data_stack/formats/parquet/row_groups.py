@@ -39,8 +39,6 @@ that it reuses and that stays in the processor's cache. The system reads ahead m
 
 #: For a store, or several decoding threads, few large requests for all columns are better.
 _OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
-#: Nulls are counted in the footers of this many files.
-_MAX_FILES_OPEN: Final = 16
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES = 2 << 20
@@ -207,9 +205,6 @@ class RowGroups:
             shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
             if name in self._list_lengths and shape != (self._list_lengths[name],):
                 self._list_lengths[name] = None
-            if cells.null_count and not field.nullable:
-                row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-                raise CellError(row, "it is null, but the field is not nullable")
         except CellError as error:
             raise self.damage_error(group, name, error, rows) from error
         except MemoryError:  # Arrow's, which is an ArrowException too
@@ -237,18 +232,6 @@ class RowGroups:
         if field.name in self._partitioned:
             return any(values[field.name] is None for values in self._partition_values)
         return field.nullable and (counted or any(field.name in absent for absent in self._absent))
-
-    def count_nulls(self, field: Field) -> int | None:
-        """Number of nulls of a field, from the footers; None if unknown, or for many files."""
-        n_files, n_nulls = len(self.footers.files.paths), 0
-        if not field.nullable or field.shape != () or n_files > _MAX_FILES_OPEN:
-            return None if field.nullable else 0
-        for facts in map(self.footers.facts, range(n_files)):
-            columns = facts.columns.get(field.name, [])
-            if len(columns) != 1 or (facts.n_nulls[:, columns[0]] < 0).any():
-                return None
-            n_nulls += int(facts.n_nulls[:, columns[0]].sum())
-        return n_nulls
 
 
 def _gives_nan(field: Field) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import io
-import zipfile
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -343,28 +342,6 @@ def test_a_cell_with_another_array_than_the_field_is_reported_with_its_row(codec
 
         assert caught.value.row == 1
     assert same(column.value(2), np.zeros((2, 3), np.float32))
-
-
-@pytest.mark.parametrize("codec", [NdarrayCodec(), CompressedNdarrayCodec()])
-def test_a_cell_of_python_objects_is_refused(codec: FieldCodec) -> None:
-    field = Field("x", "float32", (None,), codec)
-    hostile = cell_of(np.array([print, 1], dtype=object), codec)
-    column = field.cells.column(field, pa.array([hostile, b"x"], pa.binary()), has_nulls=False)
-
-    with pytest.raises(CellError, match="Python objects"):
-        column.value(0)
-
-
-def test_an_npz_that_claims_to_expand_absurdly_is_refused() -> None:
-    field = Field("x", "uint8", (None,), CompressedNdarrayCodec())
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("arr.npy", "w") as stream:
-        for _ in range(100):
-            stream.write(bytes(1 << 20))
-    column = field.cells.column(field, pa.array([file.getvalue(), b"x"], pa.binary()), has_nulls=False)
-
-    with pytest.raises(CellError, match="claims 104857600 bytes"):
-        column.value(0)
 
 
 # ---------------------------------------------------------------------- images

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -35,7 +36,15 @@ from data_stack.formats.parquet.columns import (
     MadeColumn,
     ObjectColumn,
 )
-from data_stack.formats.parquet.types import FieldLike, describe_type, dtype_name, element_type, is_list, type_described
+from data_stack.formats.parquet.types import (
+    FieldLike,
+    arrow_type_named,
+    describe_type,
+    dtype_name,
+    element_type,
+    is_list,
+    type_described,
+)
 from data_stack.values.stacked_values import objects
 
 Nulls = Literal["none", "nan"]
@@ -52,15 +61,12 @@ class _TypedCodec(ArrowCodec):
     def __init__(self, type: Any = None, *, nulls: Nulls = "none") -> None:  # noqa: A002  # its name in the stored schema
         if nulls not in ("none", "nan"):
             raise ConfigError(f"nulls must be 'none' or 'nan', got {nulls!r:.40}")
+        if hasattr(type, "simpleString"):
+            type = type.simpleString()  # noqa: A001  # likewise
+        elif isinstance(type, pa.DataType):
+            type = describe_type(type)  # noqa: A001  # likewise
         if type is not None:
-            spark_name = getattr(type, "simpleString", None)
-            if spark_name is not None:
-                type = spark_name()  # noqa: A001  # likewise
-            elif isinstance(type, pa.DataType):
-                type = describe_type(type)  # noqa: A001  # likewise
-            type_described(type)
-            if not isinstance(type, str):
-                raise ConfigError(f"the type of scalars must be a name such as 'bigint', got {type!r:.60}")
+            arrow_type_named(type)
         self.type, self.nulls = type, nulls
 
     def to_json(self) -> dict[str, Any]:
@@ -109,12 +115,13 @@ class ScalarCodec(_TypedCodec):
         return _to_scalar(check_scalar(field, value), self.arrow_type(field))
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        type_ = self.arrow_type(field)
-        try:
-            cells = _cells_at_once(field, values, type_)
-        except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            cells = None  # retried row by row to find the wrong row
-        return super()._encode_column(field, values) if cells is None else cells
+        dtype, type_ = field.dtype, self.arrow_type(field)
+        is_plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind not in "OUST"
+        if is_plain and isinstance(dtype, np.dtype) and dtype.kind != "O":
+            with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):  # retried row by row
+                array = as_dtype(np.asarray(values), dtype)
+                return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
+        return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         found = self._read(field, cells)
@@ -151,16 +158,13 @@ class ListCodec(_TypedCodec):
         return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
-        flat_type = element_type(field.dtype, self.type)
-        if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "biuf" or values.size >= 1 << 31:
-            return super()._encode_column(field, values)
-        if isinstance(values, np.ma.MaskedArray) or values.dtype != field.dtype or not fits_shape(values.shape[1:], field.shape):
-            return super()._encode_column(field, values)
-        offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
-        try:
-            return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)).cast(flat_type), type=pa.list_(flat_type))
-        except (pa.ArrowException, ValueError, OverflowError):  # retried row by row to find the wrong row
-            return super()._encode_column(field, values)
+        is_plain = type(values) is np.ndarray and values.dtype == field.dtype and values.dtype.kind in "biuf"
+        if is_plain and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
+            offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
+            type_ = self.arrow_type(field)
+            with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):  # retried row by row
+                return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)).cast(type_.value_type), type=type_)
+        return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         (elements,), offsets = list_parts(plain_cells(cells))
@@ -177,7 +181,8 @@ class ListCodec(_TypedCodec):
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
         if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
-            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), _n_held_bytes(found.array, elements))
+            n_bytes = _object_bytes(elements) if found.array.dtype == object else None
+            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), n_bytes)
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
 
 
@@ -219,25 +224,14 @@ class NestedCodec(ArrowCodec):
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
             return ObjectColumn(objects([None] * len(cells)))
-        return MadeColumn(len(cells), lambda rows: plain_objects(_take(cells, rows)), cells.nbytes)
+
+        def make(rows: npt.NDArray[np.int64]) -> list[Any]:
+            return plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
+
+        return MadeColumn(len(cells), make, cells.nbytes)
 
 
 # ---------------------------------------------------------------------- writing
-
-
-def _cells_at_once(field: FieldLike, values: FieldValues, type_: pa.DataType) -> pa.Array | None:
-    """Encode an array of numbers or times at once; None if each value needs a check.
-
-    Raises:
-        pyarrow.ArrowException, TypeError, ValueError, OverflowError: a value does not fit.
-    """
-    dtype = field.dtype
-    if not isinstance(values, np.ndarray) or isinstance(values, np.ma.MaskedArray) or not isinstance(dtype, np.dtype):
-        return None
-    if values.ndim != 1 or values.dtype.kind in "OUST" or dtype.kind == "O":
-        return None
-    array = as_dtype(values, dtype)
-    return _time_cells(array, type_) if dtype.kind in "mM" else pa.array(array).cast(type_)
 
 
 def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
@@ -295,17 +289,6 @@ def _has_none(value: Any) -> bool:
     return (value.dtype == object if is_array else isinstance(value, (list, tuple))) and any(each is None for each in value)
 
 
-# ---------------------------------------------------------------------- reading
-
-
-def _take(cells: pa.Array, rows: npt.NDArray[np.int64]) -> pa.Array:
-    return cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows))
-
-
 def _object_bytes(cells: pa.Array) -> int:
     # a Python string has 49 bytes besides its characters, its reference 8
     return int(cells.nbytes) + 57 * len(cells)
-
-
-def _n_held_bytes(array: npt.NDArray[Any], elements: pa.Array) -> int:
-    return _object_bytes(elements) if array.dtype == object else array.nbytes
