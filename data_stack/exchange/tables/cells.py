@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import CellValueError
-from data_stack.formats.parquet.codecs.cells import null_mask
+from data_stack.formats.parquet.codecs.native_values import null_mask
 from data_stack.formats.parquet.columns import ArrayColumn, CellError
 from data_stack.formats.parquet.inference import infer_schema
 from data_stack.formats.parquet.schema import Field

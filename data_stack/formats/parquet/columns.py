@@ -62,18 +62,22 @@ class CellError(Exception):
 
 
 class ArrayColumn(GroupColumn):
-    """Values of one dtype and shape: the rows of an array, shape ``(n, ...)``.
+    """Values of one dtype and shape, or immutable Python objects: the rows of an array, shape ``(n, ...)``.
 
     Args:
-        array: the values; each row in C order, with gaps between rows allowed.
-        n_bytes: memory of the column, if more than the values.
+        array: the values; each row in C order, with gaps between rows allowed. None for null.
+        n_bytes: memory of the column, if more than the values; None for an estimate.
 
     Attributes:
         array: the values.
     """
 
+    #: Estimated bytes per object; a short string takes 60.
+    _OBJECT_BYTES = 80
+
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
-        self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
+        estimated = len(array) * self._OBJECT_BYTES if array.dtype == object else array.nbytes
+        self.array, self.n_bytes = array, estimated if n_bytes is None else n_bytes
         self._is_contiguous = array.flags.c_contiguous
 
     def __len__(self) -> int:
@@ -85,30 +89,6 @@ class ArrayColumn(GroupColumn):
 
     def take(self, rows: Rows) -> npt.NDArray[Any]:
         return self.array.take(rows, axis=0) if self._is_contiguous else self.array[rows]
-
-
-class ObjectColumn(GroupColumn):
-    """Values that are immutable Python objects: an array of dtype object, shape ``(n,)``.
-
-    Args:
-        values: the objects; None for null.
-        n_bytes: memory of the objects; None for an estimate.
-    """
-
-    #: Estimated bytes per object; a short string takes 60.
-    _OBJECT_BYTES = 80
-
-    def __init__(self, values: npt.NDArray[np.object_], n_bytes: int | None = None) -> None:
-        self._values, self.n_bytes = values, len(values) * self._OBJECT_BYTES if n_bytes is None else n_bytes
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def value(self, row: int) -> Any:
-        return self._values[row]
-
-    def take(self, rows: Rows) -> npt.NDArray[Any]:
-        return self._values.take(rows)
 
 
 class ListColumn(GroupColumn):

@@ -103,10 +103,7 @@ def _finish(folder: Folder) -> list[str]:
     """The files that were complete before a writer began to append."""
     manifest = ParquetManifest.read(folder)
     if manifest is None:
-        raise DatasetFileCorruptError(
-            f"the Parquet dataset in {folder.name or folder!r} is not finished: its writer was interrupted, or is still writing. "
-            f"Resume with ParquetWriter, or remove the dataset"
-        )
+        raise DatasetFileCorruptError(f"{folder!r} is not finished: its writer was interrupted, or is still writing")
     return [file.name for file in manifest.files]
 
 

@@ -22,6 +22,7 @@ from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import (
     MANIFEST_KEY,
+    RECREATE,
     ParquetFileRecord,
     ParquetManifest,
     read_metadata,
@@ -36,7 +37,6 @@ _MAX_THREADS = 16
 #: Bytes read from the end of a file; most footers are shorter.
 _TAIL_BYTES = 1 << 16
 _MAGIC = b"PAR1"
-_WHAT_TO_DO = "Restore the file from a copy; if another tool rewrote it, run `data-stack parquet generate-metadata`"
 
 
 class _Footer(NamedTuple):
@@ -238,8 +238,7 @@ class Footers:
         is_other = record is not None and record.footer_sha256 != digest.hex()
         if record is not None and is_other and known != digest and (known is not None or record.size == file_bytes):
             raise DatasetFileCorruptError(
-                f"the footer of {self.files.name(file)} is damaged: its SHA-256 is {digest.hex()}, the manifest has "
-                f"{record.footer_sha256}. {_WHAT_TO_DO}"
+                f"the footer of {self.files.name(file)} is damaged, or of another tool. {RECREATE}"
             )
         self._check_digest(file, digest)
         with reading_parquet(self.files.name(file)):
@@ -257,9 +256,7 @@ class Footers:
     def _check_digest(self, file: int, digest: bytes) -> None:
         known = self._digests[file]
         if known is not None and known != digest:
-            raise ResourceChangedError(
-                self.files.name(file), f"a footer with SHA-256 {known.hex()[:16]}…", f"one with {digest.hex()[:16]}…"
-            )
+            raise ResourceChangedError(self.files.name(file), f"a footer {known.hex()[:16]}…", f"{digest.hex()[:16]}…")
 
     def _record(self, file: int) -> ParquetFileRecord | None:
         """The manifest's record of a file; None without one."""

@@ -25,6 +25,9 @@ from data_stack.values.strict_json import JsonObject, seal_json
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
 MANIFEST_KEY: Final = b"data_stack.manifest"
 
+#: What to do after other tools changed files.
+RECREATE: Final = "To list the files as they are now, run `data-stack parquet generate-metadata`"
+
 _FORMAT: Final = "data_stack parquet 6"
 _BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
 #: Matches names of files outside of the dataset.
@@ -144,10 +147,7 @@ class ParquetManifest:
         fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT:
-            raise DatasetFileCorruptError(
-                f"{what} has the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. "
-                f"Recreate it with `data-stack parquet generate-metadata`"
-            )
+            raise DatasetFileCorruptError(f"{what} has the format {stated!r:.60}, not {_FORMAT!r}. {RECREATE}")
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         columns, rows = fields.value("columns"), fields.value("files")
         try:
@@ -226,10 +226,7 @@ def read_metadata(folder: Folder, paths: Sequence[str] | None = None) -> pa.Sche
                 footer = pq.read_metadata(resource)
                 schema = footer.schema.to_arrow_schema()
         except DatasetFileCorruptError as error:
-            raise DatasetFileCorruptError(
-                f"{folder.full_name(path)} is damaged: {error.__cause__ or error!s:.200}. Remove it, and recreate it with "
-                f"`data-stack parquet generate-metadata`"
-            ) from error
+            raise DatasetFileCorruptError(f"{error}. Remove it. {RECREATE}") from error
         metadata |= footer.metadata or {}
     metadata.pop(b"ARROW:schema", None)
     return None if schema is None else schema.with_metadata(metadata)
@@ -245,9 +242,7 @@ def reading_parquet(name: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, ValueError, OverflowError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise StorageError(f"could not read {name}: {os.strerror(error.errno)}", error.errno) from error
-        raise DatasetFileCorruptError(
-            f"{name} cannot be read: it is damaged or truncated, or not a Parquet file: {error!s:.300}"
-        ) from error
+        raise DatasetFileCorruptError(f"{name} is damaged or truncated, or not a Parquet file: {error!s:.300}") from error
 
 
 def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], manifest: ParquetManifest | None) -> None:

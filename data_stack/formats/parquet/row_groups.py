@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
-from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ObjectColumn
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import partition_names
-from data_stack.formats.parquet.footer_facts import FooterFacts
-from data_stack.formats.parquet.footer_structs import bytes_claimed_by_pages
+from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import (
     column_guarantee,
@@ -178,8 +177,7 @@ class RowGroups:
         value, field = self._partition_values[int(self.footers.file_of[group])].get(name), self.schema[name]
         gives_nan = _gives_nan(field)
         value = np.nan if value is None and gives_nan else value
-        array = partition_array(field, value, n_rows, has_nulls=self._with_nulls[name] and not gives_nan)
-        return ObjectColumn(array) if array.dtype == object else ArrayColumn(array)
+        return ArrayColumn(partition_array(field, value, n_rows, has_nulls=self._with_nulls[name] and not gives_nan))
 
     def decode_column(self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None) -> GroupColumn:
         """Make a column from stored cells.
@@ -198,9 +196,7 @@ class RowGroups:
         try:
             cells = _join(stored)
             if len(cells) != n_rows:
-                raise DatasetFileCorruptError(
-                    f"{footers.name_of(group)}, field {name!r}: {len(cells)} values, but the footer states {n_rows} rows"
-                )
+                raise ValueError(f"{len(cells)} values, but the footer states {n_rows} rows")
             column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
             shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
             if name in self._list_lengths and shape != (self._list_lengths[name],):
@@ -325,9 +321,7 @@ class GroupReading:
             start, n_raw_bytes = int(facts.starts[index, number]), int(facts.n_raw_bytes[index, number])
             claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.n_bytes[index, number]))
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
-                raise DatasetFileCorruptError(
-                    f"{name}, column {number}: its pages claim {claimed:,} uncompressed bytes, the footer {n_raw_bytes:,}"
-                )
+                raise DatasetFileCorruptError(f"{name}, column {number}: its pages claim {claimed:,} bytes, not {n_raw_bytes:,}")
             if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
                 self._check_repeated(source, number)
             self._groups.checked_pages.add((self._group, number))

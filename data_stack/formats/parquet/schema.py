@@ -106,9 +106,7 @@ class Field(FieldLike):
         except (KeyError, TypeError) as error:
             raise ConfigError(f"a field needs name, dtype, shape and nullable, got {content!r:.80}") from error
         if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(nullable, bool):
-            raise ConfigError(
-                f"field {name!r:.60} has an invalid dtype {dtype!r:.40}, shape {shape!r:.40} or nullable {nullable!r:.40}"
-            )
+            raise ConfigError(f"field {name!r:.60} has an invalid dtype, shape or nullable: {content!r:.200}")
         return cls(name, dtype, shape, read_codec(content), nullable)
 
 
@@ -151,9 +149,9 @@ class Schema:
 
     def __getitem__(self, name: str) -> Field:
         if name not in self._fields:
+            known = ", ".join(self._fields)
             raise ConfigError(
-                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(name, self._fields)}; "
-                f"it has: {', '.join(self._fields)}"
+                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(name, self._fields)}; it has: {known:.300}"
             )
         return self._fields[name]
 
@@ -209,9 +207,7 @@ class Schema:
         if not isinstance(content, dict) or not isinstance(content.get("fields"), list):
             raise DatasetFileCorruptError(f"not a schema of data_stack: {content!r:.80}")
         if content.get("version") != _VERSION:
-            raise DatasetFileCorruptError(
-                f"the schema has version {content.get('version')!r:.20}; this data_stack reads version {_VERSION}: update it"
-            )
+            raise DatasetFileCorruptError(f"the schema has version {content.get('version')!r:.20}, not {_VERSION}")
         return cls(str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]])
 
     def metadata(self) -> dict[bytes, bytes]:

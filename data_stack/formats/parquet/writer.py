@@ -21,10 +21,11 @@ from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is
 from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
-from data_stack.formats.parquet.writer_files import COMPRESSIONS, FileFormat
 from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.formats.parquet.writer_part import (
+    COMPRESSIONS,
     PART_FILE,
+    FileFormat,
     WriterPart,
     check_same,
     clear_left_over,
@@ -127,10 +128,7 @@ class ParquetWriter:
         with self._stack:
             lease = self._stack.enter_context(self._folder.lease(_LOCK))
             if not lease.acquire():
-                raise StorageConflictError(
-                    f"another writer has opened the Parquet dataset {self._name!r}. Wait until it is closed, or write to another "
-                    f"folder"
-                )
+                raise StorageConflictError(f"another writer has opened {self._name!r}: wait until it is closed")
             self._resume_from(resume, overwrite)
             if self._schema is not None:
                 self._prepare(self._schema)

@@ -92,9 +92,7 @@ class Cells:
         for name in columns:
             arrays[name] = values = columns[name] if name in encoded else column_values(columns[name])
             if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-                raise ConfigError(
-                    f"field {name!r} of {self._name!r} takes an array of shape (n, ...) or a list of n values, got {values!r:.80}"
-                )
+                raise ConfigError(f"field {name!r} of {self._name!r} needs an array or a list, got {values!r:.80}")
             lengths[name] = len(values)
         if len(set(lengths.values())) > 1:
             raise ConfigError(f"the columns for {self._name!r} differ in length: {lengths}. Nothing was appended")
@@ -130,9 +128,7 @@ class Cells:
 
     def _refuse(self, name: str, error: Exception, n_rows: int) -> NoReturn:
         where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellValueError) else "")
-        raise ConfigError(
-            f"{where} of {self._name!r} cannot hold this value: {error!s:.400}. {n_rows} rows were appended"
-        ) from error
+        raise ConfigError(f"{where} of {self._name!r}: {error!s:.400}. {n_rows} rows were appended") from error
 
     def _check_names(self, given: Collection[Any], what: str) -> None:
         unknown = [name for name in given if name not in self._schema]
@@ -207,10 +203,7 @@ def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
         dtype = field.dtype
         is_named = dtype is Decimal or (isinstance(dtype, np.dtype) and (dtype.kind in "biuU" or dtype == np.dtype("M8[D]")))
         if field.shape or not isinstance(field.codec, ScalarCodec) or not is_named:
-            raise ConfigError(
-                f"a dataset cannot be partitioned by {field.name!r}: folders are named after text, integers, booleans, dates "
-                f"and Decimals, not after values of dtype {dtype} and shape {field.shape}"
-            )
+            raise ConfigError(f"cannot partition by {field.name!r}, only by text, integers, booleans, dates and Decimals")
     return fields
 
 

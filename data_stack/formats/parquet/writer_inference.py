@@ -68,9 +68,7 @@ def _field(name: str, values: Iterable[Any]) -> Field:
             type_ = pa.uint64()
         (field,) = infer_schema(pa.schema([pa.field(name, type_)]))
     except (pa.ArrowException, ConfigError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"cannot infer the type of field {name!r} from a {type(value).__name__}: {error!s:.200}; {_ADVICE}"
-        ) from error
+        raise ConfigError(f"cannot infer the type of field {name!r}: {error!s:.200}; {_ADVICE}") from error
     return field
 
 

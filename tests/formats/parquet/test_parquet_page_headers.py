@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from data_stack.formats.parquet.footer_structs import bytes_claimed_by_pages
+from data_stack.formats.parquet.footer_facts import bytes_claimed_by_pages
 
 # Thrift's compact protocol: field 1 is the kind of page, 2 and 3 are its sizes, unpacked and stored.
 _KIND, _SIZE = b"\x15\x00", b"\x15\x08"

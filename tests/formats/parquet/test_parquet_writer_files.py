@@ -137,7 +137,7 @@ def test_few_files_are_open_however_many_partitions_there_are(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"partition_by": ["x"]}, "cannot be partitioned by 'x'"),
+        ({"partition_by": ["x"]}, "cannot partition by 'x'"),
         ({"partition_by": ["nix"]}, "no field 'nix'"),
         ({"partition_by": ["id", "id"]}, "twice"),
         ({"partition_by": "day"}, "list of columns"),

@@ -81,9 +81,7 @@ def read_codec(content: Mapping[str, Any]) -> FieldCodec:
 def default_codec(field: FieldLike) -> FieldCodec:
     """The codec of a field without one."""
     if field.dtype == object:
-        raise ConfigError(
-            f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'struct': {{'name': 'string'}}}})"
-        )
+        raise ConfigError(f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'list': 'string'}})")
     if not field.shape:
         return ScalarCodec()
     return ListCodec() if len(field.shape) == 1 else NdarrayCodec()

@@ -75,8 +75,7 @@ class ArrowCodec(ABC):
         if cells.null_count and not (has_nulls and field.nullable):
             row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
             raise CellError(
-                row,
-                "it is null, but the footer counts no nulls" if field.nullable else "it is null, but the field is not nullable",
+                row, f"it is null, but {'the footer counts no nulls' if field.nullable else 'the field is not nullable'}"
             )
         return self._column(field, cells, has_nulls)
 

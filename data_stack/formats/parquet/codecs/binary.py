@@ -13,8 +13,8 @@ from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.cells import CellViews, cell_bytes
 from data_stack.formats.parquet.codecs.checks import check_array, check_scalar
+from data_stack.formats.parquet.codecs.native_values import CellViews, cell_bytes
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.cells import null_mask, plain_cells
 from data_stack.formats.parquet.codecs.checks import (
     FieldValues,
     check_array,
@@ -24,6 +23,8 @@ from data_stack.formats.parquet.codecs.checks import (
 from data_stack.formats.parquet.codecs.native_values import (
     Values,
     list_parts,
+    null_mask,
+    plain_cells,
     plain_objects,
     read_scalars,
     time_dtype,
@@ -34,7 +35,6 @@ from data_stack.formats.parquet.columns import (
     GroupColumn,
     ListColumn,
     MadeColumn,
-    ObjectColumn,
 )
 from data_stack.formats.parquet.types import (
     FieldLike,
@@ -126,7 +126,7 @@ class ScalarCodec(_TypedCodec):
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         found = self._read(field, cells)
         array = found.as_objects() if has_nulls and self.nulls == "none" else found.array
-        return ArrayColumn(array) if array.dtype != object else ObjectColumn(array, _object_bytes(cells))
+        return ArrayColumn(array, _object_bytes(cells) if array.dtype == object else None)
 
 
 class ListCodec(_TypedCodec):
@@ -223,7 +223,7 @@ class NestedCodec(ArrowCodec):
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
-            return ObjectColumn(objects([None] * len(cells)))
+            return ArrayColumn(objects([None] * len(cells)))
 
         def make(rows: npt.NDArray[np.int64]) -> list[Any]:
             return plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
