@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
-from typing import NoReturn
 
 from data_stack.exception import MissingFileError
 from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
@@ -36,9 +36,6 @@ class LocalFile(FileSource):
             raise MissingFileError(
                 path, "it is a folder; give the path of a file in it" if is_folder else "it is not a regular file"
             )
-
-        def fail(error: OSError) -> NoReturn:
-            raise storage_error(f"could not read {path!r}", error, path) from error
-
-        super().__init__(lambda: OpenedFile(handle, status, None), fail)
+        explain = functools.partial(storage_error, f"could not read {path!r}", path=path)
+        super().__init__(lambda: OpenedFile(handle, status, None), explain)
         self._ensure_open()

@@ -9,19 +9,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import IO, Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.partials import local_partial
-from data_stack.io.storage_connectors.writer import (
-    ResourceWriter,
-    binary_chunks,
-    local_writer,
-    raise_local,
-    sealing,
-)
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, explain_local, local_writer, sealing
 from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
@@ -137,9 +131,10 @@ class StorageConnector(ABC):
         It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
         HDF5 and zip writers need it.
         """
-        return self._create_by_set_resource(identifier)
+        return local_writer(identifier, functools.partial(self._store_file, identifier))
 
-    def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
+    @contextlib.contextmanager
+    def create_resumable(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
         """As :meth:`create`, for a download that the next call with this ``key`` resumes after an interruption.
 
         The partial file stays for a day if :attr:`ResourceWriter.partial` got a validator; the caller must verify a digest of the
@@ -149,28 +144,19 @@ class StorageConnector(ABC):
             identifier: the resource.
             key: letters and digits that identify source and digest.
         """
-        return self._create_from_partial(identifier, key)
-
-    @contextlib.contextmanager
-    def _create_from_partial(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
         with local_partial(key) as opened:
             if opened is None:
                 with self.create(identifier) as writer:
                     yield writer
                 return
             partial, file = opened
-            with sealing(ResourceWriter(identifier, file, partial, functools.partial(raise_local, identifier))) as writer:
+            with sealing(ResourceWriter(identifier, file, partial, explain_local(identifier))) as writer:
                 yield writer
             file.seek(0)
-            self.set_resource(identifier, StreamedResource(identifier, file))
+            self._store_file(identifier, file)
 
-    @contextlib.contextmanager
-    def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
-        with local_writer(identifier) as (local, file):
-            with sealing(local) as writer:
-                yield writer
-            file.seek(0)  # for those whose set_resource() does not rewind
-            self.set_resource(identifier, StreamedResource(identifier, file))
+    def _store_file(self, identifier: str, file: IO[bytes]) -> None:
+        self.set_resource(identifier, StreamedResource(identifier, file))
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""

@@ -15,10 +15,11 @@ import contextlib
 import functools
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, NoReturn
+from typing import Final
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
 from data_stack.io.identifiers import check_prefix
@@ -39,7 +40,7 @@ from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
 from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
-from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, publishing, store_bytes
+from data_stack.io.storage_connectors.writer import COPY_BYTES, Explain, ResourceWriter, publishing, store_bytes
 from data_stack.io.storage_errors import storage_error
 
 #: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
@@ -79,8 +80,7 @@ class FileStorageConnector(StorageConnector):
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         identifier = self._tree.check_name(identifier)
         with self._locate(identifier):
-            fail = functools.partial(self._raise, "read", identifier)
-            source = FileSource(functools.partial(self._open_file, identifier), fail)
+            source = FileSource(functools.partial(self._open_file, identifier), self._explain("read", identifier))
         return open_source(self, identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
@@ -107,21 +107,18 @@ class FileStorageConnector(StorageConnector):
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._tree.check_name(identifier), self._tree.check_name(new_identifier)
         with self._locate(identifier) as (folder, name, _), self._use_file(identifier) as file:
-            with self._storage_errors("store", new_identifier):
-                target, new_name = self._tree.target(new_identifier)
+            with self._target(new_identifier) as (target, new_name), self._storage_errors("store", new_identifier):
+                self._notes.remove(new_identifier)
+                self._notes.remove(identifier)
                 try:
-                    self._notes.remove(new_identifier)
-                    self._notes.remove(identifier)
                     os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
-                    for changed in {target, folder}:
-                        os.fsync(changed)
-                    if file.noted is not None:  # the expected digest of a touched file moves too
-                        facts = () if file.version is None else facts_of(os.fstat(file.handle))
-                        self._notes.write(new_identifier, replace(file.noted, facts=facts))
                 except FileNotFoundError:
                     raise ResourceNotFoundError(identifier, repr(self)) from None
-                finally:
-                    os.close(target)
+                os.fsync(target)
+                os.fsync(folder)
+                if file.noted is not None:  # the expected digest of a touched file moves too
+                    facts = () if file.version is None else facts_of(os.fstat(file.handle))
+                    self._notes.write(new_identifier, replace(file.noted, facts=facts))
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
@@ -132,9 +129,8 @@ class FileStorageConnector(StorageConnector):
         identifier = self._tree.check_name(identifier)
         with self._locate(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
-            if noted is None or not noted.is_of(status):
-                return ResourceInfo(identifier, status.st_size, None, status.st_mtime)
-            return ResourceInfo(identifier, status.st_size, noted.sha256, status.st_mtime)
+            sha256 = noted.sha256 if noted is not None and noted.is_of(status) else None
+            return ResourceInfo(identifier, status.st_size, sha256, status.st_mtime)
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         return self._write(identifier)
@@ -145,18 +141,13 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
         identifier = self._tree.check_name(identifier)
-        fail = functools.partial(self._raise, "store", identifier)
-        with self._storage_errors("store", identifier):
-            folder, name = self._tree.target(identifier)
-        try:
+        with self._target(identifier) as (folder, name):
             partial = None if key is None else Partial.open(folder, key)
             # A kill in between leaves a file without a note, not with that of its predecessor.
-            forget = functools.partial(self._notes.remove, identifier)
-            with publishing(folder, name, identifier, fail, partial=partial, before_renaming=forget) as writer:
+            forget, explain = functools.partial(self._notes.remove, identifier), self._explain("store", identifier)
+            with publishing(folder, name, identifier, explain, partial=partial, before_renaming=forget) as writer:
                 yield writer
             self._note(identifier, _version_of(writer.digest, writer.status))
-        finally:
-            os.close(folder)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
@@ -198,30 +189,36 @@ class FileStorageConnector(StorageConnector):
         for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
-                    if os.path.basename(path).startswith(PARTIAL):
-                        size = remove(path, grace_seconds, dry_run=dry_run)
-                        if size is not None:
-                            yield Garbage(os.path.relpath(path, self.root_path), size, "an interrupted download")
-                    elif _is_abandoned(path):
-                        with contextlib.suppress(OSError):
-                            size = os.stat(path, follow_symlinks=False).st_size
-                            if not dry_run:
-                                os.unlink(path)
-                            yield Garbage(os.path.relpath(path, self.root_path), size, "left by a writer that died")
+                    is_partial = os.path.basename(path).startswith(PARTIAL)
+                    size = (remove if is_partial else _remove_temporary)(path, grace_seconds, dry_run=dry_run)
+                    if size is not None:
+                        reason = "an interrupted download" if is_partial else "left by a writer that died"
+                        yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        with self._storage_errors("look for", identifier):
-            found = self._tree.find(identifier)
-        if found is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        try:
-            yield found
-        finally:
-            os.close(found[0])
+        with contextlib.ExitStack() as exits:
+            status = None
+            with self._storage_errors("look for", identifier), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                folder, name = exits.enter_context(self._tree.open_folder(identifier))
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if status is None or not stat.S_ISREG(status.st_mode):
+                raise ResourceNotFoundError(identifier, repr(self))
+            yield folder, name, status
+
+    @contextlib.contextmanager
+    def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
+        """The open folder of a resource, created if missing, and the name of its file."""
+        with contextlib.ExitStack() as exits:
+            with self._storage_errors("store", identifier):
+                folder, name = exits.enter_context(self._tree.open_folder(identifier, create=True))
+            with contextlib.suppress(OSError):
+                # An empty folder of that name is removed.
+                os.rmdir(name, dir_fd=folder)
+            yield folder, name
 
     @contextlib.contextmanager
     def _use_file(self, identifier: str) -> Iterator[OpenedFile]:
@@ -234,11 +231,8 @@ class FileStorageConnector(StorageConnector):
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
-            try:
-                return OpenedFile(handle, os.fstat(handle), self._notes.read(identifier))
-            except BaseException:
-                os.close(handle)
-                raise
+            # The note last: that of a successor does not match, that of a predecessor would look like damage.
+            return OpenedFile(handle, os.fstat(handle), self._notes.read(identifier))
 
     @property
     def _notes(self) -> DigestNotes:
@@ -273,31 +267,32 @@ class FileStorageConnector(StorageConnector):
         except StorageError:
             raise
         except OSError as error:
-            self._raise(action, identifier, error)
+            raise self._explain(action, identifier)(error) from error
 
-    def _raise(self, action: str, identifier: str, error: OSError) -> NoReturn:
-        raise storage_error(
+    def _explain(self, action: str, identifier: str) -> Explain:
+        return functools.partial(
+            storage_error,
             f"could not {action} {identifier!r} in {self!r}",
-            error,
-            self.root_path,
+            path=self.root_path,
             if_full="Nothing was published; make room and try again.",
             otherwise="The store is as it was; check permissions and the disk.",
-        ) from error
+        )
 
 
 def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
     return FileVersion(digest.size, digest.sha256, facts_of(status))
 
 
-def _is_abandoned(path: str) -> bool:
-    """Whether the writer of a temporary file is dead; for other machines, whether the file is old."""
+def _remove_temporary(path: str, _: float, *, dry_run: bool) -> int | None:
+    """Remove the file of a dead writer, of another machine after a day; return its size, None if it stays."""
     owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
-    if is_of_this_machine(owner):
-        return is_dead(owner)
-    try:
-        return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):
+        status = os.stat(path, follow_symlinks=False)
+        if is_dead(owner) if is_of_this_machine(owner) else time.time() - status.st_mtime > _FOREIGN_GRACE_SECONDS:
+            if not dry_run:
+                os.unlink(path)
+            return status.st_size
+    return None
 
 
 class StorageConnectorFactory:

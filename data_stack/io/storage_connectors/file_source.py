@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.digest_notes import FileVersion
@@ -37,11 +37,11 @@ class FileSource(ByteSource):
 
     Args:
         open_file: opens the file.
-        fail: raises our error for one of the operating system.
+        explain: returns our error for one of the operating system.
     """
 
-    def __init__(self, open_file: Callable[[], OpenedFile], fail: Callable[[OSError], NoReturn]) -> None:
-        self._open_file, self._fail = open_file, fail
+    def __init__(self, open_file: Callable[[], OpenedFile], explain: Callable[[OSError], Exception]) -> None:
+        self._open_file, self._explain = open_file, explain
         self._file: OpenedFile | None = None
         self._opening = ForkLock()
 
@@ -62,7 +62,7 @@ class FileSource(ByteSource):
                 n_read += more
             return n_read
         except OSError as error:
-            self._fail(error)
+            raise self._explain(error) from error
 
     def fileno(self) -> int:
         return self._ensure_open().handle

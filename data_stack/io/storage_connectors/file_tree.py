@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -41,55 +40,25 @@ class FileTree:
             )
         return check_identifier(identifier)
 
-    def find(self, identifier: str) -> tuple[int, str, os.stat_result] | None:
-        """The folder (an open handle, which the caller closes), file name and status of a resource; None if it is missing."""
-        *folders, name = identifier.split("/")
-        folder = -1
-        try:
-            folder = self._open_folder(folders)
-            status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            if stat.S_ISREG(status.st_mode):
-                found, folder = (folder, name, status), -1
-                return found
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        finally:
-            if folder >= 0:
-                os.close(folder)
-        return None
+    @contextlib.contextmanager
+    def open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """A handle on the folder of a resource, and the name of its file.
 
-    def _open_folder(self, folders: Sequence[str], create: bool = False) -> int:
-        """A handle on a folder below the root. Each step is opened relative to the one before, and must not be a link."""
-        if create and not os.path.isdir(self.root_path):
+        Each folder is opened relative to the one above, and must not be a link.
+        """
+        *folders, name = identifier.split("/")
+        if create:
             _make_folders(self.root_path)
         handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for folder in folders:
-                try:
-                    below = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
-                except FileNotFoundError:
-                    if not create:
-                        raise
-                    with contextlib.suppress(FileExistsError):
-                        os.mkdir(folder, dir_fd=handle)
-                        os.fsync(handle)
-                    below = os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
-                os.close(handle)
-                handle = below
-            result, handle = handle, -1
-            return result
+                if create:
+                    _make_folder(folder, handle)
+                above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
+                os.close(above)
+            yield handle, name
         finally:
-            if handle >= 0:
-                os.close(handle)
-
-    def target(self, identifier: str) -> tuple[int, str]:
-        """The open folder of a resource, created if missing, and the name of its file."""
-        *folders, name = identifier.split("/")
-        folder = self._open_folder(folders, create=True)
-        with contextlib.suppress(OSError):
-            # An empty folder of that name is removed.
-            os.rmdir(name, dir_fd=folder)
-        return folder, name
+            os.close(handle)
 
     def walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
@@ -119,13 +88,18 @@ class FileTree:
 
 def _make_folders(path: str) -> None:
     """Create a folder and its parents durably."""
-    above = os.path.dirname(path)
-    if not os.path.isdir(above):
+    above, name = os.path.split(path)
+    if not os.path.isdir(path):
         _make_folders(above)
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path)
         handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(handle)
+            _make_folder(name, handle)
         finally:
             os.close(handle)
+
+
+def _make_folder(name: str, above: int) -> None:
+    """Create a folder in an open one durably, unless it exists."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+        os.fsync(above)

@@ -130,31 +130,28 @@ def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple
 def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
     """The partial file of ``key`` for a remote store, or None; removes those older than a day."""
     list(remove_locally(_KEPT_SECONDS, dry_run=False))
-    folder = -1
-    partial = None
-    try:
+    with contextlib.ExitStack() as exits:
+        partial = None
         with contextlib.suppress(OSError):
             with contextlib.suppress(FileExistsError):
                 os.mkdir(local_partials(), 0o700)
             folder = os.open(local_partials(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            exits.callback(os.close, folder)
             status = os.fstat(folder)
             if status.st_uid == os.getuid() and not status.st_mode & 0o077:  # and not what another user put there
                 partial = Partial.open(folder, key)
         if partial is None:
             yield None
             return
-        with open(partial.handle, "r+b") as file:
-            try:
-                yield partial, file
-                partial.end(None)
-            except BaseException as error:
-                with contextlib.suppress(OSError):
-                    file.flush()
-                partial.end(error)
-                raise
-    finally:
-        if folder >= 0:
-            os.close(folder)
+        file = exits.enter_context(open(partial.handle, "r+b"))
+        try:
+            yield partial, file
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                file.flush()
+            partial.end(error)
+            raise
+        partial.end(None)
 
 
 def _lock(handle: int) -> None:

@@ -138,7 +138,7 @@ def test_blocks_read_at_random_by_several_readers_become_a_whole_resource(cached
     with again(cached).get_resource("a/large") as resource:
         assert resource.size == len(LARGE)
         assert os.pread(resource.fileno(), 10, 0) == LARGE[:10]
-    assert not files_below(Path(cached.local) / "parts")
+    assert not files_below(Path(cached.local) / "blocks")
 
 
 def test_ranges_that_are_missing_come_in_one_request(cached: CachedStorageConnector, remote: Remote) -> None:
@@ -235,7 +235,7 @@ def test_replaced_content_is_garbage_once_nobody_names_it(cached: CachedStorageC
 
     assert would_be == removed
     assert [os.path.basename(garbage.name) for garbage in removed] == [f"{hashlib.sha256(LARGE).hexdigest()}-{len(LARGE)}"]
-    assert len(files_below(Path(cached.local) / "whole")) == 2
+    assert len(files_below(Path(cached.local) / "bytes")) == 2
     assert content(cached, "small") == SMALL
 
 
@@ -244,7 +244,7 @@ def test_what_the_remote_has_no_digest_of_passes_through(cached: CachedStorageCo
 
     assert content(cached, "edited") == SMALL
 
-    assert not files_below(Path(cached.local) / "whole")
+    assert not files_below(Path(cached.local) / "bytes")
     with pytest.raises(StorageFullError, match="verify_resource"):
         cached.fetch(["edited"])
 
@@ -273,13 +273,13 @@ def test_wrong_bytes_of_the_remote_are_an_error_and_are_not_kept(tmp_path: Path,
 
     with pytest.raises(ChecksumMismatchError, match=identifier):
         content(cached, identifier)
-    assert not files_below(tmp_path / "cache" / "whole")
-    assert not files_below(tmp_path / "cache" / "parts")
+    assert not files_below(tmp_path / "cache" / "bytes")
+    assert not files_below(tmp_path / "cache" / "blocks")
 
 
 def test_verifying_reads_the_remote_and_drops_a_damaged_copy(cached: CachedStorageConnector, tmp_path: Path) -> None:
     content(cached, "small")
-    copy = next(iter(files_below(tmp_path / "cache" / "whole")))
+    copy = next(iter(files_below(tmp_path / "cache" / "bytes")))
     copy.write_bytes(SMALL[::-1])
 
     assert cached.verify_resource("small").sha256 == hashlib.sha256(SMALL).hexdigest()
@@ -431,7 +431,7 @@ def test_no_damage_to_any_file_of_the_cache_makes_a_read_wrong(remote: Remote, t
 
 
 def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, remote: Remote) -> None:
-    for folder in ("", "whole", "parts", "notes", "unfinished"):
+    for folder in ("", "bytes", "blocks", "notes"):
         cached.fetch()
         shutil.rmtree(Path(cached.local) / folder, ignore_errors=True)
 
@@ -456,7 +456,7 @@ def test_a_folder_that_cannot_be_written_to_costs_no_read(remote: Remote, tmp_pa
 def held(cached: CachedStorageConnector, identifier: str) -> bool:
     """Whether all bytes of a resource are on the local disk."""
     info = cached.remote.stat(identifier)
-    return (Path(cached.local) / "whole" / f"{info.sha256}-{info.size}").exists()
+    return (Path(cached.local) / "bytes" / f"{info.sha256}-{info.size}").exists()
 
 
 def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, tmp_path: Path) -> None:
@@ -546,13 +546,13 @@ def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path) -> None:
 
         assert_same_bytes(read, LARGE + SMALL)
         assert ranges == [LARGE[5:15], LARGE[BLOCK_BYTES * 7 :][:9]]
-        assert not files_below(Path(cached.local) / "unfinished")
+        assert not list(Path(cached.local).rglob(".~*"))
         cached.fetch()
 
 
 def test_what_killed_processes_left_unfinished_is_garbage(cached: CachedStorageConnector) -> None:
     cached.fetch()
-    left = Path(cached.local) / "unfinished" / "0123"
+    left = Path(cached.local) / "bytes" / ".~0123"
     left.touch()
 
     assert [garbage.name for garbage in cached.collect_garbage(0.0)] == [str(left)]

@@ -126,7 +126,7 @@ def test_processes_that_fill_one_resource_at_once_read_it_right_and_complete_it(
     offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
     for identifier, data in DATA.items():
         assert_same_bytes(content(offline, identifier), data)
-    assert list((tmp_path / "cache" / "parts").iterdir()) == []
+    assert list((tmp_path / "cache" / "blocks").iterdir()) == []
 
 
 def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConnector, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any
 
 from data_stack.exception import (
     ConfigError,
@@ -36,7 +36,6 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 _REMEMBERED = 1 << 16
-_NOTHING: Final = (-math.inf, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class CachedStorageConnector(StorageConnector):
         self._asked = Remote(remote, self._folder)
         vars(self)["knows_digests"] = remote.knows_digests
         #: Time and result of the last stat of each identifier.
-        self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None]] = {}
+        self._last: dict[str, tuple[float, ResourceInfo]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = functools.partial(type(self), fresh_seconds=self._fresh_seconds)
@@ -168,18 +167,12 @@ class CachedStorageConnector(StorageConnector):
             ResourceNotFoundError: the remote has no such resource.
         """
         wanted = self._remote.list_resources() if identifiers is None else list(identifiers)
-        contents = {}
+        lacking = []
         for identifier in wanted:
             info = self._look_up(identifier)
-            contents[identifier] = content = Content.of(info.sha256, info.size)
-            if content is not None:
-                with contextlib.closing(CachedSource(self._asked, identifier, content)) as source:
-                    source.fill()
-        lacking = [
-            identifier
-            for identifier, content in contents.items()
-            if content is None or not os.path.exists(self._folder.path_of_whole(content))
-        ]
+            content = Content.of(info.sha256, info.size)
+            if content is None or not CachedSource(self._asked, identifier, content).fill():
+                lacking.append(identifier)
         if lacking:
             raise StorageFullError(
                 f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self._local}: "
@@ -237,8 +230,8 @@ class CachedStorageConnector(StorageConnector):
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
         """The ``stat`` of a resource in the remote; while that is away, the last one."""
         check_identifier(identifier)
-        when, said = self._last.get(identifier, _NOTHING)
-        if said and time.monotonic() - when < self._fresh_seconds:
+        when, said = self._last.get(identifier, (-math.inf, None))
+        if said is not None and time.monotonic() - when < self._fresh_seconds:
             return said
         if self._asked.is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
@@ -246,14 +239,19 @@ class CachedStorageConnector(StorageConnector):
             info = self._asked.ask(identifier, lambda: self._remote.stat(identifier))
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             if isinstance(error, ResourceNotFoundError) and not self._asked.is_gone():
-                self._note(identifier, None)
+                self._last.pop(identifier, None)
+                self._folder.note(identifier, None)
                 raise
             info = self._read_note(identifier, must_be_held)
             if info is None:
                 raise
             self._folder.say(f"{self._remote!r} is away; serving cached resources")
             return info
-        self._note(identifier, info)
+        if said != info:
+            self._folder.note(identifier, info)
+        if len(self._last) >= _REMEMBERED:
+            self._last.clear()
+        self._last[identifier] = time.monotonic(), info
         return info
 
     def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
@@ -264,18 +262,11 @@ class CachedStorageConnector(StorageConnector):
         """
         noted = self._folder.read_note(identifier)
         if noted is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        if noted is False:
             return None
+        if noted.size < 0:
+            raise ResourceNotFoundError(identifier, repr(self))
         content = Content.of(noted.sha256, noted.size)
         return noted if not must_be_held or (content is not None and self._folder.holds(content)) else None
-
-    def _note(self, identifier: str, info: ResourceInfo | None) -> None:
-        if self._last.get(identifier, _NOTHING)[1] != info:
-            self._folder.note(identifier, info)
-        if len(self._last) >= _REMEMBERED:
-            self._last.clear()
-        self._last[identifier] = time.monotonic(), info
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
