@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, cast
@@ -14,8 +14,7 @@ from typing import IO, Any, ClassVar, cast
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.partials import local_partial
-from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, explain_local, local_writer, sealing
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, local_writer
 from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
@@ -133,8 +132,7 @@ class StorageConnector(ABC):
         """
         return local_writer(identifier, functools.partial(self._store_file, identifier))
 
-    @contextlib.contextmanager
-    def create_resumable(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
+    def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
         """As :meth:`create`, for a download that the next call with this ``key`` resumes after an interruption.
 
         The partial file stays for a day if :attr:`ResourceWriter.partial` got a validator; the caller must verify a digest of the
@@ -144,16 +142,7 @@ class StorageConnector(ABC):
             identifier: the resource.
             key: letters and digits that identify source and digest.
         """
-        with local_partial(key) as opened:
-            if opened is None:
-                with self.create(identifier) as writer:
-                    yield writer
-                return
-            partial, file = opened
-            with sealing(ResourceWriter(identifier, file, partial, explain_local(identifier))) as writer:
-                yield writer
-            file.seek(0)
-            self._store_file(identifier, file)
+        return local_writer(identifier, functools.partial(self._store_file, identifier), key)
 
     def _store_file(self, identifier: str, file: IO[bytes]) -> None:
         self.set_resource(identifier, StreamedResource(identifier, file))

@@ -59,10 +59,7 @@ class InMemoryStorageConnector(StorageConnector):
             yield writer
         digest = writer.digest
         # One assignment of one value: a reader sees the old resource or the new one.
-        self._stored[identifier] = (
-            buffer.getvalue(),
-            ResourceInfo(identifier, digest.size, digest.sha256, time.time()),
-        )
+        self._stored[identifier] = (buffer.getvalue(), ResourceInfo(identifier, digest.size, digest.sha256, time.time()))
 
     def _look_up(self, identifier: str) -> tuple[bytes, ResourceInfo]:
         try:

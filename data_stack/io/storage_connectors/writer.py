@@ -16,7 +16,7 @@ from data_stack.exception import StorageError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable
 from data_stack.io.storage_connectors.owners import this_process
-from data_stack.io.storage_connectors.partials import TEMPORARY, Partial
+from data_stack.io.storage_connectors.partials import TEMPORARY, Partial, local_partial
 from data_stack.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
@@ -207,28 +207,29 @@ def publishing(
 
 
 @contextlib.contextmanager
-def local_writer(identifier: str, store: Callable[[IO[bytes]], object]) -> Iterator[ResourceWriter]:
-    """A writer to a local temporary file, which is passed to ``store`` once it is complete."""
-    try:
-        file = tempfile.TemporaryFile()
-    except OSError as error:
-        raise explain_local(identifier)(error) from error
-    try:
-        with sealing(ResourceWriter(identifier, file, explain=explain_local(identifier))) as writer:
-            yield writer
-        file.seek(0)  # for those whose set_resource() does not rewind
-        store(file)
-    finally:
-        with contextlib.suppress(OSError):
-            file.close()  # may fail again to write what a full disk refused
-
-
-def explain_local(identifier: str) -> Explain:
-    """Explains the errors of a temporary file."""
+def local_writer(identifier: str, store: Callable[[IO[bytes]], object], key: str | None = None) -> Iterator[ResourceWriter]:
+    """A writer to a local temporary file, which is passed to ``store`` once it is complete; ``key`` resumes a partial file."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}: its temporary file in {folder!r} failed"
-    return functools.partial(storage_error, problem, path=folder, if_full=advice, otherwise=advice)
+    explain = functools.partial(storage_error, problem, path=folder, if_full=advice, otherwise=advice)
+    with contextlib.ExitStack() as exits:
+        partial, file = (exits.enter_context(local_partial(key)) if key is not None else None) or (None, None)
+        if file is None:
+            try:
+                file = tempfile.TemporaryFile()
+            except OSError as error:
+                raise explain(error) from error
+            exits.callback(_close_quietly, file)
+        with sealing(ResourceWriter(identifier, file, partial, explain)) as writer:
+            yield writer
+        file.seek(0)  # for those whose set_resource() does not rewind
+        store(file)
+
+
+def _close_quietly(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # it may fail again to write what a full disk refused
+        file.close()
 
 
 @contextlib.contextmanager

@@ -6,25 +6,19 @@ import hashlib
 import logging
 import mmap
 import os
-import pickle
 import random
 import resource as limits
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 import pytest
 from process_census import until
-from sizes import sized
 
 from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
-    MalformedIdentifierError,
     ResourceNotFoundError,
     StorageFullError,
     StorageUnavailableError,
@@ -189,28 +183,6 @@ def test_a_limit_below_nothing_is_refused(remote: Remote, tmp_path: Path) -> Non
 # ---------------------------------------------------------------------- the remote changes
 
 
-def test_what_was_replaced_in_the_remote_comes_out_new(cached: CachedStorageConnector, remote: Remote) -> None:
-    content(cached, "a/large")
-
-    remote.set_resource("a/large", OTHER)
-
-    assert_same_bytes(content(cached, "a/large"), OTHER)
-
-
-@pytest.mark.parametrize(
-    "change", [lambda remote: remote.set_resource("a/large", OTHER), lambda remote: remote.delete_resource("a/large")]
-)
-def test_a_reader_finishes_with_the_bytes_it_began_with(
-    cached: CachedStorageConnector, remote: Remote, change: Callable[[Remote], None]
-) -> None:
-    with cached.get_resource("a/large") as resource:
-        beginning = resource.read(1000)
-
-        change(remote)
-
-        assert_same_bytes(beginning + resource.read(), LARGE)
-
-
 def test_what_was_deleted_in_the_remote_is_gone_offline_too(cached: CachedStorageConnector, remote: Remote) -> None:
     content(cached, "small")
     remote.delete_resource("small")
@@ -352,82 +324,7 @@ def test_what_was_written_through_the_cache_is_never_old_offline(cached: CachedS
         cached.get_resource("small")
 
 
-def test_an_identifier_that_climbs_removes_no_note(cached: CachedStorageConnector, tmp_path: Path) -> None:
-    victim = tmp_path / "victim~"
-    victim.touch()
-
-    for identifier in ("../../../victim", str(tmp_path / "victim")):
-        for attempt in (lambda: cached.set_resource(identifier, b""), lambda: cached.delete_resource(identifier)):  # noqa: B023
-            with pytest.raises(MalformedIdentifierError):
-                attempt()
-
-    assert victim.exists()
-
-
 # ---------------------------------------------------------------------- damage
-
-
-def damages(path: Path) -> Iterator[Callable[[], object]]:
-    """Ways to spoil a file: single bits all over it, cut short, grown, emptied, something else in its place."""
-    size = path.stat().st_size
-    for at in sorted({0, 64, size // 2, size - 1}):
-        if 0 <= at < size:
-            yield partial(_flip, path, at)
-    for length in sorted({0, size // 2, max(0, size - 1), size + 1}):
-        yield partial(os.truncate, path, length)
-    yield path.unlink
-    yield lambda: path.write_bytes(os.urandom(size))
-
-
-def _flip(path: Path, at: int) -> None:
-    with open(path, "r+b") as file:
-        file.seek(at)
-        byte = file.read(1)[0]
-        file.seek(at)
-        file.write(bytes([byte ^ 0x10]))
-
-
-def test_no_damage_to_any_file_of_the_cache_makes_a_read_wrong(remote: Remote, tmp_path: Path) -> None:
-    limit = 100_000_000
-    template = CachedStorageConnector(remote, tmp_path / "template", limit)
-    content(template, "small")
-    for identifier in ("a/large", "b/large"):
-        remote.set_resource(identifier, LARGE if identifier[0] == "a" else OTHER)
-    template.fetch(["a/large"])
-    with template.get_resource("b/large") as resource:
-        resource.read_at(3 * BLOCK_BYTES, 2 * BLOCK_BYTES)
-    cache = tmp_path / "cache"
-    n_damages = 0
-
-    for name in [path.relative_to(tmp_path / "template") for path in files_below(tmp_path / "template")]:
-        for number in range(0, len(list(damages(tmp_path / "template" / name))), sized(5, full=1)):
-            shutil.rmtree(cache, ignore_errors=True)
-            shutil.copytree(tmp_path / "template", cache)
-            warm = CachedStorageConnector(remote, cache, limit)
-            if number % 2:  # what this very connector knows of the files must not hide it either
-                content(warm, "small")
-                content(warm, "a/large")
-            list(damages(cache / name))[number]()
-            n_damages += 1
-
-            with warm.get_resource("b/large") as resource:
-                assert_same_bytes(
-                    resource.read_at(3 * BLOCK_BYTES - 100, 2 * BLOCK_BYTES), OTHER[3 * BLOCK_BYTES - 100 :][: 2 * BLOCK_BYTES]
-                )
-            assert content(warm, "small") == SMALL
-            assert_same_bytes(content(warm, "a/large"), LARGE)
-            assert_same_bytes(content(warm, "b/large"), OTHER)
-
-            for identifier in ("a/large", "b/large", "small"):
-                content(again(warm), identifier)
-            remote.is_away = True
-            healed = again(warm)
-            assert_same_bytes(
-                content(healed, "a/large") + content(healed, "b/large") + content(healed, "small"), LARGE + OTHER + SMALL
-            )
-            remote.is_away = False
-
-    assert n_damages > sized(10, full=50)
 
 
 def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, remote: Remote) -> None:
@@ -440,14 +337,6 @@ def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, rem
     again(cached).fetch()
     remote.is_away = True
     assert_same_bytes(content(again(cached), "a/large"), LARGE)
-
-
-def test_a_folder_that_cannot_be_written_to_costs_no_read(remote: Remote, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    cached = CachedStorageConnector(remote, tmp_path / "file" / "cache")
-
-    assert_same_bytes(content(cached, "a/large") + content(cached, "small"), LARGE + SMALL)
-    assert cached.read_ranges("a/large", [(5, 10)]) == [LARGE[5:15]]
 
 
 # ---------------------------------------------------------------------- no room
@@ -499,39 +388,6 @@ def test_a_resource_larger_than_the_limit_passes_through(remote: Remote, tmp_pat
             cached.fetch(["a/large"])
 
 
-def test_moving_a_resource_is_one_rename_of_the_remote_and_both_names_are_asked_anew(remote: Remote, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", fresh_seconds=60.0)
-    assert_same_bytes(content(cached, "a/large"), LARGE)
-    inode = os.stat(os.path.join(remote.root_path, "a/large")).st_ino
-
-    cached.move_resource("a/large", "b/large")
-
-    assert not cached.has_resource("a/large")
-    assert_same_bytes(content(cached, "b/large"), LARGE)
-    assert os.stat(os.path.join(remote.root_path, "b/large")).st_ino == inode
-
-
-def test_readers_keep_what_is_evicted_under_them(remote: Remote, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", 5_000_000)
-    versions = [LARGE[i:] + LARGE[:i] for i in range(4)]
-    for i, version in enumerate(versions):
-        remote.set_resource(f"r{i}", version)
-
-    def read(seed: int) -> None:
-        chance = random.Random(seed)
-        for _ in range(15):
-            i = chance.randrange(4)
-            with cached.get_resource(f"r{i}") as resource:
-                for _ in range(4):
-                    offset = chance.randrange(len(LARGE))
-                    assert_same_bytes(resource.read_at(offset, 300_000), versions[i][offset : offset + 300_000])
-
-    with ThreadPoolExecutor(6) as threads:
-        list(threads.map(read, range(6)))
-
-    assert used_bytes(cached.local) <= 5_000_000
-
-
 def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path) -> None:
     for most_bytes in (0, 5000, 300_000):
         cached = CachedStorageConnector(remote, tmp_path / f"cache{most_bytes}")
@@ -577,17 +433,3 @@ def test_nothing_stays_open(cached: CachedStorageConnector, remote: Remote) -> N
         remote.is_away = False
 
     assert (n_descriptors(), threading.active_count()) == (before, n_threads)
-
-
-def test_a_connector_and_an_open_resource_pickle_as_configuration(remote: Remote, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", 50_000_000, fresh_seconds=5)
-
-    copy = pickle.loads(pickle.dumps(cached))
-    with cached.get_resource("a/large") as resource:
-        resource.read(10)
-        with pickle.loads(pickle.dumps(resource)) as other:
-            assert_same_bytes(other.read(), LARGE)
-
-    assert repr(copy) == repr(cached)
-    assert copy.cache_info().max_bytes == 50_000_000
-    assert copy.knows_digests

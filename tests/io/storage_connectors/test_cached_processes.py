@@ -108,27 +108,6 @@ def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
             assert online.cache_info().held_bytes <= max_bytes
 
 
-def test_processes_that_fill_one_resource_at_once_read_it_right_and_complete_it(
-    remote: FileStorageConnector, tmp_path: Path
-) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache")
-    failures = tmp_path / "failures"
-    failures.mkdir()
-
-    children = [
-        forked(lambda seed=seed: read_at_random(cached, seed, 40), failures)  # type: ignore[misc]
-        for seed in range(6)
-    ]
-    for child in children:
-        os.waitpid(child, 0)
-
-    assert [file.read_text() for file in failures.iterdir()] == []
-    offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
-    for identifier, data in DATA.items():
-        assert_same_bytes(content(offline, identifier), data)
-    assert list((tmp_path / "cache" / "blocks").iterdir()) == []
-
-
 def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConnector, tmp_path: Path) -> None:
     cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
     failures = tmp_path / "failures"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import resource as limits
 import stat
 import subprocess
 import sys
@@ -16,12 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.exception import (
-    DataStackError,
-    ResourceNotFoundError,
-    StorageError,
-    StorageFullError,
-)
+from data_stack.exception import DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.integrity import seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
 
@@ -69,24 +63,6 @@ def test_nothing_is_written_by_looking(connector: FileStorageConnector, root: Pa
         connector.stat("a")
 
     assert not root.exists()
-
-
-def test_a_file_too_large_for_the_disk_is_our_error_and_the_old_stays(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("x", b"old")
-    soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
-    # SIGXFSZ is ignored by Python, so the write itself fails, as on a full disk.
-    limits.setrlimit(limits.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        with pytest.raises(StorageFullError, match=r"could not store 'x'.*bytes are free.*make room"):
-            connector.set_resource("x", io.BytesIO(bytes(3_000_000)))
-        with pytest.raises(StorageFullError), connector.create("y") as writer:
-            for _ in range(300):
-                writer.write(b"1" * 1000)
-    finally:
-        limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
-
-    assert content(connector, "x") == b"old"
-    assert files_below(root) == {"x", ".data_stack/digests/x~"}
 
 
 def test_a_store_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
@@ -213,30 +189,6 @@ def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageCo
 
 
 # ---------------------------------------------------------------------- left-overs
-
-
-def test_what_a_killed_writer_left_is_removed_and_a_live_writer_keeps_its_own(
-    connector: FileStorageConnector, root: Path
-) -> None:
-    program = f"""
-import os, signal
-from data_stack.io.storage_connectors import FileStorageConnector
-with FileStorageConnector({str(root)!r}).create("d/x") as writer:
-    writer.write(b"half")
-    writer.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", program], check=False)
-    assert len(files_below(root)) == 1
-
-    with connector.create("d/y") as writer:
-        writer.write(b"whole")
-        removed = connector.remove_abandoned("d/")
-
-    assert len(removed) == 1
-    assert connector.remove_abandoned() == []
-    assert connector.list_resources() == ["d/y"]
-    assert files_below(root / "d") == {"y"}
 
 
 def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: FileStorageConnector, root: Path) -> None:

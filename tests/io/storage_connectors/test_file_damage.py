@@ -7,8 +7,6 @@ import io
 import os
 import shutil
 import subprocess
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,15 +71,6 @@ def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
     for _ in range(2):
         with pytest.raises(ChecksumMismatchError):
             connector.verify_resource("d/x")
-
-
-def test_a_replaced_file_is_not_known_any_more_and_found_by_verifying(connector: FileStorageConnector, root: Path) -> None:
-    (root / "other").write_bytes(bytes(len(DATA)))
-    os.replace(root / "other", root / "d/x")
-
-    assert connector.stat("d/x").sha256 is None
-    with pytest.raises(ChecksumMismatchError):
-        connector.verify_resource("d/x")
 
 
 def test_what_verify_found_damaged_is_not_trusted_any_more(connector: FileStorageConnector, root: Path) -> None:
@@ -156,36 +145,6 @@ def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(connector
 
 
 # ---------------------------------------------------------------------- beside writers
-
-
-def test_readers_beside_writers_never_take_a_new_version_for_a_damaged_one(root: Path) -> None:
-    connector = FileStorageConnector(root)
-    versions = [bytes([65 + i]) * (BLOCK + 3) for i in range(4)]
-    connector.set_resource("d/x", versions[0])
-    stop = threading.Event()
-
-    def write(offset: int) -> None:
-        step = 0
-        while not stop.is_set():
-            step += 1
-            connector.set_resource("d/x", versions[(offset + step) % 4])
-
-    def read(_: int) -> bool:
-        with connector.get_resource("d/x") as resource:
-            return resource.read() in versions
-
-    with ThreadPoolExecutor(5) as threads:
-        writers = [threads.submit(write, offset) for offset in range(3)]
-        try:
-            right = list(threads.map(read, range(40)))
-        finally:
-            stop.set()
-        for writer in writers:
-            writer.result()
-
-    assert all(right)
-    assert notes(root) in ([], ["x~"])
-    assert connector.verify_resource("d/x").sha256 == hashlib.sha256(whole(connector)).hexdigest()
 
 
 # ---------------------------------------------------------------------- upkeep

@@ -19,15 +19,8 @@ from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer
 from pymongo.database import Database
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    ReadOnlyStorageError,
-    ResourceNotFoundError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, ReadOnlyStorageError, ResourceNotFoundError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-from data_stack.testing.storage import HOSTILE_IDENTIFIERS
 
 CHUNK_BYTES = 65_536
 N_CHUNKS = 60
@@ -290,47 +283,7 @@ def test_a_connector_for_reading_sends_nothing_that_writes(
     assert set(mongodb.list_collection_names()) == collections
 
 
-def test_a_user_who_may_only_read_can_read(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
-    database = mongodb_auth_uri.partition("?")[0].rpartition("/")[2]
-    with mongodb_with_auth.client() as client:
-        client[database].command("createUser", "reader", pwd="p4ss%word", roles=["read"])
-    with MongoDBStorageConnector(mongodb_auth_uri, chunk_bytes=CHUNK_BYTES) as writing:
-        writing.set_resource("a", CONTENT)
-    uri = f"mongodb://reader:p4ss%25word@127.0.0.1:{mongodb_with_auth.port}/{database}"
-
-    for read_only in (True, False):
-        with MongoDBStorageConnector(uri, read_only=read_only) as reading:
-            assert content(reading, "a") == CONTENT
-            assert reading.list_resources() == ["a"]
-            with pytest.raises(StorageError, match="'b'") as raised:
-                reading.set_resource("b", CONTENT)
-            assert "p4ss" not in str(raised.value)
-
-
 # ---------------------------------------------------------------------- identifiers
-
-
-def test_no_hostile_identifier_reaches_the_server(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    def enter(context: Any) -> None:
-        with context:
-            pass
-
-    calls: list[Callable[[Any], object]] = [
-        stored.stat,
-        stored.delete_resource,
-        stored.verify_resource,
-        lambda identifier: stored.set_resource(identifier, CONTENT),
-        lambda identifier: stored.read_ranges(identifier, [(0, 1)]),
-        lambda identifier: enter(stored.lease(identifier)),
-    ]
-    with SentCommands(mongodb.name) as sent:
-        for identifier in [*HOSTILE_IDENTIFIERS, {"$gt": ""}, {"$where": "1"}, "$where", "a.$b", "\x00$ne", {"$regex": ".*"}]:
-            for call in calls:
-                with pytest.raises(MalformedIdentifierError):
-                    call(identifier)
-
-    assert sent.all == []
-    assert stored.list_resources() == ["large", "small"]
 
 
 # ---------------------------------------------------------------------- failed writes

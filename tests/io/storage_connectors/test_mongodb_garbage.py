@@ -19,12 +19,7 @@ from mongodb_commands import SentCommands, kill_at_command, meanwhile
 from pymongo.database import Database
 from sizes import FULL
 
-from data_stack.exception import (
-    DataStackError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-    StorageConflictError,
-)
+from data_stack.exception import DataStackError, ResourceChangedError, ResourceNotFoundError, StorageConflictError
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
@@ -286,43 +281,6 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
 
 
 # ---------------------------------------------------------------------- at the same time
-
-
-def test_sweeping_beside_writers_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def sweep() -> None:
-        with MongoDBStorageConnector(mongodb_uri) as sweeping:
-            while not stop.is_set():
-                sweeping.collect_garbage(0)
-
-    def write(name: str) -> None:
-        with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as writing:
-            for number in range(25):
-                writing.set_resource(name, version(number % 3))
-                try:
-                    assert content(writing, name) == version(number % 3)
-                except BaseException as error:
-                    errors.append(error)
-                    raise
-                writing.delete_resource(name)
-            writing.set_resource(name, version(0))
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
-    sweeper = threading.Thread(target=sweep)
-    for thread in [*threads, sweeper]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stop.set()
-    sweeper.join()
-
-    assert errors == []
-    with MongoDBStorageConnector(mongodb_uri) as reading:
-        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
-        reading.collect_garbage(0)
-        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
-    assert_no_orphans(mongodb)
 
 
 # ---------------------------------------------------------------------- what others keep in the bucket

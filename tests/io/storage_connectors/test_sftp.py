@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -54,19 +52,6 @@ def test_a_server_that_is_not_known_is_refused_with_advice(
 
     assert not isinstance(caught.value, StorageUnavailableError)  # trying again does not help
     assert PASSWORD not in str(caught.value)
-
-
-def test_a_server_that_its_user_knows_is_trusted(
-    sftp_server: SFTPServer, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh/known_hosts").write_bytes(sftp_server.known_hosts.read_bytes())
-    connector = FsspecStorageConnector(url, **{**sftp_server.options(), "known_hosts": None})
-
-    connector.set_resource("a", b"a")
-
-    assert content(connector, "a") == b"a"
 
 
 def test_a_server_with_another_key_than_the_known_one_is_refused(sftp_server: SFTPServer, url: str, tmp_path: Path) -> None:
@@ -175,23 +160,3 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
             assert data == BIG
         server.stop()
         check(connector)
-
-
-def test_nothing_is_left_behind(sftp_server: SFTPServer, url: str) -> None:
-    def left() -> tuple[int, int]:
-        gc.collect()
-        return len(os.listdir("/proc/self/fd")), threading.active_count()
-
-    before = left()
-    connector = FsspecStorageConnector(url, **sftp_server.options())
-    connector.set_resource("a", BIG * 3)
-    with connector.lease("a") as lease:
-        assert lease.acquire()
-    assert content(connector, "a") == BIG * 3
-    del connector, lease
-
-    until = time.monotonic() + 10
-    # What asked for pieces of a file ends by itself; other tests' threads may end meanwhile too.
-    while any(now > then for now, then in zip(left(), before, strict=True)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert [now - then for now, then in zip(left(), before, strict=True) if now > then] == [], threading.enumerate()

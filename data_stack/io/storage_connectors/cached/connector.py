@@ -86,12 +86,7 @@ class CachedStorageConnector(StorageConnector):
     """
 
     def __init__(
-        self,
-        remote: StorageConnector,
-        local: str | os.PathLike[str],
-        max_bytes: int | None = None,
-        *,
-        fresh_seconds: float = 0.0,
+        self, remote: StorageConnector, local: str | os.PathLike[str], max_bytes: int | None = None, *, fresh_seconds: float = 0.0
     ) -> None:
         if max_bytes is not None and max_bytes < 0:
             raise ConfigError(f"max_bytes must not be negative, got {max_bytes}; None for no limit")

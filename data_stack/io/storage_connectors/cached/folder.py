@@ -220,7 +220,9 @@ class CacheFolder:
     def read_note(self, identifier: str) -> ResourceInfo | None:
         """The last known ``stat`` of a resource; one of size -1 if there was no such resource, None if that is unknown."""
         noted = self._notes.read(identifier)
-        return noted and ResourceInfo(identifier, noted.size, noted.sha256 or None, noted.facts[0] if noted.facts else None)
+        if noted is None:
+            return None
+        return ResourceInfo(identifier, noted.size, noted.sha256 or None, noted.facts[0] if noted.facts else None)
 
     def forget(self, identifier: str) -> None:
         """Remove the note on a resource."""

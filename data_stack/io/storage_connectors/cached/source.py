@@ -11,12 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from data_stack.exception import (
-    ChecksumMismatchError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ChecksumMismatchError, ResourceChangedError, ResourceNotFoundError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of

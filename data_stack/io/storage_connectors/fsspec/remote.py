@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from data_stack.exception import (
     ConfigError,
+    DataStackError,
     MissingDependencyError,
     StorageError,
     StorageFullError,
@@ -32,6 +33,7 @@ from data_stack.io.storage_connectors.fsspec.errors import is_credentials_error,
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
+from data_stack.io.web import Limits, WebError, retrying
 from data_stack.util.forks import call_in_forks
 
 try:
@@ -45,13 +47,8 @@ except ImportError as error:
 TEMPORARIES: Final = ".data_stack/temporaries"
 
 _T = TypeVar("_T")
-#: Packages by scheme, for messages; others are named by their import.
-_PACKAGES: Final = {
-    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
-    "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
-}  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_MAX_ATTEMPTS: Final = 4
+_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 #: Listings take many requests.
 _LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
@@ -279,27 +276,27 @@ class RemoteFiles:
 
     def _insist(self, action: str, path: str, ask: Callable[[], _T]) -> _T:
         """Call ``ask``, with retries while the store is unreachable and time is left."""
-        start, attempt = time.monotonic(), 1
-        while True:
+        failures: list[Exception] = []
+
+        def attempt(_: float) -> _T:
             try:
                 return ask()
-            except (*_MISSING, FileExistsError):
-                raise
-            except (StorageError, UnsupportedStorageOperationError, ConfigError):
+            except (*_MISSING, FileExistsError, DataStackError):
                 raise
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
-                wait = 0.05 * 4**attempt * (0.5 + secrets.randbelow(1000) / 1000)
-                is_late = time.monotonic() - start + wait > self._timeout_seconds
-                is_away = is_unreachable(error) or not self._is_connected()
-                if is_away:
-                    self._disconnect()
-                if not is_away or attempt == _MAX_ATTEMPTS or is_late:
-                    # Not chained: the exceptions of clients may hold URLs with credentials.
-                    self._fail(action, path, error, is_away=is_away)
-            attempt += 1
-            time.sleep(wait)
+                if not is_unreachable(error) and self._is_connected():
+                    self._fail(action, path, error)
+                self._disconnect()
+                failures.append(error)
+                raise WebError("unreachable", transient=True) from None
+
+        try:
+            return retrying(attempt, _LIMITS, deadline=time.monotonic() + self._timeout_seconds)
+        except WebError:
+            self._fail(action, path, failures[-1], is_away=True)
 
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
+        # Not chained: the exceptions of clients may hold URLs with credentials.
         number = error.errno if isinstance(error, OSError) else None
         where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
         if number in FULL_ERRORS:
@@ -307,9 +304,8 @@ class RemoteFiles:
         if is_away:
             advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
             raise StorageUnavailableError(f"{where} {advice}", number) from None
-        if is_credentials_error(error):
-            raise StorageError(f"{where}. Check the credentials and what they allow.", number) from None
-        raise StorageError(f"{where}. The store is as it was.", number) from None
+        advice = "Check the credentials and what they allow." if is_credentials_error(error) else "The store is as it was."
+        raise StorageError(f"{where}. {advice}", number) from None
 
     def _reason(self, error: BaseException) -> str:
         return reason_of(error, {**self._from_url, **self._options})
@@ -331,9 +327,9 @@ class RemoteFiles:
         return handle
 
     def _begin_in_fork(self) -> None:
-        if self._connection is not None:
-            _INHERITED.append(self._connection)
-            self._connection = None
+        _INHERITED.append(self._connection)
+        _SHARED.clear()
+        self._connection = None
 
     def _is_connected(self) -> bool:
         """Whether the connection of this process still holds."""
@@ -365,9 +361,7 @@ class RemoteFiles:
                 **options.get("config_kwargs", {}),
             }
         elif self._protocol in ("sftp", "ssh"):
-            for option in ("timeout", "banner_timeout", "channel_timeout", "connect_seconds"):
-                options.setdefault(option, seconds)
-            options.setdefault("auth_timeout", 2 * seconds)  # else a timeout would look like a refusal
+            options.setdefault("timeout_seconds", seconds)
         return options
 
     def _connect(self, options: Mapping[str, Any]) -> _Handle:
@@ -377,8 +371,6 @@ class RemoteFiles:
             raise ConfigError(f"{self._class.__name__} does not take these options: {self._reason(error)}") from None
         if self._protocol in ("s3", "s3a"):
             file_system.retries = 1
-        elif self._protocol in ("sftp", "ssh"):
-            file_system.ftp.get_channel().settimeout(self._timeout_seconds)
         return _Handle(file_system, issubclass(self._class, MemoryFileSystem))
 
     # ------------------------------------------------------------------ names
@@ -394,14 +386,8 @@ class RemoteFiles:
         return info.get("type") == "file" and not info.get("islink")
 
     def _describe(self, info: Mapping[str, Any]) -> RemoteFile:
-        modified = next(
-            (
-                info[key]
-                for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-                if info.get(key) not in (None, "")
-            ),
-            None,
-        )
+        times = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
+        modified = next((info[key] for key in times if info.get(key) not in (None, "")), None)
         tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
         size = int(info.get("size") or 0)
         return RemoteFile(
@@ -417,31 +403,18 @@ class _Handle:
         # Synchronous connections are not thread-safe.
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
 
-        self._finalizer: weakref.finalize[Any, Any] | None = None
-        if hasattr(file_system, "disconnect"):  # its thread would never end the connection
-            self._finalizer = weakref.finalize(self, file_system.disconnect)
-            self._finalizer.atexit = False
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._finalizer is not None:
-            self._finalizer()
+        #: Closes the connection, whose thread would never end by itself.
+        self.close: Callable[[], object] = lambda: None
+        if hasattr(file_system, "disconnect"):
+            self.close = finalizer = weakref.finalize(self, file_system.disconnect)
+            finalizer.atexit = False
 
 
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 #: The open file systems of this process.
 _SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Handle] = weakref.WeakValueDictionary()
 #: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
-_INHERITED: list[_Handle] = []
-
-
-def _begin_in_fork() -> None:
-    _INHERITED.extend(_SHARED.values())
-    _SHARED.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_fork)
+_INHERITED: list[_Handle | None] = []
 
 
 def _class_of(protocol: str) -> Any:
@@ -450,7 +423,7 @@ def _class_of(protocol: str) -> Any:
             return importlib.import_module(f"{__package__}.sftp").VerifiedSFTPFileSystem
         return fsspec.get_filesystem_class(protocol)
     except ImportError as error:
-        package = _PACKAGES.get(protocol) or (error.name or protocol).partition(".")[0]
+        package = str(error.name or getattr(error.__cause__, "name", None) or protocol).partition(".")[0]
         raise MissingDependencyError(f"FsspecStorageConnector of {protocol}://", package, "cloud") from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None

@@ -50,11 +50,7 @@ from data_stack.io.storage_connectors.mongodb.settings import (
     parse_url,
 )
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
-from data_stack.io.storage_connectors.writer import (
-    ResourceWriter,
-    binary_chunks,
-    in_pieces,
-)
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
