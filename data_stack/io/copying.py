@@ -288,10 +288,7 @@ class _Copy:
     def _send(self, wanted: Wanted) -> None:
         """Copy a resource, and verify it."""
         digest = Digest()
-        try:
-            self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
-        finally:
-            digest.finish()
+        self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
         self._check_arrived(Wanted(wanted.identifier, digest.size, digest.sha256))
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 

@@ -22,7 +22,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import check_prefix
-from data_stack.io.local_files import LocalFile
+from data_stack.io.local_files import open_local_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
@@ -235,7 +235,7 @@ class LocalFolder(Folder):
 
     def open(self, file: str) -> StreamedResource:
         path = self._inside(file)
-        return StreamedResource.from_source(path, LocalFile(path), self)
+        return StreamedResource.from_source(path, open_local_file(path), self)
 
     def list_names(self) -> list[str]:
         with storage_errors("list", self.name):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from data_stack.exception import ResourceNotFoundError
+from data_stack.io.byte_source import ByteSource, LazySource
 from data_stack.io.folder import Folder
-from data_stack.io.resources import ByteSource, StreamedResource
+from data_stack.io.resources import StreamedResource
 
 
 class OneResource:
@@ -20,7 +20,8 @@ class OneResource:
         """Open the resource."""
         if not self.has_resource(name):
             raise ResourceNotFoundError(f"found only {self._resource.identifier!r}, not {name!r:.80}")
-        lent = LentResource.from_source(name, _LentBytes(self._resource), self, self._resource.chunk_size)
+        source = _LentBytes(lambda: cast(ByteSource, self._resource))  # it has the methods of one
+        lent = LentResource.from_source(name, source, self, self._resource.chunk_size)
         lent.lender = self._resource
         return lent
 
@@ -47,39 +48,8 @@ class LentResource(StreamedResource):
         return self.lender.__reduce__()
 
 
-class _LentBytes(ByteSource):
+class _LentBytes(LazySource):
     """The bytes of a resource that the caller closes."""
-
-    def __init__(self, resource: StreamedResource) -> None:
-        self._resource = resource
-
-    @property
-    def size(self) -> int:
-        return self._resource.size
-
-    @property
-    def sha256(self) -> str | None:
-        return self._resource.sha256
-
-    @property
-    def tag(self) -> str | None:
-        return self._resource.tag
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        return self._resource.readinto_at(offset, buffer)
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._resource.read_ranges(ranges)
-
-    @property
-    def prefetches(self) -> bool:
-        return self._resource.prefetches
-
-    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._resource.prefetch(ranges)
-
-    def fileno(self) -> int:
-        return self._resource.fileno()
 
     def close(self) -> None:
         pass

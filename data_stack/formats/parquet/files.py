@@ -24,7 +24,7 @@ from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_error
 from data_stack.io.url import scheme_of
 
@@ -297,8 +297,9 @@ class ArrowFolder(Folder):
         folder = path.rpartition("/")[0]
         temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
         data = io.BytesIO()
-        with sealing(ResourceWriter(path, data)) as writer:
-            yield writer
+        writer = ResourceWriter(path, data)
+        yield writer
+        writer.close()
         with _errors(path, "write"):
             try:
                 if folder:

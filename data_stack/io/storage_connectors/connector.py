@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import IO, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
@@ -130,22 +130,20 @@ class StorageConnector(ABC):
         It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
         HDF5 and zip writers need it.
         """
-        return local_writer(identifier, functools.partial(self._store_file, identifier))
+        return local_writer(identifier, lambda file: self.set_resource(identifier, StreamedResource(identifier, file)))
 
     def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
-        """As :meth:`create`, for a download that the next call with this ``key`` resumes after an interruption.
+        """As :meth:`create`, for a download that the next call with this ``key`` may resume after an interruption.
 
-        The partial file stays for a day if :attr:`ResourceWriter.partial` got a validator; the caller must verify a digest of the
-        whole. While one process uses it, others get a new file. It is removed after a wrong digest or on a full disk.
+        The default starts again. A folder keeps the partial file for a day if :attr:`ResourceWriter.partial` got a validator; the
+        caller must verify a digest of the whole. While one process uses it, others get a new file. It is removed after a wrong
+        digest or on a full disk.
 
         Args:
             identifier: the resource.
             key: letters and digits that identify source and digest.
         """
-        return local_writer(identifier, functools.partial(self._store_file, identifier), key)
-
-    def _store_file(self, identifier: str, file: IO[bytes]) -> None:
-        self.set_resource(identifier, StreamedResource(identifier, file))
+        return self.create(identifier)
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
@@ -169,12 +167,9 @@ class StorageConnector(ABC):
         """
         recorded = self.stat(identifier)
         digest = Digest()
-        try:
-            with self.get_resource(identifier) as resource:
-                for chunk in binary_chunks(resource):
-                    digest.update(chunk)
-        finally:
-            digest.finish()
+        with self.get_resource(identifier) as resource:
+            for chunk in binary_chunks(resource):
+                digest.update(chunk)
         expected = sha256 or recorded.sha256
         if expected not in (None, digest.sha256):
             raise ChecksumMismatchError(identifier, repr(self), str(expected), digest.sha256)

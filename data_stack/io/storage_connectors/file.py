@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Final
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
+from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
@@ -36,7 +37,7 @@ from data_stack.io.storage_connectors.connector import (
     open_source,
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
-from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
+from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
@@ -80,7 +81,7 @@ class FileStorageConnector(StorageConnector):
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         identifier = self._tree.check_name(identifier)
         with self._locate(identifier):
-            source = FileSource(functools.partial(self._open_file, identifier), self._explain("read", identifier))
+            source = LazySource(functools.partial(self._open_file, identifier))
         return open_source(self, identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
@@ -106,7 +107,7 @@ class FileStorageConnector(StorageConnector):
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._tree.check_name(identifier), self._tree.check_name(new_identifier)
-        with self._locate(identifier) as (folder, name, _), self._use_file(identifier) as file:
+        with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
             with self._target(new_identifier) as (target, new_name), self._storage_errors("store", new_identifier):
                 self._notes.remove(new_identifier)
                 self._notes.remove(identifier)
@@ -155,7 +156,7 @@ class FileStorageConnector(StorageConnector):
         A file that was changed by other means is damaged, unless it has the digest ``sha256``.
         """
         identifier = self._tree.check_name(identifier)
-        with self._use_file(identifier) as file:
+        with contextlib.closing(self._open_file(identifier)) as file:
             found = self._digest(identifier, file)
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
@@ -220,19 +221,11 @@ class FileStorageConnector(StorageConnector):
                 os.rmdir(name, dir_fd=folder)
             yield folder, name
 
-    @contextlib.contextmanager
-    def _use_file(self, identifier: str) -> Iterator[OpenedFile]:
-        file = self._open_file(identifier)
-        try:
-            yield file
-        finally:
-            os.close(file.handle)
-
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
-            return OpenedFile(handle, os.fstat(handle), self._notes.read(identifier))
+            return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
 
     @property
     def _notes(self) -> DigestNotes:
@@ -250,13 +243,10 @@ class FileStorageConnector(StorageConnector):
     def _digest(self, identifier: str, file: OpenedFile) -> FileVersion:
         """Read an open file whole."""
         digest = Digest()
-        try:
-            with self._storage_errors("read", identifier):
-                while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
-                    digest.update(chunk)
-            return _version_of(digest, file.status)
-        finally:
-            digest.finish()
+        with self._storage_errors("read", identifier):
+            while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
+                digest.update(chunk)
+        return _version_of(digest, file.status)
 
     # ------------------------------------------------------------------ errors
 

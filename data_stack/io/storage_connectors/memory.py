@@ -12,7 +12,7 @@ from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
-from data_stack.io.storage_connectors.writer import ResourceWriter, sealing, store_bytes
+from data_stack.io.storage_connectors.writer import ResourceWriter, store_bytes
 
 
 class InMemoryStorageConnector(StorageConnector):
@@ -55,8 +55,8 @@ class InMemoryStorageConnector(StorageConnector):
         check_identifier(identifier)
         buffer = io.BytesIO()
         writer = ResourceWriter(identifier, buffer)
-        with sealing(writer):
-            yield writer
+        yield writer
+        writer.close()
         digest = writer.digest
         # One assignment of one value: a reader sees the old resource or the new one.
         self._stored[identifier] = (buffer.getvalue(), ResourceInfo(identifier, digest.size, digest.sha256, time.time()))

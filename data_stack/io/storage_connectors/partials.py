@@ -11,10 +11,8 @@ import base64
 import contextlib
 import os
 import stat
-import tempfile
 import time
-from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 from data_stack.exception import ChecksumMismatchError, StorageFullError
 from data_stack.util.lock_file import try_lock
@@ -24,7 +22,6 @@ TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
 _MAX_NAME_BYTES: Final = 200
-_KEPT_SECONDS: Final = 24 * 3600.0
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -109,49 +106,6 @@ def remove(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
         finally:
             os.close(handle)
     return None
-
-
-def local_partials() -> str:
-    """The folder of this user's partial files for remote stores, among temporary files."""
-    return os.path.join(tempfile.gettempdir(), f"data_stack-{os.getuid()}")
-
-
-def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
-    """Remove this user's partial files for remote stores; yield their paths and sizes."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(local_partials()):
-            if entry.name.startswith(PARTIAL):
-                size = remove(entry.path, least_age_seconds, dry_run=dry_run)
-                if size is not None:
-                    yield entry.path, size
-
-
-@contextlib.contextmanager
-def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
-    """The partial file of ``key`` for a remote store, or None; removes those older than a day."""
-    list(remove_locally(_KEPT_SECONDS, dry_run=False))
-    with contextlib.ExitStack() as exits:
-        partial = None
-        with contextlib.suppress(OSError):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(local_partials(), 0o700)
-            folder = os.open(local_partials(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            exits.callback(os.close, folder)
-            status = os.fstat(folder)
-            if status.st_uid == os.getuid() and not status.st_mode & 0o077:  # and not what another user put there
-                partial = Partial.open(folder, key)
-        if partial is None:
-            yield None
-            return
-        file = exits.enter_context(open(partial.handle, "r+b"))
-        try:
-            yield partial, file
-        except BaseException as error:
-            with contextlib.suppress(OSError):
-                file.flush()
-            partial.end(error)
-            raise
-        partial.end(None)
 
 
 def _lock(handle: int) -> None:

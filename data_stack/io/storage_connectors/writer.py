@@ -16,7 +16,7 @@ from data_stack.exception import StorageError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable
 from data_stack.io.storage_connectors.owners import this_process
-from data_stack.io.storage_connectors.partials import TEMPORARY, Partial, local_partial
+from data_stack.io.storage_connectors.partials import TEMPORARY, Partial
 from data_stack.io.storage_errors import storage_error
 
 if TYPE_CHECKING:
@@ -65,10 +65,15 @@ class ResourceWriter(io.BufferedIOBase):
     _sealed = True  # until it is made
 
     def __init__(
-        self, identifier: str, file: IO[bytes], partial: Partial | None = None, explain: Explain = lambda error: error
+        self,
+        identifier: str,
+        file: IO[bytes],
+        partial: Partial | None = None,
+        explain: Explain | None = None,
     ) -> None:
         self.identifier, self.partial = identifier, partial
-        self._file, self._explain = file, explain
+        self._file = file
+        self._explain = explain or functools.partial(storage_error, f"could not write {identifier!r}")
         self.digest = Digest()
         self._sequential = True
         self._sealed = False
@@ -95,7 +100,6 @@ class ResourceWriter(io.BufferedIOBase):
     def _seal(self) -> None:
         self._file.flush()
         if not self._sequential or self._file.seek(0, os.SEEK_END) != self.digest.size:
-            self.digest.finish()
             self.digest = Digest()
             self._file.seek(0)
             while chunk := self._file.read(COPY_BYTES):
@@ -202,44 +206,28 @@ def publishing(
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
-    finally:
-        writer.digest.finish()
 
 
 @contextlib.contextmanager
-def local_writer(identifier: str, store: Callable[[IO[bytes]], object], key: str | None = None) -> Iterator[ResourceWriter]:
-    """A writer to a local temporary file, which is passed to ``store`` once it is complete; ``key`` resumes a partial file."""
+def local_writer(identifier: str, store: Callable[[IO[bytes]], object]) -> Iterator[ResourceWriter]:
+    """A writer to a local temporary file, which is passed to ``store`` once it is complete."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}: its temporary file in {folder!r} failed"
     explain = functools.partial(storage_error, problem, path=folder, if_full=advice, otherwise=advice)
-    with contextlib.ExitStack() as exits:
-        partial, file = (exits.enter_context(local_partial(key)) if key is not None else None) or (None, None)
-        if file is None:
-            try:
-                file = tempfile.TemporaryFile()
-            except OSError as error:
-                raise explain(error) from error
-            exits.callback(_close_quietly, file)
-        with sealing(ResourceWriter(identifier, file, partial, explain)) as writer:
-            yield writer
-        file.seek(0)  # for those whose set_resource() does not rewind
-        store(file)
-
-
-def _close_quietly(file: IO[bytes]) -> None:
-    with contextlib.suppress(OSError):  # it may fail again to write what a full disk refused
-        file.close()
-
-
-@contextlib.contextmanager
-def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
-    """Seal the writer when the block ends cleanly; end its hashing thread in any case."""
     try:
+        file = tempfile.TemporaryFile()
+    except OSError as error:
+        raise explain(error) from error
+    try:
+        writer = ResourceWriter(identifier, file, explain=explain)
         yield writer
         writer.close()
+        file.seek(0)  # for those whose set_resource() does not rewind
+        store(file)
     finally:
-        writer.digest.finish()
+        with contextlib.suppress(OSError):
+            file.close()  # may fail again to write what a full disk refused
 
 
 def store_bytes(resource: Storable, writer: ResourceWriter) -> None:

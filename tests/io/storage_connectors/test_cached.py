@@ -9,8 +9,6 @@ import os
 import random
 import resource as limits
 import shutil
-import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -92,10 +90,6 @@ def used_bytes(folder: Path | str) -> int:
     return sum(path.lstat().st_blocks * 512 for path in files_below(folder))
 
 
-def n_descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 # ---------------------------------------------------------------------- hits and misses
 
 
@@ -109,16 +103,6 @@ def test_the_second_reading_moves_nothing(cached: CachedStorageConnector, identi
 
     assert fetched == len(data)
     assert (cached.cache_info().hits, cached.cache_info().misses, cached.cache_info().fetched_bytes) == (1, 1, fetched)
-
-
-def test_a_small_read_of_a_large_resource_moves_one_block(cached: CachedStorageConnector) -> None:
-    with cached.get_resource("a/large") as resource:
-        part = resource.read_at(5 * BLOCK_BYTES + 10, 4096)
-        again_part = resource.read_at(5 * BLOCK_BYTES + 20, 100)
-
-    assert part == LARGE[5 * BLOCK_BYTES + 10 :][:4096]
-    assert again_part == LARGE[5 * BLOCK_BYTES + 20 :][:100]
-    assert cached.cache_info().fetched_bytes == BLOCK_BYTES
 
 
 def test_blocks_read_at_random_by_several_readers_become_a_whole_resource(cached: CachedStorageConnector) -> None:
@@ -363,19 +347,6 @@ def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, 
     assert len(kept) >= 12
 
 
-def test_what_was_used_again_outlives_what_was_not(remote: Remote, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", 1_100_000)
-    for i in range(4):
-        remote.set_resource(f"r{i}", LARGE[i : i + 300_000])
-    for i in (0, 1, 2, 0):
-        content(cached, f"r{i}")
-        time.sleep(0.01)
-
-    content(cached, "r3")
-
-    assert [held(cached, f"r{i}") for i in range(4)] == [True, False, True, True]
-
-
 def test_a_resource_larger_than_the_limit_passes_through(remote: Remote, tmp_path: Path) -> None:
     for limit in (0, 1_000_000):
         cached = CachedStorageConnector(remote, tmp_path / f"cache{limit}", limit)
@@ -406,30 +377,4 @@ def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path) -> None:
         cached.fetch()
 
 
-def test_what_killed_processes_left_unfinished_is_garbage(cached: CachedStorageConnector) -> None:
-    cached.fetch()
-    left = Path(cached.local) / "bytes" / ".~0123"
-    left.touch()
-
-    assert [garbage.name for garbage in cached.collect_garbage(0.0)] == [str(left)]
-    assert not left.exists()
-
-
 # ---------------------------------------------------------------------- what is left behind, and what crosses over
-
-
-def test_nothing_stays_open(cached: CachedStorageConnector, remote: Remote) -> None:
-    content(cached, "small")
-    before, n_threads = n_descriptors(), threading.active_count()
-
-    for _ in range(3):
-        with cached.get_resource("a/large") as resource:
-            resource.read_at(BLOCK_BYTES, 10)
-        content(cached, "a/large")
-        shutil.rmtree(cached.local)
-        remote.is_away = True
-        with pytest.raises(StorageUnavailableError):
-            content(cached, "a/large")
-        remote.is_away = False
-
-    assert (n_descriptors(), threading.active_count()) == (before, n_threads)

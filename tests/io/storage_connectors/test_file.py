@@ -6,11 +6,8 @@ import hashlib
 import io
 import os
 import stat
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -200,49 +197,6 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: Fi
     os.utime(foreign, (time.time() - 2 * 24 * 3600,) * 2)
 
     assert connector.remove_abandoned() == [foreign.name]
-
-
-def kill_points(program: str, root: Path, check: Callable[[], None]) -> int:
-    """Run ``program`` again and again, killed at its first, second, … file-changing event, until it survives."""
-    events = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate"}
-    prelude = f"""
-import os, signal, sys
-left = int(sys.argv[1])
-def count(event, arguments):
-    global left
-    if event in {events!r} and (event != "open" or any("data" in str(a) or ".~" in str(a) for a in arguments[:1])):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-    for n in range(1, 200):
-        run = subprocess.run([sys.executable, "-c", prelude + program, str(n)], check=False, capture_output=True)
-        check()
-        if run.returncode == 0:
-            return n
-        assert run.returncode == -9, run.stderr.decode()
-    raise AssertionError("the program never survived")
-
-
-def test_killed_at_any_point_a_write_shows_the_old_or_the_new(connector: FileStorageConnector, root: Path) -> None:
-    program = f"""
-from data_stack.io.storage_connectors import FileStorageConnector
-connector = FileStorageConnector({str(root)!r})
-sys.addaudithook(count)
-connector.set_resource("d/x", b"new" * 1000)
-"""
-    connector.set_resource("d/x", b"old" * 1000)
-
-    def check() -> None:
-        info = connector.stat("d/x")
-        bytes_now = content(connector, "d/x")
-        assert bytes_now in (b"old" * 1000, b"new" * 1000)
-        assert info.sha256 in (None, hashlib.sha256(bytes_now).hexdigest())
-        connector.remove_abandoned()
-        assert not [name for name in files_below(root) if ".~" in name]
-
-    assert kill_points(program, root, check) > 4
-    assert content(connector, "d/x") == b"new" * 1000
 
 
 # ---------------------------------------------------------------------- leases, pickling

@@ -128,21 +128,6 @@ def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
     assert names.index("insert data_stack.chunks") < names.index("findAndModify data_stack.resources", 1)
 
 
-def test_every_command_has_a_limit_of_time(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    with SentCommands(mongodb.name) as sent:
-        connector.set_resource("large", CONTENT)
-        connector.set_resource("small", b"small")
-        content(connector, "large")
-        connector.list_resources()
-        connector.delete_resource("small")
-        connector.collect_garbage(0)
-        with connector.lease("a") as lease:
-            lease.acquire()
-
-    without = [command for command in sent.all if "maxTimeMS" not in command and next(iter(command)) != "getMore"]
-    assert without == []
-
-
 def test_read_concern_and_preference_of_the_connection_string_reach_the_server(
     mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str
 ) -> None:
@@ -287,26 +272,6 @@ def test_a_connector_for_reading_sends_nothing_that_writes(
 
 
 # ---------------------------------------------------------------------- failed writes
-
-
-def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    def failing() -> Iterator[bytes]:
-        for _ in range(40):
-            yield CONTENT[:500_000]
-        raise KeyError("the source")
-
-    before = threading.enumerate()
-
-    with pytest.raises(KeyError):
-        stored.set_resource("large", failing())
-    with pytest.raises(KeyboardInterrupt), stored.create("large") as file:
-        file.write(CONTENT * 2)
-        raise KeyboardInterrupt
-
-    assert content(stored, "large") == CONTENT
-    assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
-    assert mongodb["data_stack.uploads"].count_documents({}) == 0
-    assert [each for each in threading.enumerate() if each not in before and "data_stack" in each.name] == []
 
 
 # ---------------------------------------------------------------------- leases

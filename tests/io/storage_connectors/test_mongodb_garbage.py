@@ -74,21 +74,6 @@ def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
     assert connector.collect_garbage(0) == []
 
 
-def test_the_grace_begins_with_the_replacement_and_not_with_the_upload(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("a", version(0))
-    old = datetime.datetime(2020, 1, 1)
-    mongodb["data_stack.files"].update_many({}, {"$set": {"uploadDate": old}})
-
-    connector.set_resource("a", version(1))
-
-    assert connector.collect_garbage(60) == []
-    mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, {"$set": {"metadata.replaced": old}})
-    assert len(connector.collect_garbage(60)) == 1
-    assert content(connector, "a") == version(1)
-
-
 def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnector) -> None:
     connector.set_resource("a", version(0))
     with connector.get_resource("a") as resource:
@@ -100,20 +85,6 @@ def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnecto
         with pytest.raises(ResourceChangedError, match="'a'"):
             resource.read_at(3 * CHUNK_BYTES, 5)
     assert content(connector, "a") == version(1)
-
-
-def test_what_lost_its_resource_unnoticed_begins_its_grace_when_it_is_found(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("b", version(0))
-
-    with connector.get_resource("b") as resource:
-        mongodb["data_stack.resources"].delete_one({"_id": "b"})  # by who died before it was noted
-
-        assert connector.collect_garbage() == []
-        assert resource.read() == version(0)
-    assert mongodb["data_stack.files"].count_documents({"metadata.replaced": {"$exists": True}}) == 1
-    assert len(connector.collect_garbage(0)) == 1
 
 
 # ---------------------------------------------------------------------- leases

@@ -20,10 +20,11 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
+from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
-from data_stack.io.storage_connectors.cached.source import CachedSource, Remote
+from data_stack.io.storage_connectors.cached.source import CachedResource, Remote
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,
@@ -126,7 +127,7 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info.sha256, info.size)
         if content is None:
             return self._remote.get_resource(identifier, resource_type)
-        return open_source(self, identifier, CachedSource(self._asked, identifier, content), resource_type)
+        return open_source(self, identifier, LazySource(CachedResource(self._asked, identifier, content)), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         try:
@@ -166,7 +167,7 @@ class CachedStorageConnector(StorageConnector):
         for identifier in wanted:
             info = self._look_up(identifier)
             content = Content.of(info.sha256, info.size)
-            if content is None or not CachedSource(self._asked, identifier, content).fill():
+            if content is None or not CachedResource(self._asked, identifier, content).fill():
                 lacking.append(identifier)
         if lacking:
             raise StorageFullError(

@@ -14,6 +14,7 @@ come again from the remote.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
@@ -29,6 +30,7 @@ from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersi
 from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_errors import storage_error
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +105,9 @@ class CacheFolder:
 
     def open_whole(self, content: Content) -> OpenedFile | None:
         """Open the verified whole file of ``content``; None if it is missing, or blocks of it are."""
+        path = self._path("bytes", content)
         try:
-            handle = os.open(self._path("bytes", content), os.O_RDONLY | _FLAGS)
+            handle = os.open(path, os.O_RDONLY | _FLAGS)
             try:
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
@@ -114,9 +117,8 @@ class CacheFolder:
                     if time.time() - status.st_atime >= self._use_seconds:
                         with contextlib.suppress(OSError):
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                    status = os.fstat(handle)
-                    opened = OpenedFile(handle, status, FileVersion(content.size, content.sha256, facts_of(status)))
-                    handle = -1
+                    opened, handle = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}")), -1
+                    opened.noted = FileVersion(content.size, content.sha256, facts_of(opened.status))
                     return opened
             finally:
                 if handle >= 0:
@@ -200,7 +202,7 @@ class CacheFolder:
             os.utime(self._path("bytes", content), ns=(0, 0), follow_symlinks=False)
         opened = self.open_whole(content)
         if opened is not None:
-            os.close(opened.handle)
+            opened.close()
 
     def _path(self, kind: str, content: Content) -> str:
         return f"{self.path}/{kind}/{content.key}"

@@ -17,9 +17,7 @@ from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
 from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
-from data_stack.io.storage_connectors.file_source import FileSource
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.util.forks import ForkLock
 
 _Answer = TypeVar("_Answer")
 #: After an unanswered request, cached resources are served without asking for this many times its duration.
@@ -77,8 +75,8 @@ class Remote:
         return isinstance(root, str) and not os.path.isdir(root)
 
 
-class CachedSource(ByteSource):
-    """Reads a resource by position. The first read opens it, and pins its bytes.
+class CachedResource:
+    """Opens a resource: its call returns pinned bytes.
 
     Args:
         remote: the remote store, and the local folder.
@@ -88,66 +86,19 @@ class CachedSource(ByteSource):
 
     def __init__(self, remote: Remote, identifier: str, content: Content) -> None:
         self.remote, self.identifier, self.content = remote, identifier, content
-        self._source: ByteSource | None = None
-        #: Of a whole file, which the source closes.
-        self._handle = -1
-        self._lock = ForkLock()
-
-    @property
-    def size(self) -> int:
-        return self._ensure_open().size
-
-    @property
-    def sha256(self) -> str | None:
-        return self._ensure_open().sha256
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        # One call less: small reads of a file are that fast.
-        if self._handle >= 0:
-            n_read = os.preadv(self._handle, [buffer], offset) if offset < self.content.size else 0
-            if n_read == len(buffer) or offset + n_read >= self.content.size:
-                return n_read
-        return self._ensure_open().readinto_at(offset, buffer)
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._ensure_open().read_ranges(ranges)
-
-    @property
-    def prefetches(self) -> bool:
-        return self._ensure_open().prefetches
-
-    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._ensure_open().prefetch(ranges)
-
-    def fileno(self) -> int:
-        return self._ensure_open().fileno()
 
     def fill(self) -> bool:
         """Copy all of it to the local disk; whether it fits."""
-        with contextlib.closing(self):
-            if isinstance(self._ensure_open(), BlockedSource):
+        with contextlib.closing(self()) as source:
+            if isinstance(source, BlockedSource):
                 buffer = memoryview(bytearray(_AT_ONCE_BYTES))
-                for offset in range(0, self.size, _AT_ONCE_BYTES):
-                    self.readinto_at(offset, buffer)
+                for offset in range(0, source.size, _AT_ONCE_BYTES):
+                    source.readinto_at(offset, buffer)
         return self.remote.folder.holds(self.content) and not self.remote.folder.has_blocks(self.content)
 
-    def close(self) -> None:
-        source, self._source, self._handle = self._source, None, -1
-        if source is not None:
-            source.close()
-
-    def _ensure_open(self) -> ByteSource:
-        source = self._source
-        if source is None:
-            with self._lock:
-                if self._source is None:
-                    self._source = self._open()
-                source = self._source
-        return source
-
-    def _open(self) -> ByteSource:
+    def __call__(self) -> ByteSource:
         remote, content = self.remote, self.content
-        whole = self._open_whole()
+        whole = remote.folder.open_whole(content)
         if whole is not None:
             remote.counts["hits"] += 1
             return whole
@@ -160,7 +111,7 @@ class CachedSource(ByteSource):
                     raise
         if resource is not None and self.content != content:  # it was replaced in between
             resource.close()
-            return self._open()
+            return self()
         remote.counts["misses"] += 1
         if content.size > WHOLE_BYTES or resource is None:
             return BlockedSource(_CachedBlocks(self, resource))
@@ -171,15 +122,8 @@ class CachedSource(ByteSource):
         if actual != content.sha256:
             raise ChecksumMismatchError(self.identifier, repr(remote.store), content.sha256, actual)
         remote.folder.store_whole(content, data)
-        return self._open_whole() or BytesSource(data, ResourceInfo(self.identifier, content.size, content.sha256))
-
-    def _open_whole(self) -> FileSource | None:
-        opened = self.remote.folder.open_whole(self.content)
-        if opened is None:
-            return None
-        source = FileSource(lambda: opened, lambda error: error)
-        self._handle = source.fileno()
-        return source
+        info = ResourceInfo(self.identifier, content.size, content.sha256)
+        return remote.folder.open_whole(content) or BytesSource(data, info)
 
     def _open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
@@ -216,7 +160,7 @@ class _CachedBlocks(Blocks):
 
     block_bytes = BLOCK_BYTES
 
-    def __init__(self, source: CachedSource, resource: StreamedResource | None) -> None:
+    def __init__(self, source: CachedResource, resource: StreamedResource | None) -> None:
         self._source, self._resource = source, resource
         self._remote, self._folder, self._content = source.remote, source.remote.folder, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256

@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
+from pymongo import ReadPreference
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
 
 from data_stack.exception import (
@@ -173,7 +174,13 @@ class MongoDBStorageConnector(StorageConnector):
         return identifiers
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        return self._connection.find_one(identifier, "resources", {"_id": identifier}, projection)
+        """The document of an identifier; the primary is asked for what a secondary lacks."""
+        with self._connection.operation("look for", identifier):
+            readable = self._connection.readable("resources")
+            document = readable.find_one({"_id": identifier}, projection)
+            if document is None and readable.read_preference != ReadPreference.PRIMARY:
+                document = self._connection.writable("resources").find_one({"_id": identifier}, projection)
+            return document
 
     def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
         document = self._document(check_identifier(identifier), projection)
@@ -384,36 +391,39 @@ class _LeaseDocuments:
 
     def read(self, path: str, most: int) -> bytes | None:
         """A value, None if there is no lease."""
-        with self._connection.briefly(), self._connection.operation("read the lease of", path):
-            value = (self._leases().find_one({"_id": path}) or {}).get("value")
+        with self._briefly("read the lease of", path) as leases:
+            value = (leases.find_one({"_id": path}) or {}).get("value")
         return value[:most] if isinstance(value, bytes) else None
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a value unless one exists."""
         with self._connection.operation("lease", path):
             self._connection.make_indexes()
+            leases = self._connection.writable("leases", durable=False)
             try:
-                self._put(path, data, {"value": None}, upsert=True)
+                leases.update_one({"_id": path, "value": None}, _lease_update(data), upsert=True)
             except DuplicateKeyError:
                 return False
         return True
 
     def put(self, path: str, data: bytes) -> None:
         """Replace an existing value."""
-        with self._connection.briefly(), self._connection.operation("keep the lease of", path):
-            self._put(path, data, {}, upsert=False)
+        with self._briefly("keep the lease of", path) as leases:
+            leases.update_one({"_id": path}, _lease_update(data))
 
     def delete(self, path: str) -> None:
         """Remove a value."""
-        with self._connection.briefly(), self._connection.operation("give back the lease of", path):
-            self._leases().delete_one({"_id": path})
+        with self._briefly("give back the lease of", path) as leases:
+            leases.delete_one({"_id": path})
 
-    def _put(self, path: str, data: bytes, condition: dict[str, Any], *, upsert: bool) -> None:
-        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
-        self._leases().update_one({"_id": path, **condition}, update, upsert=upsert)
+    @contextlib.contextmanager
+    def _briefly(self, action: str, path: str) -> Iterator[Documents]:
+        with self._connection.briefly(), self._connection.operation(action, path):
+            yield self._connection.writable("leases", durable=False)
 
-    def _leases(self) -> Documents:
-        return self._connection.writable("leases", durable=False)
+
+def _lease_update(data: bytes) -> dict[str, Any]:
+    return {"$set": {"value": data}, "$currentDate": {"beat": True}}
 
 
 class _OutcomeUnknownError(StorageUnavailableError):
