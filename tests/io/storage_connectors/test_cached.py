@@ -7,7 +7,6 @@ import logging
 import mmap
 import os
 import random
-import resource as limits
 import shutil
 from pathlib import Path
 
@@ -357,24 +356,6 @@ def test_a_resource_larger_than_the_limit_passes_through(remote: Remote, tmp_pat
         assert used_bytes(cached.local) <= max(limit, 4096)
         with pytest.raises(StorageFullError, match="max_bytes"):
             cached.fetch(["a/large"])
-
-
-def test_a_full_disk_costs_no_read(remote: Remote, tmp_path: Path) -> None:
-    for most_bytes in (0, 5000, 300_000):
-        cached = CachedStorageConnector(remote, tmp_path / f"cache{most_bytes}")
-        before = limits.getrlimit(limits.RLIMIT_FSIZE)
-        limits.setrlimit(limits.RLIMIT_FSIZE, (most_bytes, before[1]))
-        try:
-            for _ in range(2):
-                read = content(cached, "a/large") + content(cached, "small")
-                ranges = cached.read_ranges("a/large", [(5, 10), (BLOCK_BYTES * 7, 9)])
-        finally:
-            limits.setrlimit(limits.RLIMIT_FSIZE, before)
-
-        assert_same_bytes(read, LARGE + SMALL)
-        assert ranges == [LARGE[5:15], LARGE[BLOCK_BYTES * 7 :][:9]]
-        assert not list(Path(cached.local).rglob(".~*"))
-        cached.fetch()
 
 
 # ---------------------------------------------------------------------- what is left behind, and what crosses over
