@@ -51,7 +51,7 @@ def test_bytes_of_arrays_are_hashed_whatever_their_shape() -> None:
 
 
 def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
-    pieces = [DATA, DATA[:1000], bytearray(b"changes later"), *[DATA] * 60, b"", DATA[:7]]
+    pieces: list[bytes | bytearray] = [DATA, DATA[:1000], bytearray(b"changes later"), *[DATA] * 60, b"", DATA[:7]]
     digest = Digest()
     for piece in pieces:
         digest.update(piece)

@@ -90,22 +90,15 @@ class BlockedSource(ByteSource):
     the following blocks, more of them the longer it continues.
     """
 
+    size = 0
+    sha256: str | None = None
+    tag: str | None = None
+
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
+        self.size, self.sha256, self.tag = blocks.size, blocks.sha256, blocks.tag
         self._kept: ByteCache[int, bytes] = ByteCache(blocks.kept_bytes, len)
         self._end_of_last, self._run_bytes = -1, 0
-
-    @property
-    def size(self) -> int:
-        return self._blocks.size
-
-    @property
-    def sha256(self) -> str | None:
-        return self._blocks.sha256
-
-    @property
-    def tag(self) -> str | None:
-        return self._blocks.tag
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         end = min(offset + len(buffer), self._blocks.size)

@@ -148,13 +148,7 @@ class StorageConnector(ABC):
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
         with self.get_resource(identifier) as resource:
-            if hasattr(resource, "read_ranges"):
-                return resource.read_ranges(ranges)
-            parts = []
-            for offset, size in ranges:
-                resource.seek(offset)
-                parts.append(resource.read(size))
-            return parts
+            return resource.read_ranges(ranges)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, and compare it with its recorded digest, and with ``sha256`` if given.

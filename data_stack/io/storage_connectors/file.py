@@ -19,11 +19,18 @@ import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
-from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
+from data_stack.exception import (
+    ChecksumMismatchError,
+    MalformedIdentifierError,
+    MaliciousFilePathError,
+    ResourceNotFoundError,
+    StorageError,
+)
 from data_stack.io.byte_source import LazySource
-from data_stack.io.identifiers import check_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
@@ -38,7 +45,6 @@ from data_stack.io.storage_connectors.connector import (
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
 from data_stack.io.storage_connectors.file_source import OpenedFile
-from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
 from data_stack.io.storage_connectors.writer import COPY_BYTES, Explain, ResourceWriter, publishing, store_bytes
@@ -46,6 +52,8 @@ from data_stack.io.storage_errors import storage_error
 
 #: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
+_OWN_FOLDER: Final = ".data_stack"
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -61,17 +69,15 @@ class FileStorageConnector(StorageConnector):
 
     Args:
         root_path: folder of the store. As in the original, an absolute identifier below it is accepted.
+
+    Attributes:
+        root_path: absolute path of the folder.
     """
 
     knows_digests = True
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
-        self._tree = FileTree(os.path.abspath(os.fspath(root_path)))
-
-    @property
-    def root_path(self) -> str:
-        """Absolute path of the store's folder."""
-        return self._tree.root_path
+        self.root_path = os.path.abspath(os.fspath(root_path))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_path!r})"
@@ -79,7 +85,7 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier):
             source = LazySource(functools.partial(self._open_file, identifier))
         return open_source(self, identifier, source, resource_type)
@@ -90,13 +96,13 @@ class FileStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         try:
-            with self._locate(self._tree.check_name(identifier)):
+            with self._locate(self._check_name(identifier)):
                 return True
         except ResourceNotFoundError:
             return False
 
     def delete_resource(self, identifier: str) -> None:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
             self._notes.remove(identifier)
             try:
@@ -106,7 +112,7 @@ class FileStorageConnector(StorageConnector):
             os.fsync(folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        identifier, new_identifier = self._tree.check_name(identifier), self._tree.check_name(new_identifier)
+        identifier, new_identifier = self._check_name(identifier), self._check_name(new_identifier)
         with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
             with self._target(new_identifier) as (target, new_name), self._storage_errors("store", new_identifier):
                 self._notes.remove(new_identifier)
@@ -124,10 +130,10 @@ class FileStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
         with self._storage_errors("list", prefix):
-            return sorted({identifier for identifier in self._tree.walk(prefix) if identifier.startswith(prefix)})
+            return sorted({identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)})
 
     def stat(self, identifier: str) -> ResourceInfo:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
             sha256 = noted.sha256 if noted is not None and noted.is_of(status) else None
@@ -141,7 +147,7 @@ class FileStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._target(identifier) as (folder, name):
             partial = None if key is None else Partial.open(folder, key)
             # A kill in between leaves a file without a note, not with that of its predecessor.
@@ -155,7 +161,7 @@ class FileStorageConnector(StorageConnector):
 
         A file that was changed by other means is damaged, unless it has the digest ``sha256``.
         """
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with contextlib.closing(self._open_file(identifier)) as file:
             found = self._digest(identifier, file)
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
@@ -172,9 +178,9 @@ class FileStorageConnector(StorageConnector):
         return self.verify_resource(identifier, sha256)  # the note may be that of its successor
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
-        return contextlib.closing(FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name)))
+        return contextlib.closing(FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name)))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         return [garbage.name for garbage in self._abandon(prefix)]
@@ -187,7 +193,7 @@ class FileStorageConnector(StorageConnector):
     def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
-        for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
+        for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
                     is_partial = os.path.basename(path).startswith(PARTIAL)
@@ -198,13 +204,73 @@ class FileStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ files and notes
 
+    def _check_name(self, identifier: object) -> str:
+        """Check an identifier; an absolute path below the root becomes relative.
+
+        Raises:
+            MalformedIdentifierError, MaliciousFilePathError: it is malformed, or leads out.
+        """
+        if type(identifier) is str and identifier.startswith("/"):
+            for root in (self.root_path, os.path.realpath(self.root_path)):
+                if identifier.startswith(root.rstrip("/") + "/"):
+                    return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
+            raise MaliciousFilePathError(
+                f"identifier {identifier!r} leaves the store at {self.root_path}; give a path relative to it"
+            )
+        return check_identifier(identifier)
+
+    @contextlib.contextmanager
+    def _open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """A handle on the folder of a resource, and the name of its file.
+
+        Each folder is opened relative to the one above, and must not be a link.
+        """
+        *folders, name = identifier.split("/")
+        if create:
+            _make_folders(self.root_path)
+        handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for folder in folders:
+                if create:
+                    _make_folder(folder, handle)
+                above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
+                os.close(above)
+            yield handle, name
+        finally:
+            os.close(handle)
+
+    def _walk(self, prefix: str) -> Iterator[str]:
+        """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
+        folder = ""
+        with contextlib.suppress(MalformedIdentifierError):
+            folder = check_identifier(prefix.rpartition("/")[0])  # others are not even looked at
+        links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
+        pending = [] if any(links) else [folder]
+        while pending:
+            above = pending.pop()
+            try:
+                entries = list(os.scandir(os.path.join(self.root_path, above)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                path = f"{above}/{entry.name}" if above else entry.name
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if path.startswith(prefix) or prefix.startswith(path + "/"):
+                        pending.append(path)
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(MalformedIdentifierError):
+                        yield check_identifier(path)
+
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
         with contextlib.ExitStack() as exits:
             status = None
             with self._storage_errors("look for", identifier), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                folder, name = exits.enter_context(self._tree.open_folder(identifier))
+                folder, name = exits.enter_context(self._open_folder(identifier))
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
             if status is None or not stat.S_ISREG(status.st_mode):
                 raise ResourceNotFoundError(identifier, repr(self))
@@ -215,7 +281,7 @@ class FileStorageConnector(StorageConnector):
         """The open folder of a resource, created if missing, and the name of its file."""
         with contextlib.ExitStack() as exits:
             with self._storage_errors("store", identifier):
-                folder, name = exits.enter_context(self._tree.open_folder(identifier, create=True))
+                folder, name = exits.enter_context(self._open_folder(identifier, create=True))
             with contextlib.suppress(OSError):
                 # An empty folder of that name is removed.
                 os.rmdir(name, dir_fd=folder)
@@ -229,7 +295,7 @@ class FileStorageConnector(StorageConnector):
 
     @property
     def _notes(self) -> DigestNotes:
-        return DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
+        return DigestNotes(os.path.join(self.root_path, _OWN_FOLDER, "digests"))
 
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a file, unless it was replaced meanwhile."""
@@ -271,6 +337,25 @@ class FileStorageConnector(StorageConnector):
 
 def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
     return FileVersion(digest.size, digest.sha256, facts_of(status))
+
+
+def _make_folders(path: str) -> None:
+    """Create a folder and its parents durably."""
+    above, name = os.path.split(path)
+    if not os.path.isdir(path):
+        _make_folders(above)
+        handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _make_folder(name, handle)
+        finally:
+            os.close(handle)
+
+
+def _make_folder(name: str, above: int) -> None:
+    """Create a folder in an open one durably, unless it exists."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+        os.fsync(above)
 
 
 def _remove_temporary(path: str, _: float, *, dry_run: bool) -> int | None:

@@ -71,16 +71,11 @@ class InMemoryStorageConnector(StorageConnector):
 class BytesSource(ByteSource):
     """A bytes object, read by position."""
 
+    size = 0
+    sha256: str | None = None
+
     def __init__(self, data: bytes, info: ResourceInfo) -> None:
-        self._data, self._info = data, info
-
-    @property
-    def size(self) -> int:
-        return self._info.size
-
-    @property
-    def sha256(self) -> str | None:
-        return self._info.sha256
+        self._data, self.size, self.sha256 = data, info.size, info.sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         part = memoryview(self._data)[offset : offset + len(buffer)]

@@ -41,10 +41,10 @@ class Partial:
     @classmethod
     def open(cls, folder: int, key: str) -> Partial | None:
         """Open or create the file of ``key`` (letters and digits) in an open folder; None if it is locked or cannot be opened."""
-        handle = -1
-        try:
+        with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as exits:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_CREAT, 0o666, dir_fd=folder)
+            exits.callback(os.close, handle)
             _lock(handle)
             # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
             # name, as after a kill during renaming.
@@ -56,13 +56,8 @@ class Partial:
                 validator = base64.urlsafe_b64decode(encoded).decode("latin-1") or None
                 if validator is None:
                     os.ftruncate(handle, 0)
-                partial, handle = cls(folder, name, handle, validator), -1
-                return partial
-        except (OSError, ValueError):
-            pass
-        finally:
-            if handle >= 0:
-                os.close(handle)
+                exits.pop_all()
+                return cls(folder, name, handle, validator)
         return None
 
     def keep(self, validator: str | None) -> None:

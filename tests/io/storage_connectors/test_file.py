@@ -15,6 +15,7 @@ import pytest
 from data_stack.exception import DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.integrity import seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
+from data_stack.testing.storage import content
 
 
 @pytest.fixture
@@ -25,11 +26,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def connector(root: Path) -> FileStorageConnector:
     return FileStorageConnector(str(root))
-
-
-def content(connector: FileStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def note_on(root: Path, identifier: str) -> Path:

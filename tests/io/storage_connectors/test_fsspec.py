@@ -35,6 +35,7 @@ from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, PART_BYTES
+from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
 BIG = PART + random.Random(2).randbytes(300_000)
@@ -55,11 +56,6 @@ def connector(root: Path) -> FsspecStorageConnector:
 @pytest.fixture
 def s3(s3_server: S3Server) -> FsspecStorageConnector:
     return FsspecStorageConnector(f"s3://{s3_server.new_bucket()}/folder", **s3_server.options())
-
-
-def content(connector: FsspecStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def pointer_file(root: Path, identifier: str) -> Path:

@@ -21,6 +21,7 @@ from pymongo.database import Database
 
 from data_stack.exception import ConfigError, ReadOnlyStorageError, ResourceNotFoundError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 N_CHUNKS = 60
@@ -39,11 +40,6 @@ def stored(connector: MongoDBStorageConnector) -> MongoDBStorageConnector:
     connector.set_resource("large", CONTENT)
     connector.set_resource("small", b"small")
     return connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def chunks_asked_for(sent: SentCommands) -> list[int]:

@@ -15,6 +15,7 @@ from pymongo.database import Database
 
 from data_stack.exception import DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 CONTENT = hashlib.shake_128(b"content").digest(5 * CHUNK_BYTES + 1234)
@@ -25,11 +26,6 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
     with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES) as connector:
         yield connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:

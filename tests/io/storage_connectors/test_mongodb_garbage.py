@@ -22,6 +22,7 @@ from sizes import FULL
 from data_stack.exception import DataStackError, ResourceChangedError, ResourceNotFoundError, StorageConflictError
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 OWNER = "from data_stack.io.storage_connectors.owners import this_process; print(this_process())"
@@ -37,11 +38,6 @@ def version(number: int) -> bytes:
 def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
     with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
         yield connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def assert_no_orphans(mongodb: Database[Any]) -> None:

@@ -18,6 +18,7 @@ from mongodb_server import MongoDBServer, folder_in_memory
 
 from data_stack.exception import DataStackError, StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 CONTENT = hashlib.shake_128(b"content").digest(40 * CHUNK_BYTES + 1234)
@@ -40,11 +41,6 @@ def database(server: MongoDBServer, request: pytest.FixtureRequest) -> Iterator[
     yield name
     with server.client() as client:
         client.drop_database(name)
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 # ---------------------------------------------------------------------- a server that hangs

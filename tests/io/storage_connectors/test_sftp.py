@@ -19,6 +19,7 @@ from sftp_server import PASSWORD, USER, SFTPServer
 
 from data_stack.exception import StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
+from data_stack.testing.storage import content
 
 BIG = os.urandom(1 << 20) * 5
 
@@ -31,11 +32,6 @@ def url(sftp_server: SFTPServer) -> str:
 @pytest.fixture
 def connector(sftp_server: SFTPServer, url: str) -> FsspecStorageConnector:
     return FsspecStorageConnector(url, **sftp_server.options())
-
-
-def content(connector: FsspecStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 # ---------------------------------------------------------------------- whom it trusts

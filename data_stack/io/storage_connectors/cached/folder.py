@@ -107,8 +107,9 @@ class CacheFolder:
         """Open the verified whole file of ``content``; None if it is missing, or blocks of it are."""
         path = self._path("bytes", content)
         try:
-            handle = os.open(path, os.O_RDONLY | _FLAGS)
-            try:
+            with contextlib.ExitStack() as exits:
+                handle = os.open(path, os.O_RDONLY | _FLAGS)
+                exits.callback(os.close, handle)
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
                 if not is_sealed and self.has_blocks(content):
@@ -117,12 +118,10 @@ class CacheFolder:
                     if time.time() - status.st_atime >= self._use_seconds:
                         with contextlib.suppress(OSError):
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                    opened, handle = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}")), -1
+                    exits.pop_all()
+                    opened = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}"))
                     opened.noted = FileVersion(content.size, content.sha256, facts_of(opened.status))
                     return opened
-            finally:
-                if handle >= 0:
-                    os.close(handle)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -166,22 +165,21 @@ class CacheFolder:
         Raises:
             OSError: that is not possible.
         """
-        handles: list[int] = []
         if not self.has_room(2 * _PAGE_BYTES):
             raise OSError("the cache is full")
-        try:
+        with contextlib.ExitStack() as exits:
+            handles = []
             for kind, size in (("blocks", content.digest_bytes), ("bytes", content.size)):
                 os.makedirs(os.path.join(self.path, kind), exist_ok=True)
-                handles.append(os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600))
-                if os.fstat(handles[-1]).st_size != size:
-                    os.truncate(handles[-1], size)
+                handle = os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+                exits.callback(os.close, handle)
+                if os.fstat(handle).st_size != size:
+                    os.truncate(handle, size)
+                handles.append(handle)
             if os.fstat(handles[1]).st_mtime_ns == content.seal_ns:  # another process was faster
                 _remove(self._path("blocks", content))
+            exits.pop_all()
             return handles[1], handles[0]
-        except BaseException:
-            for handle in handles:
-                os.close(handle)
-            raise
 
     def has_blocks(self, content: Content) -> bool:
         """Whether there are digests of blocks."""

@@ -91,7 +91,7 @@ class RemoteFiles:
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
         try:
-            self._from_url = dict(self._class._get_kwargs_from_urls(url))
+            self._options = {**self._class._get_kwargs_from_urls(url), **options}
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
         except (ValueError, TypeError):
             raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
@@ -103,7 +103,7 @@ class RemoteFiles:
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
-        self._timeout_seconds, self._options = timeout_seconds, dict(options)
+        self._timeout_seconds = timeout_seconds
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
 
@@ -298,7 +298,7 @@ class RemoteFiles:
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
         # Not chained: the exceptions of clients may hold URLs with credentials.
         number = error.errno if isinstance(error, OSError) else None
-        where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
+        where = f"could not {action} {path or 'the store'!r} in {self.place}: {reason_of(error, self._options)}"
         if number in FULL_ERRORS:
             raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
         if is_away:
@@ -306,9 +306,6 @@ class RemoteFiles:
             raise StorageUnavailableError(f"{where} {advice}", number) from None
         advice = "Check the credentials and what they allow." if is_credentials_error(error) else "The store is as it was."
         raise StorageError(f"{where}. {advice}", number) from None
-
-    def _reason(self, error: BaseException) -> str:
-        return reason_of(error, {**self._from_url, **self._options})
 
     def _handle(self) -> _Handle:
         """The file system of this process."""
@@ -347,7 +344,7 @@ class RemoteFiles:
             handle.close()
 
     def _all_options(self) -> dict[str, Any]:
-        options = {**self._from_url, **self._options}
+        options = dict(self._options)
         seconds = self._timeout_seconds
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
@@ -368,7 +365,7 @@ class RemoteFiles:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
-            raise ConfigError(f"{self._class.__name__} does not take these options: {self._reason(error)}") from None
+            raise ConfigError(f"{self._class.__name__} does not take these options: {reason_of(error, self._options)}") from None
         if self._protocol in ("s3", "s3a"):
             file_system.retries = 1
         return _Handle(file_system, issubclass(self._class, MemoryFileSystem))
