@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
@@ -52,6 +52,7 @@ _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 #: Listings take many requests.
 _LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
+_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,7 @@ class RemoteFiles:
             info = self._call("look for", path, "info", self._full(path))
         except _MISSING:
             return None
-        return self._describe(info) if self._is_ours(info) else None
+        return next(iter(self._describe([info])), None)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
@@ -167,8 +168,7 @@ class RemoteFiles:
             found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
         except _MISSING:
             return []
-        files = [self._describe(info) for info in found if self._is_ours(info)]
-        return [file for file in files if file.path != folder]
+        return [file for file in self._describe(found) if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder."""
@@ -176,20 +176,27 @@ class RemoteFiles:
             found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
         except _MISSING:
             return [], []
-        files = [self._describe(info) for info in found if self._is_ours(info)]
         folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
-        return [file for file in files if file.path != folder], folders
+        return [file for file in self._describe(found) if file.path != folder], folders
 
     # ------------------------------------------------------------------ writing
 
-    def put(self, path: str, data: bytes | memoryview) -> None:
+    def put(self, path: str, data: bytes | memoryview, **mode: Any) -> None:
         """Write or replace a file atomically."""
-        self._write(path, bytes(data))
+        data = bytes(data)
+        try:
+            if self._puts_are_atomic():
+                self._call("store", path, "pipe_file", self._full(path), data, **mode)
+            else:
+                write = self._create_exclusively if mode else self._put_by_renaming
+                self._insist("store", path, lambda: write(path, data))
+        except _MISSING as error:
+            self._fail("store", path, error)  # no bucket, or a file in place of a folder
 
     def create(self, path: str, data: bytes | memoryview) -> bool:
         """Write a file unless it exists; return whether it was written. Of concurrent attempts one succeeds."""
         try:
-            self._write(path, bytes(data), mode="create")
+            self.put(path, data, mode="create")
         except FileExistsError:
             return False
         return True
@@ -208,16 +215,6 @@ class RemoteFiles:
         finally:
             self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
-
-    def _write(self, path: str, data: bytes, **mode: Any) -> None:
-        try:
-            if self._puts_are_atomic():
-                self._call("store", path, "pipe_file", self._full(path), data, **mode)
-            else:
-                write = self._create_exclusively if mode else self._put_by_renaming
-                self._insist("store", path, lambda: write(path, data))
-        except _MISSING as error:
-            self._fail("store", path, error)  # no bucket, or a file in place of a folder
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
@@ -378,18 +375,17 @@ class RemoteFiles:
     def _relative(self, name: str) -> str:
         return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
 
-    def _is_ours(self, info: Mapping[str, Any]) -> bool:
-        """Whether this is a file, and not a link."""
-        return info.get("type") == "file" and not info.get("islink")
-
-    def _describe(self, info: Mapping[str, Any]) -> RemoteFile:
-        times = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-        modified = next((info[key] for key in times if info.get(key) not in (None, "")), None)
-        tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
-        size = int(info.get("size") or 0)
-        return RemoteFile(
-            self._relative(info["name"]), size, _seconds(modified), f"{tag}|{size}|{modified}|{info.get('ino', '')}"
-        )
+    def _describe(self, found: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
+        """The files that are not links."""
+        files = []
+        for info in found:
+            if info.get("type") == "file" and not info.get("islink"):
+                modified = next((info[key] for key in _TIMES if info.get(key) not in (None, "")), None)
+                tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
+                size = int(info.get("size") or 0)
+                tag = f"{tag}|{size}|{modified}|{info.get('ino', '')}"
+                files.append(RemoteFile(self._relative(info["name"]), size, _seconds(modified), tag))
+        return files
 
 
 class _Handle:

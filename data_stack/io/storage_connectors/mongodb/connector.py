@@ -54,8 +54,6 @@ from data_stack.io.storage_connectors.mongodb.uploads import Upload
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
-
     from typing_extensions import Self
 
 _ATTEMPTS: Final = 8
@@ -108,7 +106,6 @@ class MongoDBStorageConnector(StorageConnector):
         self._settings = Settings(
             uri, database, bucket, read_only, timeout_seconds, chunk_bytes, inline_bytes, allow_invalid_certificates
         )
-        self._shared: Connection | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -125,17 +122,15 @@ class MongoDBStorageConnector(StorageConnector):
         return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_shared": None}
+        return {"_settings": self._settings}
 
-    @property
+    @functools.cached_property
     def _connection(self) -> Connection:
-        if self._shared is None:
-            self._shared = connection_of(self._settings)
-        return self._shared
+        return connection_of(self._settings)
 
     def close(self) -> None:
         """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
-        self._shared = None
+        vars(self).pop("_connection", None)
 
     def __enter__(self) -> Self:
         return self
@@ -212,7 +207,16 @@ class MongoDBStorageConnector(StorageConnector):
                 possibly published whole.
         """
         self._check_writable("store", identifier)
-        self._store(identifier, binary_chunks(resource))
+        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
+        pieces = in_pieces(binary_chunks(resource), chunk_bytes)
+        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
+        if sum(map(len, head)) > inline_bytes:
+            self._store_file(identifier, itertools.chain(head, pieces))
+            return
+        digest, data = Digest(), b"".join(head)
+        digest.update(data)
+        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
+        self._mark_replaced(self._publish(pointer))
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         self._check_writable("store", identifier)
@@ -253,18 +257,6 @@ class MongoDBStorageConnector(StorageConnector):
         check_identifier(identifier)
         if self._settings.read_only:
             raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
-
-    def _store(self, identifier: str, source: Iterable[Buffer]) -> None:
-        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
-        pieces = in_pieces(source, chunk_bytes)
-        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
-        if sum(map(len, head)) > inline_bytes:
-            self._store_file(identifier, itertools.chain(head, pieces))
-            return
-        digest, data = Digest(), b"".join(head)
-        digest.update(data)
-        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
-        self._mark_replaced(self._publish(pointer))
 
     def _store_file(self, identifier: str, pieces: Iterable[bytes]) -> None:
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
