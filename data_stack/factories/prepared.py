@@ -6,7 +6,7 @@ import contextlib
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar
 
@@ -22,7 +22,6 @@ from data_stack.factories.journal import WHOLE, Journal, Step
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.resource_names import STAGED, ResourceNames
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.lent_resources import LentResources
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
@@ -37,7 +36,7 @@ Default = TypeVar("Default")
 _MOVING_THREADS = 8
 
 
-class Resources(LentResources):
+class Resources(Mapping[str, StreamedResource]):
     """The stored resources of one dataset by their names relative to the dataset.
 
     ``resources["raw/digits.csv.gz"]`` returns a resource that opens when it is first read; the caller closes it. If it was
@@ -86,6 +85,18 @@ class Resources(LentResources):
     def checks_reads(self) -> bool:
         """Whether the store checks each read against digests."""
         return getattr(self._storage_connector, "checks_reads", False)
+
+    def get_resource(self, name: str) -> StreamedResource:
+        """``resources[name]``, as storage connectors open it."""
+        return self[name]
+
+    def has_resource(self, name: str) -> bool:
+        """Whether the dataset has such a resource."""
+        return name in self
+
+    def list_resources(self, prefix: str = "") -> list[str]:
+        """The names that begin with ``prefix``, sorted."""
+        return sorted(name for name in self if name.startswith(prefix))
 
     # Mapping builds these on KeyError, which ResourceNotFoundError is not.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+
+from data_stack.util.forks import ForkLock
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -71,6 +73,63 @@ class ByteSource(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release handles; no reads may follow."""
+
+
+class LazySource(ByteSource):
+    """Another source, which is opened on first use.
+
+    Args:
+        open_source: opens it.
+    """
+
+    def __init__(self, open_source: Callable[[], ByteSource]) -> None:
+        self._open_source = open_source
+        self._opened: ByteSource | None = None
+        self._lock = ForkLock()
+
+    @property
+    def size(self) -> int:
+        return (self._opened or self._open()).size
+
+    @property
+    def sha256(self) -> str | None:
+        return self._open().sha256
+
+    @property
+    def tag(self) -> str | None:
+        return self._open().tag
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        return (self._opened or self._open()).readinto_at(offset, buffer)
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        return self._open().read_ranges(ranges)
+
+    @property
+    def prefetches(self) -> bool:
+        return self._open().prefetches
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
+        return self._open().prefetch(ranges)
+
+    def fileno(self) -> int:
+        return self._open().fileno()
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        vars(self).pop("readinto_at", None)
+        if opened is not None:
+            opened.close()
+
+    def _open(self) -> ByteSource:
+        opened = self._opened
+        if opened is None:
+            with self._lock:
+                opened = self._opened
+                if opened is None:
+                    opened = self._opened = self._open_source()
+                    vars(self)["readinto_at"] = opened.readinto_at  # one call less: small reads of a file are that fast
+        return opened
 
 
 class Positioned(io.RawIOBase):

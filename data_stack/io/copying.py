@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from data_stack.exception import (
@@ -26,14 +25,10 @@ from data_stack.exception import (
 from data_stack.io.integrity import Digest
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.logger import logger
-
-_MAX_SEAL_BYTES = 64 << 20
-
 
 Outcome = Literal["copied", "present"]
 
@@ -114,35 +109,21 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Seal:
-    """Marks a parcel as complete: it is stored last, and deleted before anything of the parcel is replaced.
-
-    Attributes:
-        identifier: of the seal.
-        data: its bytes.
-        mark_identifier: of the mark of an incomplete parcel, which exists during the copy.
-        mark: the bytes of the mark.
-    """
-
-    identifier: str
-    data: bytes
-    mark_identifier: str
-    mark: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Parcel:
     """Resources that belong together, such as a dataset.
 
     Attributes:
         name: of the dataset.
         resources: resources to copy.
-        seal: marks it as complete; None for loose resources.
+        seal: identifier and bytes of the manifest; None for loose resources. It is stored last, and deleted before anything of
+            the parcel is replaced.
+        mark: identifier and bytes of a mark of an incomplete parcel, which exists during the copy.
     """
 
     name: str
     resources: tuple[Wanted, ...]
-    seal: Seal | None = None
+    seal: tuple[str, bytes] | None = None
+    mark: tuple[str, bytes] = ("", b"")
 
 
 def copy_parcels(
@@ -184,7 +165,7 @@ def copy_parcels(
     check_apart(source, target)
     started = time.perf_counter()
     with byte_bar("copying", progress) as draw:
-        copy = _Copy(source, target, n_threads, deep, dry_run, list(faults), draw)
+        copy = _Copy(source, target, n_threads, deep, dry_run, draw, list(faults))
         for parcel in parcels:
             copy.bring(parcel)
     report = CopyReport(
@@ -218,50 +199,43 @@ def check_apart(source: StorageConnector, target: StorageConnector) -> None:
         raise ConfigError(f"the target {target!r} is the source {source!r}, or inside of it; choose another store")
 
 
-class _Unreadable(Exception):
-    """The source could not read a resource; others may be fine."""
-
-
+@dataclass
 class _Copy:
     """A running copy, parcel by parcel; threads compare and send the resources of one."""
 
-    def __init__(
-        self,
-        source: StorageConnector,
-        target: StorageConnector,
-        n_threads: int,
-        deep: bool,
-        dry_run: bool,
-        faults: list[CopyFault],
-        draw: Callable[[int, int], None],
-    ) -> None:
-        self._source, self._target, self._n_threads = source, target, n_threads
-        self._deep, self._dry_run, self._draw = deep, dry_run, draw
-        self._workers: Workers[Wanted]
-        self._lock = threading.Lock()
-        self._lacking: list[Wanted] = []
-        self._n_bytes = self._all_bytes = 0
-        self.done: list[Copied] = []
-        self.complete: list[str] = []
-        self.faults = faults
+    source: StorageConnector
+    target: StorageConnector
+    n_threads: int
+    deep: bool
+    dry_run: bool
+    draw: Callable[[int, int], None]
+    faults: list[CopyFault]
+    done: list[Copied] = field(default_factory=list)
+    complete: list[str] = field(default_factory=list)
+    n_bytes: int = 0
+    all_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lacking: list[Wanted] = []
+        self.workers: Workers[Wanted]
 
     def bring(self, parcel: Parcel) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
-        n_faults, seal = len(self.faults), parcel.seal
-        self._lacking = []
+        n_faults, self.lacking = len(self.faults), []
         self._in_threads(parcel.resources, self._compare)
         with contextlib.ExitStack() as held:
-            if self._lacking and not self._dry_run:
-                if seal is not None:
-                    lease = held.enter_context(self._target.lease(seal.identifier))
+            if self.lacking and not self.dry_run:
+                if parcel.seal is not None:
+                    lease = held.enter_context(self.target.lease(parcel.seal[0]))
                     if not lease.acquire():
-                        logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self._target)
-                    self._break(seal)
-                self._in_threads(self._lacking, self._send)
+                        logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self.target)
+                    self._break(*parcel.seal, parcel.mark)
+                self._in_threads(self.lacking, self._send)
             else:
-                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self._lacking]
-            if seal is not None and len(self.faults) == n_faults:
-                self._seal(seal)
+                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
+            if parcel.seal is not None and len(self.faults) == n_faults:
+                self._seal(*parcel.seal, parcel.mark)
                 self.complete.append(parcel.name)
 
     def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None]) -> None:
@@ -270,46 +244,43 @@ class _Copy:
         def attempt(wanted: Wanted) -> None:
             try:
                 work(wanted)
-            except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _Unreadable) as error:
+            except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _UnreadableError) as error:
                 self.faults.append(CopyFault(wanted.identifier, str(error)))
 
         if resources:
-            self._workers = Workers(resources, attempt, self._n_threads)
-            self._workers.run(lambda: self._draw(self._n_bytes, self._all_bytes))
+            self.workers = Workers(resources, attempt, self.n_threads)
+            self.workers.run(lambda: self.draw(self.n_bytes, self.all_bytes))
 
     # ------------------------------------------------------------------ in the threads
 
     def _compare(self, wanted: Wanted) -> None:
         """Find out whether the target has a resource."""
         with _of_source():
-            info = self._source.stat(wanted.identifier)
-        _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (info.size, info.sha256))
+            info = self.source.stat(wanted.identifier)
+        _check_same(wanted, self.source, info.size, info.sha256)
         wanted = Wanted(wanted.identifier, info.size, wanted.sha256 or info.sha256)
         if self._is_there(wanted):
             self.done.append(Copied(wanted.identifier, info.size, "present"))
         else:
-            self._lacking.append(wanted)
-            with self._lock:
-                self._all_bytes += info.size
+            with self.lock:
+                self.lacking.append(wanted)
+                self.all_bytes += info.size
 
     def _is_there(self, wanted: Wanted) -> bool:
         """Whether the target has a resource; reads it only for a deep copy, or where a store knows no digest."""
-        try:
-            if not self._target.has_resource(wanted.identifier):
-                return False
-            there = self._target.stat(wanted.identifier)
-        except ResourceNotFoundError:  # removed in between
-            return False
-        if there.size != wanted.size:
-            return False
         sha256 = wanted.sha256
-        if sha256 is None:  # a file edited by hand: hashing it is less work than sending it
-            with _of_source():
-                sha256 = self._source.verify_resource(wanted.identifier).sha256
-        if there.sha256 is not None and (there.sha256 != sha256 or not self._deep):
-            return there.sha256 == sha256
         try:
-            self._target.verify_resource(wanted.identifier, sha256)
+            if not self.target.has_resource(wanted.identifier):
+                return False
+            there = self.target.stat(wanted.identifier)
+            if there.size != wanted.size:
+                return False
+            if sha256 is None:  # a file edited by hand: hashing it is less work than sending it
+                with _of_source():
+                    sha256 = self.source.verify_resource(wanted.identifier).sha256
+            if there.sha256 is not None and (there.sha256 != sha256 or not self.deep):
+                return there.sha256 == sha256
+            self.target.verify_resource(wanted.identifier, sha256)
         except (DatasetFileCorruptError, ResourceNotFoundError):
             return False
         return True
@@ -317,11 +288,8 @@ class _Copy:
     def _send(self, wanted: Wanted) -> None:
         """Copy a resource, and verify it."""
         digest = Digest()
-        try:
-            self._target.set_resource(wanted.identifier, self._passing(wanted, digest))
-        finally:
-            digest.finish()
-        self._check_arrived(wanted.identifier, digest.size, digest.sha256)
+        self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
+        self._check_arrived(Wanted(wanted.identifier, digest.size, digest.sha256))
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 
     def _passing(self, wanted: Wanted, digest: Digest) -> Iterator[bytes]:
@@ -330,72 +298,73 @@ class _Copy:
         A target publishes a resource once it has read all of it, so it publishes no damaged one.
         """
         with _of_source():
-            resource = self._source.get_resource(wanted.identifier)
+            resource = self.source.get_resource(wanted.identifier)
         with resource:
             while True:
                 with _of_source():
                     data = resource.read(COPY_BYTES)
                 if not data:
                     break
-                self._workers.check()
+                self.workers.check()
                 digest.update(data)
-                with self._lock:
-                    self._n_bytes += len(data)
+                with self.lock:
+                    self.n_bytes += len(data)
                 yield data
-        _check_same(wanted.identifier, self._source, (wanted.size, wanted.sha256), (digest.size, digest.sha256))
+        _check_same(wanted, self.source, digest.size, digest.sha256)
 
-    def _check_arrived(self, identifier: str, size: int, sha256: str) -> None:
+    def _check_arrived(self, sent: Wanted) -> None:
         """Compare the target's size and digest of a resource with those sent."""
-        there = self._target.stat(identifier)
-        _check_same(identifier, self._target, (size, sha256), (there.size, there.sha256))
+        there = self.target.stat(sent.identifier)
+        _check_same(sent, self.target, there.size, there.sha256)
 
     # ------------------------------------------------------------------ seals
 
-    def _break(self, seal: Seal) -> None:
+    def _break(self, identifier: str, data: bytes, mark: tuple[str, bytes]) -> None:
         """Mark a parcel as incomplete and delete its old seal, before anything of it is replaced."""
-        self._store(seal.mark_identifier, seal.mark)
-        if self._holds(seal.identifier, seal.data) is False:
+        self.target.set_resource(*mark)
+        if self._holds(identifier, data) is False:
             try:
-                self._target.delete_resource(seal.identifier)
+                self.target.delete_resource(identifier)
             except UnsupportedStorageOperationError:
-                self._store(seal.identifier, b"{}\n")  # an invalid seal
+                self.target.set_resource(identifier, b"{}\n")  # an invalid seal
             except ResourceNotFoundError:
                 pass
 
-    def _seal(self, seal: Seal) -> None:
-        is_there = self._holds(seal.identifier, seal.data)
-        if not is_there and not self._dry_run:
-            self._store(seal.identifier, seal.data)
-            self._check_arrived(seal.identifier, len(seal.data), hashlib.sha256(seal.data).hexdigest())
-        self.done.append(Copied(seal.identifier, len(seal.data), "present" if is_there else "copied"))
+    def _seal(self, identifier: str, data: bytes, mark: tuple[str, bytes]) -> None:
+        is_there = self._holds(identifier, data)
+        self.done.append(Copied(identifier, len(data), "present" if is_there else "copied"))
+        if self.dry_run:
+            return
+        if not is_there:
+            self.target.set_resource(identifier, data)
+            self._check_arrived(Wanted(identifier, len(data), hashlib.sha256(data).hexdigest()))
         # Also the mark of an earlier copy that was killed between its last two writes.
-        if not self._dry_run and self._holds(seal.mark_identifier, seal.mark):
+        if self._holds(*mark):
             with contextlib.suppress(UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError):
-                self._target.delete_resource(seal.mark_identifier)
+                self.target.delete_resource(mark[0])
 
     def _holds(self, identifier: str, data: bytes) -> bool | None:
         """Whether the target has exactly these bytes of a seal or mark; None: it has no such resource."""
         try:
-            if not self._target.has_resource(identifier):
+            if not self.target.has_resource(identifier):
                 return None
-            with self._target.get_resource(identifier) as resource:
-                return bytes(resource.read(_MAX_SEAL_BYTES)) == data
+            with self.target.get_resource(identifier) as resource:
+                return bytes(resource.read(len(data) + 1)) == data
         except ResourceNotFoundError:
             return None
         except DatasetFileCorruptError:
             return False
 
-    def _store(self, identifier: str, data: bytes) -> None:
-        self._target.set_resource(identifier, StreamedResource(identifier, io.BytesIO(data)))
 
-
-def _check_same(
-    identifier: str, store: StorageConnector, promised: tuple[int | None, str | None], found: tuple[int, str | None]
-) -> None:
+def _check_same(wanted: Wanted, store: StorageConnector, size: int, sha256: str | None) -> None:
     """Compare known sizes and digests."""
-    for algorithm, expected, actual in zip(("size", "sha256"), promised, found, strict=True):
+    for algorithm, expected, actual in (("size", wanted.size, size), ("sha256", wanted.sha256, sha256)):
         if None not in (expected, actual) and expected != actual:
-            raise ChecksumMismatchError(identifier, repr(store), str(expected), str(actual), algorithm)
+            raise ChecksumMismatchError(wanted.identifier, repr(store), str(expected), str(actual), algorithm)
+
+
+class _UnreadableError(Exception):
+    """The source could not read a resource; others may be fine."""
 
 
 @contextlib.contextmanager
@@ -406,4 +375,4 @@ def _of_source() -> Iterator[None]:
     except StorageUnavailableError:
         raise
     except OSError as error:
-        raise _Unreadable(str(error)) from error
+        raise _UnreadableError(str(error)) from error

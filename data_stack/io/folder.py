@@ -1,4 +1,4 @@
-"""Folders of a dataset's files: on this machine, below a prefix of any store, or among lent resources.
+"""Folders of a dataset's files: on this machine, or below a prefix of any store.
 
 A format passes ``source`` and ``prefix`` of its user to :func:`folder_of`, and then opens, lists, publishes and deletes files by
 name. Other file systems are further subclasses of :class:`Folder`.
@@ -9,11 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from data_stack.exception import (
     ConfigError,
@@ -23,8 +22,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import check_prefix
-from data_stack.io.lent_resources import LentResources, OneResource
-from data_stack.io.local_files import LocalFile
+from data_stack.io.local_files import open_local_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
@@ -39,11 +37,16 @@ from data_stack.io.url import StorageURL
 _MAX_SMALL_BYTES: Final = 64 << 20
 
 
-class Folder(ABC):
-    """A folder of files. It holds nothing open, pickles as configuration, and threads may share it.
+class Folder:
+    """A folder of files: a store and a prefix. It holds nothing open, pickles as configuration, and threads may share it.
 
     A file is named by its path relative to the folder, with ``/`` between the parts. It is published atomically: readers see the
     old file, the new one, or none. A dataset of several files is complete once its manifest, the last one, exists.
+
+    Args:
+        store: a storage connector, or the resources of a dataset. It needs ``get_resource`` and ``has_resource``; without one of
+            the other methods, what needs it raises UnsupportedStorageOperationError.
+        name: the prefix, without a slash at the end; empty for the whole store.
 
     Attributes:
         name: its name in messages, without credentials.
@@ -56,12 +59,21 @@ class Folder(ABC):
     path: Path | None = None
     checks_reads: bool = False
     can_delete: bool = False
+    _store: Any = None
 
-    @abstractmethod
+    def __init__(self, store: Any, name: str = "") -> None:
+        self._store, self.name = store, name
+        self.checks_reads = getattr(store, "checks_reads", False)
+        kind = type(uncached(store))
+        self.can_delete = all(
+            getattr(kind, method, None) not in (None, getattr(StorageConnector, method))
+            for method in ("delete_resource", "list_resources")
+        )
+
     def has_file(self, file: str) -> bool:
         """Whether there is a file (not merely a folder) of that name."""
+        return bool(self._store.has_resource(self.full_name(file)))
 
-    @abstractmethod
     def open(self, file: str) -> StreamedResource:
         """Open a file for reading; the caller closes it.
 
@@ -71,6 +83,8 @@ class Folder(ABC):
         Raises:
             ResourceNotFoundError: there is no such file.
         """
+        resource: StreamedResource = self._store.get_resource(self.full_name(file))
+        return resource
 
     def list_names(self) -> list[str]:
         """The names of the files and folders in it, sorted; an empty list if it does not exist.
@@ -80,23 +94,23 @@ class Folder(ABC):
         """
         return sorted({path.partition("/")[0] for path in self.list_files()})
 
-    @abstractmethod
     def list_files(self) -> list[str]:
         """The paths of all files in it and in its folders, at any depth, sorted; an empty list if it does not exist.
 
         Raises:
             UnsupportedStorageOperationError: the store cannot list.
         """
+        start = self.full_name("")
+        return sorted(name[len(start) :] for name in self._ask("list", "list_resources", start) if name.startswith(start))
 
-    @abstractmethod
     def subfolder(self, name: str) -> Folder:
         """A folder in it, which need not exist.
 
         Raises:
             MalformedIdentifierError: ``name`` leads out of this folder, or nothing can be stored under it.
         """
+        return Folder(self._store, check_prefix(self.full_name(name)))
 
-    @abstractmethod
     def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
         """Write a file: it is published durably when the block ends cleanly, and replaces an older one.
 
@@ -104,6 +118,8 @@ class Folder(ABC):
             UnsupportedStorageOperationError: this folder can only be read.
             StorageError: it could not be written; an older one is unchanged.
         """
+        writing: AbstractContextManager[ResourceWriter] = self._ask("write", "create", self.full_name(file))
+        return writing
 
     def delete(self, file: str) -> None:
         """Delete a file if it exists, and folders within this one that it leaves empty.
@@ -112,14 +128,18 @@ class Folder(ABC):
             UnsupportedStorageOperationError: this folder cannot delete.
             StorageError: it could not be deleted.
         """
-        raise UnsupportedStorageOperationError(f"cannot delete {self.full_name(file)!r}: this folder is read-only")
+        with contextlib.suppress(ResourceNotFoundError):
+            self._ask("delete", "delete_resource", self.full_name(file))
 
     def lease(self, file: str) -> AbstractContextManager[Lease]:
         """A lease of this folder, which uses the name of a file. It ends with the block, or with the process.
 
         The default is always free.
         """
-        return contextlib.nullcontext(Lease())
+        if not hasattr(self._store, "lease"):
+            return contextlib.nullcontext(Lease())
+        lease: AbstractContextManager[Lease] = self._store.lease(self.full_name(file))
+        return lease
 
     def full_name(self, file: str) -> str:
         """The name of a file in messages."""
@@ -127,7 +147,7 @@ class Folder(ABC):
 
     def describe(self, file: str) -> str:
         """The name of a file and its store in messages, without credentials."""
-        return self.full_name(file)
+        return self.full_name(file) + (f" in {self._store!r}" if isinstance(self._store, StorageConnector) else "")
 
     def read(self, file: str) -> bytes:
         """The content of a small file.
@@ -148,6 +168,11 @@ class Folder(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+    def _ask(self, action: str, method: str, name: str) -> Any:
+        if not hasattr(self._store, method):
+            raise UnsupportedStorageOperationError(f"cannot {action} {name!r}: {type(self._store).__name__} is for reading")
+        return getattr(self._store, method)(name)
 
 
 def folder_of(source: Any, prefix: str = "") -> Folder:
@@ -178,17 +203,12 @@ def _folder_of(source: Any) -> Folder:
     if url is not None and url.scheme == "file" and not url.query:
         return LocalFolder(url.local_path())
     if url is not None or (isinstance(source, str) and "://" in source):
-        return StoreFolder(storage_connector_from_url(source))
+        return Folder(storage_connector_from_url(source))
     if isinstance(source, (str, os.PathLike)):
         return LocalFolder(os.path.expanduser(os.fsdecode(source)))
-    if isinstance(source, LentResources):
-        return LentFolder(source)
-    if isinstance(source, StorageConnector) or hasattr(source, "get_resource"):
-        return StoreFolder(source)
+    if hasattr(source, "get_resource"):
+        return Folder(source)
     raise ConfigError(f"expected a folder, a storage connector or a dataset's resources, got {source!r:.80}")
-
-
-# ------------------------------------------------------------------ local folders
 
 
 class LocalFolder(Folder):
@@ -210,22 +230,19 @@ class LocalFolder(Folder):
         self.path: Path = Path(os.path.abspath(text))
         self.name = str(self.path)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LocalFolder, (self.name,)
-
     def has_file(self, file: str) -> bool:
         return os.path.isfile(self._inside(file))
 
     def open(self, file: str) -> StreamedResource:
         path = self._inside(file)
-        return StreamedResource.from_source(path, LocalFile(path), self)
+        return StreamedResource.from_source(path, open_local_file(path), self)
 
     def list_names(self) -> list[str]:
-        try:
-            with _local_errors("list", self.name):
+        with storage_errors("list", self.name):
+            try:
                 return sorted(os.listdir(self.name))
-        except ResourceNotFoundError:
-            return []
+            except (FileNotFoundError, NotADirectoryError):
+                return []
 
     def list_files(self) -> list[str]:
         found = []
@@ -240,7 +257,7 @@ class LocalFolder(Folder):
 
     def delete(self, file: str) -> None:
         path = self._inside(file)
-        with contextlib.suppress(ResourceNotFoundError), _local_errors("delete", path):
+        with storage_errors("delete", path), contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
         while "/" in file:
             file = file.rpartition("/")[0]
@@ -255,11 +272,12 @@ class LocalFolder(Folder):
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         path = self._inside(file)
-        with _local_errors("write", path):
+        with storage_errors("write", path):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            with publishing(folder, os.path.basename(path), path, functools.partial(_fail_to_write, path)) as writer:
+            explain = functools.partial(storage_error, f"could not write {path!r}", path=path)
+            with publishing(folder, os.path.basename(path), path, explain) as writer:
                 yield writer
         finally:
             os.close(folder)
@@ -269,113 +287,3 @@ class LocalFolder(Folder):
         if file.startswith("/") or "\0" in file or ".." in file.split("/"):
             raise MaliciousFilePathError(f"{file!r:.200} is not a name within the folder {self.name!r}")
         return os.path.join(self.name, file)
-
-
-def _fail_to_write(path: str, error: OSError) -> NoReturn:
-    raise storage_error(f"could not write {path!r}", error, path) from error
-
-
-@contextlib.contextmanager
-def _local_errors(action: str, path: str) -> Iterator[None]:
-    """Raise errors of the operating system as ours."""
-    with storage_errors(action, path):
-        try:
-            yield
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if action == "write":
-                raise
-            raise ResourceNotFoundError(f"could not {action} {path!r}: the file or folder does not exist") from error
-
-
-# ------------------------------------------------------------------ stores
-
-
-class StoreFolder(Folder):
-    """The resources of a storage connector below a prefix.
-
-    Args:
-        connector: the store; a third party's needs only ``get_resource``, ``set_resource`` and ``has_resource``.
-        prefix: without a slash at the end; empty for the whole store.
-    """
-
-    def __init__(self, connector: StorageConnector, prefix: str = "") -> None:
-        self._connector, self.name = connector, prefix
-        self.checks_reads = getattr(connector, "checks_reads", False)
-        kind = type(uncached(connector))
-        self.can_delete = all(
-            getattr(kind, method, inherited) is not inherited
-            for method, inherited in (
-                ("delete_resource", StorageConnector.delete_resource),
-                ("list_resources", StorageConnector.list_resources),
-            )
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return StoreFolder, (self._connector, self.name)
-
-    def has_file(self, file: str) -> bool:
-        return self._connector.has_resource(self.full_name(file))
-
-    def open(self, file: str) -> StreamedResource:
-        return self._connector.get_resource(self.full_name(file))
-
-    def list_files(self) -> list[str]:
-        if not hasattr(self._connector, "list_resources"):
-            raise UnsupportedStorageOperationError(f"{type(self._connector).__name__} cannot list what it stores")
-        return _below(self.full_name(""), self._connector.list_resources(self.full_name("")))
-
-    def subfolder(self, name: str) -> Folder:
-        return StoreFolder(self._connector, check_prefix(self.full_name(name)))
-
-    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        return self._connector.create(self.full_name(file))
-
-    def describe(self, file: str) -> str:
-        return f"{self.full_name(file)} in {self._connector!r}"
-
-    def delete(self, file: str) -> None:
-        with contextlib.suppress(ResourceNotFoundError):
-            self._connector.delete_resource(self.full_name(file))
-
-    def lease(self, file: str) -> AbstractContextManager[Lease]:
-        if not hasattr(self._connector, "lease"):
-            return super().lease(file)
-        return self._connector.lease(self.full_name(file))
-
-
-def _below(start: str, names: Iterable[str]) -> list[str]:
-    return sorted(name[len(start) :] for name in names if name.startswith(start))
-
-
-# ------------------------------------------------------------------ lent resources
-
-
-class LentFolder(Folder):
-    """Lent resources below a prefix of their names."""
-
-    def __init__(self, resources: LentResources, prefix: str = "") -> None:
-        self._resources, self.name = resources, prefix
-        self.checks_reads = resources.checks_reads
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LentFolder, (self._resources, self.name)
-
-    def has_file(self, file: str) -> bool:
-        return self.full_name(file) in self._resources
-
-    def open(self, file: str) -> StreamedResource:
-        return self._resources[self.full_name(file)]
-
-    def list_files(self) -> list[str]:
-        return _below(self.full_name(""), self._resources)
-
-    def subfolder(self, name: str) -> Folder:
-        return LentFolder(self._resources, check_prefix(self.full_name(name)))
-
-    def create(self, file: str) -> AbstractContextManager[ResourceWriter]:
-        return self._resources.create(self.full_name(file))
-
-
-def lend_folder(resource: StreamedResource) -> Folder:
-    """A folder with one resource. Reading from it neither moves nor closes the resource."""
-    return LentFolder(OneResource(resource))

@@ -23,12 +23,14 @@ import contextlib
 import hashlib
 import json
 import os
-from collections import deque
+import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
+
+from data_stack.util.executor import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
@@ -135,19 +137,17 @@ class BlockDigests:
 class Digest:
     """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of large pieces.
 
-    Args:
-        thread: shared by several digests; its owner stops it. By default a digest has its own, which starts with the first
-            large piece and ends with :meth:`finish`, or when the digest is garbage-collected.
-
     Attributes:
         size: bytes added.
     """
 
-    def __init__(self, thread: HashingThread | None = None) -> None:
+    def __init__(self) -> None:
         self.size = 0
         self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
-        self._is_shared = thread is not None
-        self._thread = HashingThread() if thread is None else thread
+        self._lock = threading.Lock()
+        self._pieces: list[memoryview] = []
+        self._n_passed_on = 0
+        self._task: Future[None] | None = None
 
     def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
         """Add the next bytes.
@@ -159,23 +159,23 @@ class Digest:
         view = memoryview(data).cast("B")
         self.size += len(view)
         self._blocks.update(view)
-        if isinstance(data, bytes) if is_fixed is None else is_fixed:
-            self._thread.update(self._sha256, view)
-        else:
-            self._thread.wait()
+        is_fixed = isinstance(data, bytes) if is_fixed is None else is_fixed
+        if not is_fixed or (len(view) < _BACKGROUND_BYTES and self._task is None):
+            self._wait()
             self._sha256.update(view)
-
-    def finish(self) -> None:
-        """Wait until all bytes are hashed, and end the digest's own thread; more bytes may follow."""
-        if self._is_shared:
-            self._thread.wait()
-        else:
-            self._thread.stop()
+            return
+        with self._lock:
+            self._pieces.append(view)
+            if self._task is None:
+                self._task = waiting.submit(self._hash_pieces)
+        self._n_passed_on += len(view)
+        if self._n_passed_on > _MAX_WAITING_BYTES:
+            self._wait()
 
     @property
     def sha256(self) -> str:
         """SHA-256 of all bytes so far, 64 hex digits."""
-        self.finish()
+        self._wait()
         return self._sha256.hexdigest()
 
     @property
@@ -183,44 +183,18 @@ class Digest:
         """The digests of all blocks of 64 KiB so far, 8 bytes each."""
         return self._blocks.digests()
 
+    def _hash_pieces(self) -> None:
+        while True:
+            with self._lock:
+                pieces, self._pieces = self._pieces, []
+                if not pieces:
+                    self._task = None
+                    return
+            for piece in pieces:
+                self._sha256.update(piece)
 
-class HashingThread:
-    """Hashes in a background thread, which starts with the first large piece.
-
-    It ends with :meth:`stop`, or when this object is garbage-collected.
-    """
-
-    def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-        self._waiting: deque[tuple[Future[None], int]] = deque()
-        self._n_waiting_bytes = 0
-
-    def update(self, hashed: Any, view: memoryview) -> None:
-        """Call ``hashed.update``: in the thread for a large piece, and behind one; else at once."""
-        while self._waiting and (self._waiting[0][0].done() or self._n_waiting_bytes > _MAX_WAITING_BYTES):
-            self._take_oldest()
-        if len(view) < _BACKGROUND_BYTES and not self._waiting:
-            hashed.update(view)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, thread_name_prefix="data_stack-digest")
-        self._waiting.append((self._pool.submit(hashed.update, view), len(view)))
-        self._n_waiting_bytes += len(view)
-
-    def wait(self) -> None:
-        """Wait until all pieces are hashed."""
-        while self._waiting:
-            self._take_oldest()
-
-    def _take_oldest(self) -> None:
-        piece, n_bytes = self._waiting.popleft()
-        self._n_waiting_bytes -= n_bytes
-        piece.result()
-
-    def stop(self) -> None:
-        """End the thread once all pieces are hashed; the next large piece starts another one."""
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.shutdown()
-        self._waiting.clear()
-        self._n_waiting_bytes = 0
+    def _wait(self) -> None:
+        """Wait until all bytes are hashed."""
+        if (task := self._task) is not None:
+            task.result()
+        self._n_passed_on = 0

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from data_stack.exception import ConfigError
-from data_stack.io.folder import Folder, folder_of, lend_folder
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.lent_resources import lend_folder
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url

@@ -14,7 +14,7 @@ from data_stack.factories.catalogue_name import stored_name
 from data_stack.factories.journal import Journal, fingerprint
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.resource_names import JOURNAL, MANIFEST
-from data_stack.io.copying import CopyFault, CopyReport, Parcel, Seal, Wanted, check_apart, copy_parcels
+from data_stack.io.copying import CopyFault, CopyReport, Parcel, Wanted, check_apart, copy_parcels
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
@@ -112,5 +112,4 @@ def _parcel(source: StorageConnector, version: StoredVersion, manifest: Manifest
     ]
     # While the mark is there, the target's resources do not count as a complete dataset, nor are they adopted as one.
     mark = Journal(fingerprint(manifest.name, manifest.version, manifest.factory, manifest.sources))
-    seal = Seal(f"{folder}/{MANIFEST}", version.data or b"", f"{folder}/{JOURNAL}", mark.to_json())
-    return Parcel(folder, tuple(wanted), seal)
+    return Parcel(folder, tuple(wanted), (f"{folder}/{MANIFEST}", version.data or b""), (f"{folder}/{JOURNAL}", mark.to_json()))

@@ -19,8 +19,6 @@ from data_stack.factories.journal import Journal
 from data_stack.factories.resource_names import JOURNAL, MANIFEST
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
-from data_stack.io.storage_connectors.file import FileStorageConnector
-from data_stack.io.storage_connectors.partials import remove_locally
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
 
@@ -201,7 +199,4 @@ def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_40
         known = {each.name for each in garbage}
         left = [name for name in connector.remove_abandoned() if name not in known]
         garbage += [Garbage(name, None, "left by a writer that died") for name in left]
-    if not isinstance(connector, FileStorageConnector):  # partial downloads for other stores are on this machine
-        found = remove_locally(grace_seconds, dry_run=dry_run)
-        garbage += [Garbage(path, size, "an interrupted download") for path, size in found]
     return garbage

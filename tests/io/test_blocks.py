@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-import os
 import threading
-import time
 import tracemalloc
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -137,19 +133,6 @@ def test_who_reads_on_and_on_gets_ever_more_with_a_request(blocks: SlicedBlocks)
     assert len(blocks.requests) < 30
 
 
-def test_what_was_prefetched_needs_no_request(blocks: SlicedBlocks) -> None:
-    ranges = [(offset, 2_000) for offset in range(0, 1_000_000, 50_000)]
-    with resource_of(blocks) as resource:
-        assert resource.prefetches
-        n_at_hand = resource.prefetch(ranges)
-        n_requests = len(blocks.requests)
-        parts = [resource.read_at(offset, size) for offset, size in ranges]
-
-    assert (n_at_hand, n_requests) == (20, 1)
-    assert len(blocks.requests) == 1
-    assert parts == [DATA[offset : offset + size] for offset, size in ranges]
-
-
 def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
     with resource_of(ZeroBlocks()) as resource:
         n_at_hand = resource.prefetch([(number << 20, 1) for number in range(100)])
@@ -173,58 +156,6 @@ def test_what_a_store_says_reaches_the_reader_and_a_later_read_goes_on(blocks: S
         blocks.fails = False
 
         assert_same_bytes(beginning + resource.read(), DATA)
-
-
-class GatedBlocks(SlicedBlocks):
-    """Blocks that the first request waits for until a gate opens."""
-
-    def __init__(self, data: bytes, block_bytes: int) -> None:
-        super().__init__(data, block_bytes)
-        self.has_begun, self.gate = threading.Event(), threading.Event()
-        self.fails_first = False
-
-    def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        if not self.has_begun.is_set():
-            self.has_begun.set()
-            assert self.gate.wait(60)
-            if self.fails_first:
-                raise StorageUnavailableError("the server is away")
-        return super().fetch(numbers)
-
-
-@pytest.mark.parametrize("fails_first", [False, True])
-def test_threads_that_need_one_block_at_once_fetch_it_once(fails_first: bool) -> None:
-    blocks = GatedBlocks(DATA, 10_000)
-    blocks.fails_first = fails_first
-    with resource_of(blocks) as resource, ThreadPoolExecutor(3) as threads:
-        first = threads.submit(resource.read_ranges, [(0, 30_000)])
-        assert blocks.has_begun.wait(60)
-        others = [threads.submit(resource.read_ranges, [(5_000, 30_000)]) for _ in range(2)]
-        while not blocks.requests:  # one of them has asked for the block that the first one does not need
-            time.sleep(0.001)
-        blocks.gate.set()
-
-        assert [each.result(60) for each in others] == [[DATA[5_000:35_000]]] * 2
-        if fails_first:
-            with pytest.raises(StorageUnavailableError):
-                first.result(60)
-        else:
-            assert first.result(60) == [DATA[:30_000]]
-    assert sorted(itertools.chain.from_iterable(blocks.requests)) == [0, 1, 2, 3]
-
-
-def test_a_fork_during_a_request_reads_for_itself() -> None:
-    blocks = GatedBlocks(DATA, 10_000)
-    with resource_of(blocks) as resource, ThreadPoolExecutor(1) as threads:
-        first = threads.submit(resource.read_at, 0, 10)
-        assert blocks.has_begun.wait(60)
-        child = os.fork()
-        if child == 0:
-            os._exit(resource.read_at(0, 10) != DATA[:10])  # its parent's thread is not there
-
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        blocks.gate.set()
-        assert first.result(60) == DATA[:10]
 
 
 def test_reading_much_takes_little_memory_and_leaves_no_thread() -> None:

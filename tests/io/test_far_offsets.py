@@ -16,7 +16,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
 
 CONTENT = bytes(range(256)) * 4
 NUMBERS = [0, 3, len(CONTENT), len(CONTENT) + 1, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, 2**70, -1, -(2**63), -(2**70)]
@@ -71,9 +70,4 @@ def check(resource: StreamedResource) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_read_far_behind_the_end_is_empty_and_one_before_the_start_a_value_error(tmp_path: Path, kind: str) -> None:
     with KINDS[kind](tmp_path) as resource:
-        check(resource)
-
-
-def test_so_it_is_in_mongodb(mongodb_uri: str) -> None:
-    with MongoDBStorageConnector(mongodb_uri) as connector, stored(connector) as resource:
         check(resource)

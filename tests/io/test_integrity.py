@@ -14,13 +14,13 @@ from data_stack.io.integrity import (
     DIGEST_BYTES,
     BlockDigests,
     Digest,
-    HashingThread,
     block_digest,
     differing_blocks,
     digest_of_block,
     digests_of_blocks,
 )
 
+PIECE = bytes(range(256)) * 4096  # 1 MiB
 DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)
 #: Of the specification of XXH3 (64 bits, no seed), as it is published with the reference implementation's test vectors.
 KNOWN = {b"": "2d06800538d394c2", b"a": "e6c632b61e964e1f", b"abc": "78af5f94892f3950"}
@@ -50,17 +50,14 @@ def test_bytes_of_arrays_are_hashed_whatever_their_shape() -> None:
     assert (digest.size, digest.sha256) == (array.nbytes, hashlib.sha256(array.tobytes()).hexdigest())
 
 
-def test_one_thread_hashes_for_several_digests() -> None:
-    thread = HashingThread()
-    digests = [Digest(thread) for _ in range(3)]
-    for _ in range(8):
-        for number, digest in enumerate(digests):
-            digest.update(DATA[number:])
+def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
+    pieces: list[bytes | bytearray] = [DATA, DATA[:1000], bytearray(b"changes later"), *[DATA] * 60, b"", DATA[:7]]
+    digest = Digest()
+    for piece in pieces:
+        digest.update(piece)
 
-    found = [digest.sha256 for digest in digests]
-    thread.stop()
-
-    assert found == [hashlib.sha256(DATA[number:] * 8).hexdigest() for number in range(3)]
+    assert digest.sha256 == hashlib.sha256(b"".join(pieces)).hexdigest()
+    assert digest.blocks == digests_of_blocks(b"".join(pieces))
 
 
 @pytest.mark.parametrize("position", [0, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES + 9, len(DATA) - 1])

@@ -24,8 +24,8 @@ from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors.writer import ResourceWriter, sealing
 from data_stack.io.storage_errors import storage_errors
+from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.url import scheme_of
 
 __all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]
@@ -267,11 +267,13 @@ class ArrowFolder(Folder):
     @contextlib.contextmanager
     def create(self, file: str) -> Iterator[ResourceWriter]:
         """Write a small file: hold it in memory, store it under another name, and rename it."""
-        path, data = self.full_name(file), io.BytesIO()
-        folder, slash, _ = path.rpartition("/")
-        temporary = f"{folder}{slash}{TEMPORARY}{secrets.token_hex(8)}"
-        with sealing(ResourceWriter(path, data)) as writer:
-            yield writer
+        path = self.full_name(file)
+        folder = path.rpartition("/")[0]
+        temporary = f"{folder}/{TEMPORARY}{secrets.token_hex(8)}" if folder else f"{TEMPORARY}{secrets.token_hex(8)}"
+        data = io.BytesIO()
+        writer = ResourceWriter(path, data)
+        yield writer
+        writer.close()
         with _errors(path, "write"):
             try:
                 if folder:

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.manifest import FileRecord
-from data_stack.io.integrity import Digest, HashingThread
+from data_stack.io.integrity import Digest
 from data_stack.io.storage_errors import storage_errors
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ _READ_BYTES = 1 << 20
 class UploadedFile:
     """A file in a store, which publishes it as a whole."""
 
-    def __init__(self, file: IO[bytes] | Any, hashing: HashingThread) -> None:
-        self.file, self._digest = file, Digest(hashing)
+    def __init__(self, file: IO[bytes] | Any) -> None:
+        self.file, self._digest = file, Digest()
 
     def put(self, data: Buffer) -> None:
         """Write bytes at the end."""
@@ -48,8 +48,8 @@ class GrowingFile:
         size: number of valid bytes.
     """
 
-    def __init__(self, path: str, hashing: HashingThread) -> None:
-        self.path, self._hashing = path, hashing
+    def __init__(self, path: str) -> None:
+        self.path = path
         with disk_errors("open", path):
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             self.size = os.fstat(self._handle).st_size
@@ -72,7 +72,7 @@ class GrowingFile:
     def cut(self, size: int) -> None:
         """Truncate the file to ``size`` bytes; :meth:`record` hashes them when it is called."""
         self.size = size
-        self._digest = None if size else Digest(self._hashing)
+        self._digest = None if size else Digest()
         self.trim()
 
     def trim(self) -> None:
@@ -107,7 +107,7 @@ class GrowingFile:
             DatasetFileCorruptError: the first bytes differ from ``earlier``.
         """
         if self._digest is None:
-            digest = Digest(self._hashing)
+            digest = Digest()
             n_earlier = 0 if earlier is None else earlier.size
             for piece in self._pieces(0, n_earlier):
                 digest.update(piece)

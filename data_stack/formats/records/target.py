@@ -19,7 +19,7 @@ from data_stack.formats.records.growing_file import GrowingFile, UploadedFile, m
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
-from data_stack.io.integrity import Digest, HashingThread
+from data_stack.io.integrity import Digest
 
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
@@ -54,7 +54,6 @@ class Target(ABC):
     def __init__(self, folder: Folder, encoders: Mapping[str, ColumnEncoder]) -> None:
         self._folder, self._encoders = folder, encoders
         self._columns = {name: encoder.column for name, encoder in encoders.items()}
-        self._hashing = HashingThread()
         self._files: dict[str, _Files] = {}
         self._stack = contextlib.ExitStack()
         self.count = 0
@@ -123,7 +122,6 @@ class Target(ABC):
         """Release all resources; unpublished files are discarded."""
         stack, self._stack = self._stack, contextlib.ExitStack()
         stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the contexts from publishing
-        self._hashing.stop()
 
     def detach_in_child(self) -> None:
         """Detach a forked child from the files, which belong to its parent."""
@@ -177,7 +175,7 @@ class GrowingTarget(Target):
         self._resume_from(self._manifest_there)
 
     def _local(self, file: str) -> GrowingFile:
-        opened = GrowingFile(f"{self._folder.path}/{file}", self._hashing)
+        opened = GrowingFile(f"{self._folder.path}/{file}")
         self._stack.callback(opened.close)
         return opened
 
@@ -297,7 +295,7 @@ class WholeTarget(Target):
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:
             bag = self._resources.enter_context(folder.create(bag_name(name)))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
-            self._files[name] = _Files(UploadedFile(bag, self._hashing), UploadedFile(idx, self._hashing))
+            self._files[name] = _Files(UploadedFile(bag), UploadedFile(idx))
 
     def checkpoint(self) -> None:
         """Do nothing: only the complete dataset is published."""

@@ -367,8 +367,8 @@ def _deliver(
                 raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
             transfer.check()
             verified = verified or transfer.is_verified
-            writer.flush()
-            writer.seal()
+
+            writer.close()
             for algorithm, expected, actual in (
                 ("size", definition.size, transfer.size),
                 ("sha256", definition.sha256, writer.digest.sha256),

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
@@ -14,14 +14,7 @@ from typing import Any, ClassVar, cast
 from data_stack.exception import ChecksumMismatchError, UnsupportedStorageOperationError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.partials import local_partial
-from data_stack.io.storage_connectors.writer import (
-    ResourceWriter,
-    binary_chunks,
-    local_writer,
-    raise_local,
-    sealing,
-)
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, local_writer
 from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
@@ -137,51 +130,25 @@ class StorageConnector(ABC):
         It is published when the block ends cleanly; if the block raises, nothing is stored. The file is readable and seekable, as
         HDF5 and zip writers need it.
         """
-        return self._create_by_set_resource(identifier)
+        return local_writer(identifier, lambda file: self.set_resource(identifier, StreamedResource(identifier, file)))
 
     def create_resumable(self, identifier: str, key: str) -> AbstractContextManager[ResourceWriter]:
-        """As :meth:`create`, for a download that the next call with this ``key`` resumes after an interruption.
+        """As :meth:`create`, for a download that the next call with this ``key`` may resume after an interruption.
 
-        The partial file stays for a day if :attr:`ResourceWriter.partial` got a validator; the caller must verify a digest of the
-        whole. While one process uses it, others get a new file. It is removed after a wrong digest or on a full disk.
+        The default starts again. A folder keeps the partial file for a day if :attr:`ResourceWriter.partial` got a validator; the
+        caller must verify a digest of the whole. While one process uses it, others get a new file. It is removed after a wrong
+        digest or on a full disk.
 
         Args:
             identifier: the resource.
             key: letters and digits that identify source and digest.
         """
-        return self._create_from_partial(identifier, key)
-
-    @contextlib.contextmanager
-    def _create_from_partial(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
-        with local_partial(key) as opened:
-            if opened is None:
-                with self.create(identifier) as writer:
-                    yield writer
-                return
-            partial, file = opened
-            with sealing(ResourceWriter(identifier, file, partial, functools.partial(raise_local, identifier))) as writer:
-                yield writer
-            file.seek(0)
-            self.set_resource(identifier, StreamedResource(identifier, file))
-
-    @contextlib.contextmanager
-    def _create_by_set_resource(self, identifier: str) -> Iterator[ResourceWriter]:
-        with local_writer(identifier) as (local, file):
-            with sealing(local) as writer:
-                yield writer
-            file.seek(0)  # for those whose set_resource() does not rewind
-            self.set_resource(identifier, StreamedResource(identifier, file))
+        return self.create(identifier)
 
     def read_ranges(self, identifier: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """Read ``(offset, size)`` ranges in one request where the store can; each is cut short at the end of the resource."""
         with self.get_resource(identifier) as resource:
-            if hasattr(resource, "read_ranges"):
-                return resource.read_ranges(ranges)
-            parts = []
-            for offset, size in ranges:
-                resource.seek(offset)
-                parts.append(resource.read(size))
-            return parts
+            return resource.read_ranges(ranges)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, and compare it with its recorded digest, and with ``sha256`` if given.
@@ -194,12 +161,9 @@ class StorageConnector(ABC):
         """
         recorded = self.stat(identifier)
         digest = Digest()
-        try:
-            with self.get_resource(identifier) as resource:
-                for chunk in binary_chunks(resource):
-                    digest.update(chunk)
-        finally:
-            digest.finish()
+        with self.get_resource(identifier) as resource:
+            for chunk in binary_chunks(resource):
+                digest.update(chunk)
         expected = sha256 or recorded.sha256
         if expected not in (None, digest.sha256):
             raise ChecksumMismatchError(identifier, repr(self), str(expected), digest.sha256)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import time
 from dataclasses import asdict, dataclass
 
 from data_stack.io.integrity import seal_json, unseal_json
@@ -28,7 +29,7 @@ class FileVersion:
 
     size: int
     sha256: str
-    facts: tuple[int, ...] = ()
+    facts: tuple[float, ...] = ()
 
     def is_of(self, status: os.stat_result) -> bool:
         """Whether a file of this status is untouched since."""
@@ -55,16 +56,8 @@ class DigestNotes:
 
     def write(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a published file; errors of the disk are ignored."""
-        path = self._path(identifier)
-        temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with open(temporary, "wb") as file:
-                file.write(seal_json(asdict(version)))
-            os.replace(temporary, path)
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+        with contextlib.suppress(OSError):
+            replace_file(self._path(identifier), seal_json(asdict(version)))
 
     def remove(self, identifier: str) -> None:
         """Remove the note on a resource.
@@ -84,3 +77,23 @@ def facts_of(status: os.stat_result) -> tuple[int, ...]:
     """Size, inode and times of a file, to detect changes."""
     # ctime cannot be set back, as mtime can.
     return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def replace_file(path: str, data: bytes, modified_ns: int | None = None) -> None:
+    """Write a small file atomically, without syncing it; its folder is made if it is missing.
+
+    Raises:
+        OSError: that was not possible.
+    """
+    temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+        if modified_ns is not None:
+            os.utime(temporary, ns=(time.time_ns(), modified_ns))
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -15,13 +15,22 @@ import contextlib
 import functools
 import hashlib
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, NoReturn
+from itertools import accumulate
+from typing import Final
 
-from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageError
-from data_stack.io.identifiers import check_prefix
+from data_stack.exception import (
+    ChecksumMismatchError,
+    MalformedIdentifierError,
+    MaliciousFilePathError,
+    ResourceNotFoundError,
+    StorageError,
+)
+from data_stack.io.byte_source import LazySource
+from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import (
@@ -35,15 +44,16 @@ from data_stack.io.storage_connectors.connector import (
     open_source,
 )
 from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
-from data_stack.io.storage_connectors.file_source import FileSource, OpenedFile
-from data_stack.io.storage_connectors.file_tree import OWN_FOLDER, FileTree
+from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
-from data_stack.io.storage_connectors.writer import COPY_BYTES, ResourceWriter, publishing, store_bytes
+from data_stack.io.storage_connectors.writer import COPY_BYTES, Explain, ResourceWriter, publishing, store_bytes
 from data_stack.io.storage_errors import storage_error
 
 #: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
 _FOREIGN_GRACE_SECONDS = DAY_SECONDS
+_OWN_FOLDER: Final = ".data_stack"
+_FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -59,17 +69,15 @@ class FileStorageConnector(StorageConnector):
 
     Args:
         root_path: folder of the store. As in the original, an absolute identifier below it is accepted.
+
+    Attributes:
+        root_path: absolute path of the folder.
     """
 
     knows_digests = True
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
-        self._tree = FileTree(os.path.abspath(os.fspath(root_path)))
-
-    @property
-    def root_path(self) -> str:
-        """Absolute path of the store's folder."""
-        return self._tree.root_path
+        self.root_path = os.path.abspath(os.fspath(root_path))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_path!r})"
@@ -77,10 +85,9 @@ class FileStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier):
-            fail = functools.partial(self._raise, "read", identifier)
-            source = FileSource(functools.partial(self._open_file, identifier), fail)
+            source = LazySource(functools.partial(self._open_file, identifier))
         return open_source(self, identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
@@ -89,13 +96,13 @@ class FileStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         try:
-            with self._locate(self._tree.check_name(identifier)):
+            with self._locate(self._check_name(identifier)):
                 return True
         except ResourceNotFoundError:
             return False
 
     def delete_resource(self, identifier: str) -> None:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
             self._notes.remove(identifier)
             try:
@@ -105,36 +112,32 @@ class FileStorageConnector(StorageConnector):
             os.fsync(folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        identifier, new_identifier = self._tree.check_name(identifier), self._tree.check_name(new_identifier)
-        with self._locate(identifier) as (folder, name, _), self._use_file(identifier) as file:
-            with self._storage_errors("store", new_identifier):
-                target, new_name = self._tree.target(new_identifier)
+        identifier, new_identifier = self._check_name(identifier), self._check_name(new_identifier)
+        with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
+            with self._target(new_identifier) as (target, new_name), self._storage_errors("store", new_identifier):
+                self._notes.remove(new_identifier)
+                self._notes.remove(identifier)
                 try:
-                    self._notes.remove(new_identifier)
-                    self._notes.remove(identifier)
                     os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
-                    for changed in {target, folder}:
-                        os.fsync(changed)
-                    if file.noted is not None:  # the expected digest of a touched file moves too
-                        facts = () if file.version is None else facts_of(os.fstat(file.handle))
-                        self._notes.write(new_identifier, replace(file.noted, facts=facts))
                 except FileNotFoundError:
                     raise ResourceNotFoundError(identifier, repr(self)) from None
-                finally:
-                    os.close(target)
+                os.fsync(target)
+                os.fsync(folder)
+                if file.noted is not None:  # the expected digest of a touched file moves too
+                    facts = () if file.version is None else facts_of(os.fstat(file.handle))
+                    self._notes.write(new_identifier, replace(file.noted, facts=facts))
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
         with self._storage_errors("list", prefix):
-            return sorted({identifier for identifier in self._tree.walk(prefix) if identifier.startswith(prefix)})
+            return sorted({identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)})
 
     def stat(self, identifier: str) -> ResourceInfo:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         with self._locate(identifier) as (_, _, status):
             noted = self._notes.read(identifier)
-            if noted is None or not noted.is_of(status):
-                return ResourceInfo(identifier, status.st_size, None, status.st_mtime)
-            return ResourceInfo(identifier, status.st_size, noted.sha256, status.st_mtime)
+            sha256 = noted.sha256 if noted is not None and noted.is_of(status) else None
+            return ResourceInfo(identifier, status.st_size, sha256, status.st_mtime)
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         return self._write(identifier)
@@ -144,27 +147,22 @@ class FileStorageConnector(StorageConnector):
 
     @contextlib.contextmanager
     def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
-        identifier = self._tree.check_name(identifier)
-        fail = functools.partial(self._raise, "store", identifier)
-        with self._storage_errors("store", identifier):
-            folder, name = self._tree.target(identifier)
-        try:
+        identifier = self._check_name(identifier)
+        with self._target(identifier) as (folder, name):
             partial = None if key is None else Partial.open(folder, key)
             # A kill in between leaves a file without a note, not with that of its predecessor.
-            forget = functools.partial(self._notes.remove, identifier)
-            with publishing(folder, name, identifier, fail, partial=partial, before_renaming=forget) as writer:
+            forget, explain = functools.partial(self._notes.remove, identifier), self._explain("store", identifier)
+            with publishing(folder, name, identifier, explain, partial=partial, before_renaming=forget) as writer:
                 yield writer
             self._note(identifier, _version_of(writer.digest, writer.status))
-        finally:
-            os.close(folder)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
 
         A file that was changed by other means is damaged, unless it has the digest ``sha256``.
         """
-        identifier = self._tree.check_name(identifier)
-        with self._use_file(identifier) as file:
+        identifier = self._check_name(identifier)
+        with contextlib.closing(self._open_file(identifier)) as file:
             found = self._digest(identifier, file)
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
@@ -180,9 +178,9 @@ class FileStorageConnector(StorageConnector):
         return self.verify_resource(identifier, sha256)  # the note may be that of its successor
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        identifier = self._tree.check_name(identifier)
+        identifier = self._check_name(identifier)
         name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
-        return contextlib.closing(FileLease(os.path.join(self.root_path, OWN_FOLDER, "leases", name)))
+        return contextlib.closing(FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name)))
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
         return [garbage.name for garbage in self._abandon(prefix)]
@@ -195,54 +193,109 @@ class FileStorageConnector(StorageConnector):
     def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
-        for start in (below, os.path.join(OWN_FOLDER, "digests", below)):
+        for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
-                    if os.path.basename(path).startswith(PARTIAL):
-                        size = remove(path, grace_seconds, dry_run=dry_run)
-                        if size is not None:
-                            yield Garbage(os.path.relpath(path, self.root_path), size, "an interrupted download")
-                    elif _is_abandoned(path):
-                        with contextlib.suppress(OSError):
-                            size = os.stat(path, follow_symlinks=False).st_size
-                            if not dry_run:
-                                os.unlink(path)
-                            yield Garbage(os.path.relpath(path, self.root_path), size, "left by a writer that died")
+                    is_partial = os.path.basename(path).startswith(PARTIAL)
+                    size = (remove if is_partial else _remove_temporary)(path, grace_seconds, dry_run=dry_run)
+                    if size is not None:
+                        reason = "an interrupted download" if is_partial else "left by a writer that died"
+                        yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
+
+    def _check_name(self, identifier: object) -> str:
+        """Check an identifier; an absolute path below the root becomes relative.
+
+        Raises:
+            MalformedIdentifierError, MaliciousFilePathError: it is malformed, or leads out.
+        """
+        if type(identifier) is str and identifier.startswith("/"):
+            for root in (self.root_path, os.path.realpath(self.root_path)):
+                if identifier.startswith(root.rstrip("/") + "/"):
+                    return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
+            raise MaliciousFilePathError(
+                f"identifier {identifier!r} leaves the store at {self.root_path}; give a path relative to it"
+            )
+        return check_identifier(identifier)
+
+    @contextlib.contextmanager
+    def _open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
+        """A handle on the folder of a resource, and the name of its file.
+
+        Each folder is opened relative to the one above, and must not be a link.
+        """
+        *folders, name = identifier.split("/")
+        if create:
+            _make_folders(self.root_path)
+        handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for folder in folders:
+                if create:
+                    _make_folder(folder, handle)
+                above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
+                os.close(above)
+            yield handle, name
+        finally:
+            os.close(handle)
+
+    def _walk(self, prefix: str) -> Iterator[str]:
+        """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
+        folder = ""
+        with contextlib.suppress(MalformedIdentifierError):
+            folder = check_identifier(prefix.rpartition("/")[0])  # others are not even looked at
+        links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
+        pending = [] if any(links) else [folder]
+        while pending:
+            above = pending.pop()
+            try:
+                entries = list(os.scandir(os.path.join(self.root_path, above)))
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                path = f"{above}/{entry.name}" if above else entry.name
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if path.startswith(prefix) or prefix.startswith(path + "/"):
+                        pending.append(path)
+                    continue
+                if entry.is_file(follow_symlinks=False):
+                    with contextlib.suppress(MalformedIdentifierError):
+                        yield check_identifier(path)
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        with self._storage_errors("look for", identifier):
-            found = self._tree.find(identifier)
-        if found is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        try:
-            yield found
-        finally:
-            os.close(found[0])
+        with contextlib.ExitStack() as exits:
+            status = None
+            with self._storage_errors("look for", identifier), contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                folder, name = exits.enter_context(self._open_folder(identifier))
+                status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if status is None or not stat.S_ISREG(status.st_mode):
+                raise ResourceNotFoundError(identifier, repr(self))
+            yield folder, name, status
 
     @contextlib.contextmanager
-    def _use_file(self, identifier: str) -> Iterator[OpenedFile]:
-        file = self._open_file(identifier)
-        try:
-            yield file
-        finally:
-            os.close(file.handle)
+    def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
+        """The open folder of a resource, created if missing, and the name of its file."""
+        with contextlib.ExitStack() as exits:
+            with self._storage_errors("store", identifier):
+                folder, name = exits.enter_context(self._open_folder(identifier, create=True))
+            with contextlib.suppress(OSError):
+                # An empty folder of that name is removed.
+                os.rmdir(name, dir_fd=folder)
+            yield folder, name
 
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
-            try:
-                return OpenedFile(handle, os.fstat(handle), self._notes.read(identifier))
-            except BaseException:
-                os.close(handle)
-                raise
+            # The note last: that of a successor does not match, that of a predecessor would look like damage.
+            return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
 
     @property
     def _notes(self) -> DigestNotes:
-        return DigestNotes(os.path.join(self.root_path, OWN_FOLDER, "digests"))
+        return DigestNotes(os.path.join(self.root_path, _OWN_FOLDER, "digests"))
 
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a file, unless it was replaced meanwhile."""
@@ -256,13 +309,10 @@ class FileStorageConnector(StorageConnector):
     def _digest(self, identifier: str, file: OpenedFile) -> FileVersion:
         """Read an open file whole."""
         digest = Digest()
-        try:
-            with self._storage_errors("read", identifier):
-                while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
-                    digest.update(chunk)
-            return _version_of(digest, file.status)
-        finally:
-            digest.finish()
+        with self._storage_errors("read", identifier):
+            while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
+                digest.update(chunk)
+        return _version_of(digest, file.status)
 
     # ------------------------------------------------------------------ errors
 
@@ -273,31 +323,51 @@ class FileStorageConnector(StorageConnector):
         except StorageError:
             raise
         except OSError as error:
-            self._raise(action, identifier, error)
+            raise self._explain(action, identifier)(error) from error
 
-    def _raise(self, action: str, identifier: str, error: OSError) -> NoReturn:
-        raise storage_error(
+    def _explain(self, action: str, identifier: str) -> Explain:
+        return functools.partial(
+            storage_error,
             f"could not {action} {identifier!r} in {self!r}",
-            error,
-            self.root_path,
+            path=self.root_path,
             if_full="Nothing was published; make room and try again.",
             otherwise="The store is as it was; check permissions and the disk.",
-        ) from error
+        )
 
 
 def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
     return FileVersion(digest.size, digest.sha256, facts_of(status))
 
 
-def _is_abandoned(path: str) -> bool:
-    """Whether the writer of a temporary file is dead; for other machines, whether the file is old."""
+def _make_folders(path: str) -> None:
+    """Create a folder and its parents durably."""
+    above, name = os.path.split(path)
+    if not os.path.isdir(path):
+        _make_folders(above)
+        handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            _make_folder(name, handle)
+        finally:
+            os.close(handle)
+
+
+def _make_folder(name: str, above: int) -> None:
+    """Create a folder in an open one durably, unless it exists."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+        os.fsync(above)
+
+
+def _remove_temporary(path: str, _: float, *, dry_run: bool) -> int | None:
+    """Remove the file of a dead writer, of another machine after a day; return its size, None if it stays."""
     owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
-    if is_of_this_machine(owner):
-        return is_dead(owner)
-    try:
-        return time.time() - os.stat(path, follow_symlinks=False).st_mtime > _FOREIGN_GRACE_SECONDS
-    except OSError:
-        return False
+    with contextlib.suppress(OSError):
+        status = os.stat(path, follow_symlinks=False)
+        if is_dead(owner) if is_of_this_machine(owner) else time.time() - status.st_mtime > _FOREIGN_GRACE_SECONDS:
+            if not dry_run:
+                os.unlink(path)
+            return status.st_size
+    return None
 
 
 class StorageConnectorFactory:

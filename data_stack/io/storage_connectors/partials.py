@@ -11,10 +11,8 @@ import base64
 import contextlib
 import os
 import stat
-import tempfile
 import time
-from collections.abc import Iterator
-from typing import IO, Final
+from typing import Final
 
 from data_stack.exception import ChecksumMismatchError, StorageFullError
 from data_stack.util.lock_file import try_lock
@@ -24,7 +22,6 @@ TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
 _MAX_NAME_BYTES: Final = 200
-_KEPT_SECONDS: Final = 24 * 3600.0
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -44,10 +41,10 @@ class Partial:
     @classmethod
     def open(cls, folder: int, key: str) -> Partial | None:
         """Open or create the file of ``key`` (letters and digits) in an open folder; None if it is locked or cannot be opened."""
-        handle = -1
-        try:
+        with contextlib.suppress(OSError, ValueError), contextlib.ExitStack() as exits:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_CREAT, 0o666, dir_fd=folder)
+            exits.callback(os.close, handle)
             _lock(handle)
             # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
             # name, as after a kill during renaming.
@@ -59,13 +56,8 @@ class Partial:
                 validator = base64.urlsafe_b64decode(encoded).decode("latin-1") or None
                 if validator is None:
                     os.ftruncate(handle, 0)
-                partial, handle = cls(folder, name, handle, validator), -1
-                return partial
-        except (OSError, ValueError):
-            pass
-        finally:
-            if handle >= 0:
-                os.close(handle)
+                exits.pop_all()
+                return cls(folder, name, handle, validator)
         return None
 
     def keep(self, validator: str | None) -> None:
@@ -109,52 +101,6 @@ def remove(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
         finally:
             os.close(handle)
     return None
-
-
-def local_partials() -> str:
-    """The folder of this user's partial files for remote stores, among temporary files."""
-    return os.path.join(tempfile.gettempdir(), f"data_stack-{os.getuid()}")
-
-
-def remove_locally(least_age_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int]]:
-    """Remove this user's partial files for remote stores; yield their paths and sizes."""
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(local_partials()):
-            if entry.name.startswith(PARTIAL):
-                size = remove(entry.path, least_age_seconds, dry_run=dry_run)
-                if size is not None:
-                    yield entry.path, size
-
-
-@contextlib.contextmanager
-def local_partial(key: str) -> Iterator[tuple[Partial, IO[bytes]] | None]:
-    """The partial file of ``key`` for a remote store, or None; removes those older than a day."""
-    list(remove_locally(_KEPT_SECONDS, dry_run=False))
-    folder = -1
-    partial = None
-    try:
-        with contextlib.suppress(OSError):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(local_partials(), 0o700)
-            folder = os.open(local_partials(), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            status = os.fstat(folder)
-            if status.st_uid == os.getuid() and not status.st_mode & 0o077:  # and not what another user put there
-                partial = Partial.open(folder, key)
-        if partial is None:
-            yield None
-            return
-        with open(partial.handle, "r+b") as file:
-            try:
-                yield partial, file
-                partial.end(None)
-            except BaseException as error:
-                with contextlib.suppress(OSError):
-                    file.flush()
-                partial.end(error)
-                raise
-    finally:
-        if folder >= 0:
-            os.close(folder)
 
 
 def _lock(handle: int) -> None:

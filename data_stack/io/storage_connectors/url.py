@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from data_stack.exception import ConfigError, DataStackError
@@ -18,14 +18,10 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.util.suggestions import did_you_mean
 
-if TYPE_CHECKING:
-    from data_stack.io.storage_connectors.cached import CachedStorageConnector
-
 Connect = Callable[[str], StorageConnector]
 """Makes a storage connector of a URL of its scheme."""
 
 _BYTES: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kMGT]?)(i?)B?", re.ASCII | re.IGNORECASE)
-_CACHE: Final = {"cache": "cache", "cachebytes": "cacheBytes"}
 
 
 def storage_connector_from_url(
@@ -53,9 +49,10 @@ def storage_connector_from_url(
         if isinstance(url_or_path, str) and ("://" in text or text.partition(":")[0].lower() in BUILT_IN_STORAGE_SCHEMES):
             # More likely a mistyped URL than a folder, and its password must not become the name of a folder.
             raise ConfigError("malformed URL of a store; write SCHEME://…, for example mongodb://host/database, or a path")
-        return _folder(text)
-    scheme = url.scheme
-    schemes: Mapping[str, Connect] = BUILT_IN_STORAGE_SCHEMES
+        if not text or "\0" in text:
+            raise ConfigError(f"{text!r} is not a valid path of a folder")
+        return FileStorageConnector(os.path.expanduser(text))
+    scheme, schemes = url.scheme, BUILT_IN_STORAGE_SCHEMES
     if scheme not in schemes:
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
@@ -64,10 +61,20 @@ def storage_connector_from_url(
             f"known are {', '.join(f'{each}://' for each in sorted(schemes))}. "
             f"Others come with plugins; `data-stack doctor` shows those that are installed."
         )
-    cache = _cache_of(url)
-    if cache is None:
+    parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
+    if not {"cache", "cachebytes"} & set(parameters):
         return schemes[scheme](text)
-    return _connect_cached(schemes[scheme](str(url.without_parameters(_CACHE))), *cache)
+    folder, size = parameters.get("cache", ""), parameters.get("cachebytes")
+    most_bytes = None if size is None else parse_bytes(size)
+    if not folder or "\0" in folder or "://" in folder or url.fragment or (size is not None and most_bytes is None):
+        raise ConfigError(
+            f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB (512MiB, 1000000)"
+        )
+    # Imported here, as most stores have no cache.
+    from data_stack.io.storage_connectors.cached import CachedStorageConnector
+
+    connector = schemes[scheme](str(url.without_parameters(("cache", "cachebytes"))))
+    return CachedStorageConnector(connector, os.path.expanduser(folder), most_bytes)
 
 
 def store_at(storage: Any) -> Any:
@@ -82,41 +89,6 @@ def parse_bytes(text: str) -> int | None:
         return None
     factor = (1024 if number[3] else 1000) ** " KMGT".index(number[2].upper() or " ")
     return int(float(number[1]) * factor) or None
-
-
-def _cache_of(url: StorageURL) -> tuple[str, int | None] | None:
-    """The cache parameters of a URL: (folder, most bytes or None); None if it has none."""
-    given = {
-        _CACHE[name.lower()]: unquote(value, errors="surrogateescape")
-        for name, value in url.parameters()
-        if name.lower() in _CACHE
-    }
-    if not given:
-        return None
-    folder = given.get("cache", "")
-    if not folder or "\0" in folder or "://" in folder or url.fragment:
-        raise ConfigError(
-            f"the parameter cache of a {url.scheme}:// URL must be a folder; write ?cache=/absolute/folder, with '#' as %23"
-        )
-    most_bytes = None
-    if "cacheBytes" in given and (most_bytes := parse_bytes(given["cacheBytes"])) is None:
-        raise ConfigError(
-            f"the parameter cacheBytes of a {url.scheme}:// URL must be a number of bytes; write 50GB, 512MiB or 1000000"
-        )
-    return os.path.expanduser(folder), most_bytes
-
-
-def _connect_cached(connector: StorageConnector, folder: str, most_bytes: int | None) -> CachedStorageConnector:
-    # Imported here, as most stores have no cache.
-    from data_stack.io.storage_connectors.cached import CachedStorageConnector
-
-    return CachedStorageConnector(connector, folder, most_bytes)
-
-
-def _folder(path: str) -> FileStorageConnector:
-    if not path or "\0" in path:
-        raise ConfigError(f"{path!r} is not a valid path of a folder")
-    return FileStorageConnector(os.path.expanduser(path))
 
 
 def _from_file_url(url: str) -> FileStorageConnector:

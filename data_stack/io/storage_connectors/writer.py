@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from data_stack.exception import StorageError
 from data_stack.io.integrity import Digest
@@ -24,30 +24,34 @@ if TYPE_CHECKING:
 
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
+#: Returns our error for one of the operating system.
+Explain = Callable[[OSError], Exception]
 COPY_BYTES = 1 << 20
 _WRITE_FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def _failing(method: _Method) -> _Method:
-    """A method of :class:`ResourceWriter` that raises our errors for those of the operating system."""
+def _checked(method: _Method) -> _Method:
+    """A method of an unfinished :class:`ResourceWriter` that raises our errors for those of the operating system."""
 
     @functools.wraps(method)
-    def telling(self: ResourceWriter, *args: Any) -> Any:
+    def call(self: ResourceWriter, *args: Any) -> Any:
+        if self._sealed:
+            raise ValueError(f"write to {self.identifier!r} after it was finished")
         try:
             return method(self, *args)
         except StorageError:
             raise
         except OSError as error:
-            self._fail(error)
+            raise self._explain(error) from error
 
-    return cast(_Method, telling)
+    return cast(_Method, call)
 
 
 class ResourceWriter(io.BufferedIOBase):
     """A file that becomes a resource. It is hashed while it is written, and reread only after seeking back.
 
     Args:
-        fail: raises our error for one of the operating system.
+        explain: returns our error for one of the operating system; any call may raise it, as it may write buffered data.
 
     Attributes:
         identifier: the identifier of the resource.
@@ -57,30 +61,27 @@ class ResourceWriter(io.BufferedIOBase):
     """
 
     status: os.stat_result
-
     mode = "w+b"
+    _sealed = True  # until it is made
 
     def __init__(
         self,
         identifier: str,
         file: IO[bytes],
         partial: Partial | None = None,
-        fail: Callable[[OSError], NoReturn] | None = None,
+        explain: Explain | None = None,
     ) -> None:
-        self.identifier = identifier
-        self.partial = partial
-        self._raise_as = fail
-        self.digest = Digest()
+        self.identifier, self.partial = identifier, partial
         self._file = file
+        self._explain = explain or functools.partial(storage_error, f"could not write {identifier!r}")
+        self.digest = Digest()
         self._sequential = True
         self._sealed = False
 
-    @_failing
+    @_checked
     def write(self, data: Buffer, /) -> int:
-        self._check_open()
         view = memoryview(data).cast("B")
-        if self._sequential and self._file.tell() != self.digest.size:
-            self._sequential = False
+        self._sequential = self._sequential and self._file.tell() == self.digest.size
         if self._sequential:
             self.digest.update(data)
         n_written = 0
@@ -95,76 +96,57 @@ class ResourceWriter(io.BufferedIOBase):
             self.digest.update(data)
             yield data
 
-    @_failing
-    def seal(self) -> None:
-        """Finish writing and complete ``digest``."""
-        if self._sealed:
-            return
+    @_checked
+    def _seal(self) -> None:
         self._file.flush()
         if not self._sequential or self._file.seek(0, os.SEEK_END) != self.digest.size:
-            self.digest.finish()
             self.digest = Digest()
             self._file.seek(0)
             while chunk := self._file.read(COPY_BYTES):
                 self.digest.update(chunk)
         self._sealed = True
 
-    @_failing
+    @_checked
     def read(self, size: int | None = -1, /) -> bytes:
-        self._check_open()
         return self._file.read(-1 if size is None else size)
 
     def read1(self, size: int = -1, /) -> bytes:
         return self.read(size)
 
-    @_failing
+    @_checked
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
-        self._check_open()
         return self._file.seek(offset, whence)
 
-    @_failing
+    @_checked
     def tell(self) -> int:
-        self._check_open()
         return self._file.tell()
 
-    @_failing
+    @_checked
     def truncate(self, size: int | None = None, /) -> int:
-        self._check_open()
         self._sequential = False
         return self._file.truncate(size)
 
-    @_failing
+    @_checked
+    def _flush(self) -> None:
+        self._file.flush()
+
     def flush(self) -> None:
-        if not self.closed and not self._sealed:
-            self._file.flush()
+        if not self._sealed:
+            self._flush()
 
     def readable(self) -> bool:
         return True
 
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
+    writable = seekable = readable
 
     def close(self) -> None:
-        """Finish writing; some libraries do so early. The end of the ``with`` block publishes."""
-        if "_file" in self.__dict__ and not self._sealed and not self._file.closed:
-            self.seal()
+        """Finish writing and complete ``digest``; some libraries do so early. The end of the ``with`` block publishes."""
+        if not self._sealed and not self._file.closed:
+            self._seal()
 
     @property
     def closed(self) -> bool:
-        return bool(self.__dict__.get("_sealed", True))
-
-    def _fail(self, error: OSError) -> NoReturn:
-        """Raise our error for one of the file; any call may write buffered data."""
-        if self._raise_as is not None:
-            self._raise_as(error)
-        raise error
-
-    def _check_open(self) -> None:
-        if self._sealed:
-            raise ValueError(f"write to {self.identifier!r} after it was finished")
+        return self._sealed
 
 
 @contextlib.contextmanager
@@ -172,7 +154,7 @@ def publishing(
     folder: int,
     name: str,
     identifier: str,
-    fail: Callable[[OSError], NoReturn],
+    explain: Explain,
     *,
     partial: Partial | None = None,
     before_renaming: Callable[[], None] = lambda: None,
@@ -187,7 +169,7 @@ def publishing(
         folder: a descriptor of its folder, which the caller closes.
         name: its name in the folder.
         identifier: its name for the writer.
-        fail: raises our error for one of the operating system.
+        explain: returns our error for one of the operating system.
         partial: the file of a resumed download, to write instead of a temporary.
         before_renaming: called before the file replaces an older one.
     """
@@ -195,12 +177,12 @@ def publishing(
     try:
         handle = os.open(temporary, _WRITE_FLAGS, 0o666, dir_fd=folder) if partial is None else partial.handle
     except OSError as error:
-        fail(error)
+        raise explain(error) from error
     file = open(handle, "w+b", buffering=1 << 17)
-    writer = ResourceWriter(identifier, file, partial, fail)
+    writer = ResourceWriter(identifier, file, partial, explain)
     try:
         yield writer
-        writer.seal()
+        writer.close()
         try:
             # With nanoseconds: the kernel's file clock has steps of 4 ms, which would hide a change within.
             os.utime(handle, ns=(time.time_ns(), time.time_ns()))
@@ -213,7 +195,7 @@ def publishing(
         except StorageError:
             raise
         except OSError as error:
-            fail(error)
+            raise explain(error) from error
     except BaseException as error:
         with contextlib.suppress(OSError, ValueError):
             file.flush()  # may fail again to write what a full disk refused
@@ -224,40 +206,28 @@ def publishing(
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
-    finally:
-        writer.digest.finish()
 
 
 @contextlib.contextmanager
-def local_writer(identifier: str) -> Iterator[tuple[ResourceWriter, IO[bytes]]]:
-    """A writer to a local temporary file, which is sent once it is complete."""
-    try:
-        file = tempfile.TemporaryFile()
-    except OSError as error:
-        raise_local(identifier, error)
-    try:
-        yield ResourceWriter(identifier, file, fail=functools.partial(raise_local, identifier)), file
-    finally:
-        with contextlib.suppress(OSError):
-            file.close()  # may fail again to write what a full disk refused
-
-
-def raise_local(identifier: str, error: OSError) -> NoReturn:
-    """Raise our error for one of a temporary file."""
+def local_writer(identifier: str, store: Callable[[IO[bytes]], object]) -> Iterator[ResourceWriter]:
+    """A writer to a local temporary file, which is passed to ``store`` once it is complete."""
     folder = tempfile.gettempdir()
     advice = f"Nothing was published; make room in {folder!r}, or set TMPDIR."
     problem = f"could not store {identifier!r}: its temporary file in {folder!r} failed"
-    raise storage_error(problem, error, folder, if_full=advice, otherwise=advice) from error
-
-
-@contextlib.contextmanager
-def sealing(writer: ResourceWriter) -> Iterator[ResourceWriter]:
-    """Seal the writer when the block ends cleanly; end its hashing thread in any case."""
+    explain = functools.partial(storage_error, problem, path=folder, if_full=advice, otherwise=advice)
     try:
+        file = tempfile.TemporaryFile()
+    except OSError as error:
+        raise explain(error) from error
+    try:
+        writer = ResourceWriter(identifier, file, explain=explain)
         yield writer
-        writer.seal()
+        writer.close()
+        file.seek(0)  # for those whose set_resource() does not rewind
+        store(file)
     finally:
-        writer.digest.finish()
+        with contextlib.suppress(OSError):
+            file.close()  # may fail again to write what a full disk refused
 
 
 def store_bytes(resource: Storable, writer: ResourceWriter) -> None:

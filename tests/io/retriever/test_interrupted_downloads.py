@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +19,7 @@ import pytest
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.stores.removal import collect_garbage
 
@@ -34,14 +33,8 @@ GOOD: dict[str, Any] = {"body": BODY, "headers": {"ETag": '"one"'}, "ranges": Tr
 ONCE = Limits(n_retries=0, backoff_seconds=0.001)
 
 
-@pytest.fixture(params=["file", "elsewhere"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StorageConnector:
-    """A folder, and a store to which only whole resources are sent."""
-    (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    if request.param == "elsewhere":
-        return InMemoryStorageConnector()
+@pytest.fixture
+def store(tmp_path: Path) -> StorageConnector:
     return FileStorageConnector(tmp_path / "store")
 
 
@@ -98,7 +91,7 @@ def test_the_next_command_asks_only_for_the_rest(store: StorageConnector, server
 
 def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
     url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
-    place = "memory://" if isinstance(store, InMemoryStorageConnector) else str(tmp_path / "store")
+    place = str(tmp_path / "store")
     program = (
         "import sys; from data_stack import storage_connector_from_url as store;"
         "from data_stack.io.retriever import retrieve; from data_stack.io.resource_definition import ResourceDefinition;"

@@ -7,7 +7,6 @@ import hashlib
 import os
 import random
 import signal
-import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -106,55 +105,3 @@ def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
             assert_same_bytes(content(online, identifier), data)
         if max_bytes is not None:
             assert online.cache_info().held_bytes <= max_bytes
-
-
-def test_processes_that_fill_one_resource_at_once_read_it_right_and_complete_it(
-    remote: FileStorageConnector, tmp_path: Path
-) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache")
-    failures = tmp_path / "failures"
-    failures.mkdir()
-
-    children = [
-        forked(lambda seed=seed: read_at_random(cached, seed, 40), failures)  # type: ignore[misc]
-        for seed in range(6)
-    ]
-    for child in children:
-        os.waitpid(child, 0)
-
-    assert [file.read_text() for file in failures.iterdir()] == []
-    offline = CachedStorageConnector(AwayConnector(remote.root_path), tmp_path / "cache")
-    for identifier, data in DATA.items():
-        assert_same_bytes(content(offline, identifier), data)
-    assert list((tmp_path / "cache" / "parts").iterdir()) == []
-
-
-def test_a_child_forked_while_threads_fill_does_not_hang(remote: FileStorageConnector, tmp_path: Path) -> None:
-    cached = CachedStorageConnector(remote, tmp_path / "cache", 4_000_000)
-    failures = tmp_path / "failures"
-    failures.mkdir()
-    stop = threading.Event()
-
-    def fill() -> None:
-        while not stop.is_set():
-            read_at_random(cached, 1, 3)
-
-    threads = [threading.Thread(target=fill) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    try:
-        children = [forked(lambda: read_at_random(cached, 2, 10), failures) for _ in range(10)]
-        end = time.monotonic() + 60
-        while children and time.monotonic() < end:
-            children = [child for child in children if os.waitpid(child, os.WNOHANG)[0] == 0]
-            time.sleep(0.01)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    for child in children:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-    assert children == []
-    assert [file.read_text() for file in failures.iterdir()] == []

@@ -5,25 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import resource as limits
 import stat
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from data_stack.exception import (
-    DataStackError,
-    ResourceNotFoundError,
-    StorageError,
-    StorageFullError,
-)
+from data_stack.exception import DataStackError, ResourceNotFoundError, StorageError
 from data_stack.io.integrity import seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
+from data_stack.testing.storage import content
 
 
 @pytest.fixture
@@ -34,11 +26,6 @@ def root(tmp_path: Path) -> Path:
 @pytest.fixture
 def connector(root: Path) -> FileStorageConnector:
     return FileStorageConnector(str(root))
-
-
-def content(connector: FileStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def note_on(root: Path, identifier: str) -> Path:
@@ -69,24 +56,6 @@ def test_nothing_is_written_by_looking(connector: FileStorageConnector, root: Pa
         connector.stat("a")
 
     assert not root.exists()
-
-
-def test_a_file_too_large_for_the_disk_is_our_error_and_the_old_stays(connector: FileStorageConnector, root: Path) -> None:
-    connector.set_resource("x", b"old")
-    soft, hard = limits.getrlimit(limits.RLIMIT_FSIZE)
-    # SIGXFSZ is ignored by Python, so the write itself fails, as on a full disk.
-    limits.setrlimit(limits.RLIMIT_FSIZE, (100_000, hard))
-    try:
-        with pytest.raises(StorageFullError, match=r"could not store 'x'.*bytes are free.*make room"):
-            connector.set_resource("x", io.BytesIO(bytes(3_000_000)))
-        with pytest.raises(StorageFullError), connector.create("y") as writer:
-            for _ in range(300):
-                writer.write(b"1" * 1000)
-    finally:
-        limits.setrlimit(limits.RLIMIT_FSIZE, (soft, hard))
-
-    assert content(connector, "x") == b"old"
-    assert files_below(root) == {"x", ".data_stack/digests/x~"}
 
 
 def test_a_store_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
@@ -215,30 +184,6 @@ def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageCo
 # ---------------------------------------------------------------------- left-overs
 
 
-def test_what_a_killed_writer_left_is_removed_and_a_live_writer_keeps_its_own(
-    connector: FileStorageConnector, root: Path
-) -> None:
-    program = f"""
-import os, signal
-from data_stack.io.storage_connectors import FileStorageConnector
-with FileStorageConnector({str(root)!r}).create("d/x") as writer:
-    writer.write(b"half")
-    writer.flush()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", program], check=False)
-    assert len(files_below(root)) == 1
-
-    with connector.create("d/y") as writer:
-        writer.write(b"whole")
-        removed = connector.remove_abandoned("d/")
-
-    assert len(removed) == 1
-    assert connector.remove_abandoned() == []
-    assert connector.list_resources() == ["d/y"]
-    assert files_below(root / "d") == {"y"}
-
-
 def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("a", b"x")
     foreign = root / ".~0123456789ab-1-2-deadbeef"
@@ -248,49 +193,6 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: Fi
     os.utime(foreign, (time.time() - 2 * 24 * 3600,) * 2)
 
     assert connector.remove_abandoned() == [foreign.name]
-
-
-def kill_points(program: str, root: Path, check: Callable[[], None]) -> int:
-    """Run ``program`` again and again, killed at its first, second, … file-changing event, until it survives."""
-    events = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.truncate"}
-    prelude = f"""
-import os, signal, sys
-left = int(sys.argv[1])
-def count(event, arguments):
-    global left
-    if event in {events!r} and (event != "open" or any("data" in str(a) or ".~" in str(a) for a in arguments[:1])):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
-    for n in range(1, 200):
-        run = subprocess.run([sys.executable, "-c", prelude + program, str(n)], check=False, capture_output=True)
-        check()
-        if run.returncode == 0:
-            return n
-        assert run.returncode == -9, run.stderr.decode()
-    raise AssertionError("the program never survived")
-
-
-def test_killed_at_any_point_a_write_shows_the_old_or_the_new(connector: FileStorageConnector, root: Path) -> None:
-    program = f"""
-from data_stack.io.storage_connectors import FileStorageConnector
-connector = FileStorageConnector({str(root)!r})
-sys.addaudithook(count)
-connector.set_resource("d/x", b"new" * 1000)
-"""
-    connector.set_resource("d/x", b"old" * 1000)
-
-    def check() -> None:
-        info = connector.stat("d/x")
-        bytes_now = content(connector, "d/x")
-        assert bytes_now in (b"old" * 1000, b"new" * 1000)
-        assert info.sha256 in (None, hashlib.sha256(bytes_now).hexdigest())
-        connector.remove_abandoned()
-        assert not [name for name in files_below(root) if ".~" in name]
-
-    assert kill_points(program, root, check) > 4
-    assert content(connector, "d/x") == b"new" * 1000
 
 
 # ---------------------------------------------------------------------- leases, pickling

@@ -19,15 +19,9 @@ from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer
 from pymongo.database import Database
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    ReadOnlyStorageError,
-    ResourceNotFoundError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, ReadOnlyStorageError, ResourceNotFoundError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-from data_stack.testing.storage import HOSTILE_IDENTIFIERS
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 N_CHUNKS = 60
@@ -46,11 +40,6 @@ def stored(connector: MongoDBStorageConnector) -> MongoDBStorageConnector:
     connector.set_resource("large", CONTENT)
     connector.set_resource("small", b"small")
     return connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def chunks_asked_for(sent: SentCommands) -> list[int]:
@@ -133,21 +122,6 @@ def test_what_is_published_is_acknowledged_by_the_majority_and_the_journal(
     assert all(command["writeConcern"] == {"w": "majority", "j": True} for command in publishing)
     names = [next(iter(command)) + " " + str(next(iter(command.values()))) for command in sent.all]
     assert names.index("insert data_stack.chunks") < names.index("findAndModify data_stack.resources", 1)
-
-
-def test_every_command_has_a_limit_of_time(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    with SentCommands(mongodb.name) as sent:
-        connector.set_resource("large", CONTENT)
-        connector.set_resource("small", b"small")
-        content(connector, "large")
-        connector.list_resources()
-        connector.delete_resource("small")
-        connector.collect_garbage(0)
-        with connector.lease("a") as lease:
-            lease.acquire()
-
-    without = [command for command in sent.all if "maxTimeMS" not in command and next(iter(command)) != "getMore"]
-    assert without == []
 
 
 def test_read_concern_and_preference_of_the_connection_string_reach_the_server(
@@ -290,70 +264,10 @@ def test_a_connector_for_reading_sends_nothing_that_writes(
     assert set(mongodb.list_collection_names()) == collections
 
 
-def test_a_user_who_may_only_read_can_read(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
-    database = mongodb_auth_uri.partition("?")[0].rpartition("/")[2]
-    with mongodb_with_auth.client() as client:
-        client[database].command("createUser", "reader", pwd="p4ss%word", roles=["read"])
-    with MongoDBStorageConnector(mongodb_auth_uri, chunk_bytes=CHUNK_BYTES) as writing:
-        writing.set_resource("a", CONTENT)
-    uri = f"mongodb://reader:p4ss%25word@127.0.0.1:{mongodb_with_auth.port}/{database}"
-
-    for read_only in (True, False):
-        with MongoDBStorageConnector(uri, read_only=read_only) as reading:
-            assert content(reading, "a") == CONTENT
-            assert reading.list_resources() == ["a"]
-            with pytest.raises(StorageError, match="'b'") as raised:
-                reading.set_resource("b", CONTENT)
-            assert "p4ss" not in str(raised.value)
-
-
 # ---------------------------------------------------------------------- identifiers
 
 
-def test_no_hostile_identifier_reaches_the_server(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    def enter(context: Any) -> None:
-        with context:
-            pass
-
-    calls: list[Callable[[Any], object]] = [
-        stored.stat,
-        stored.delete_resource,
-        stored.verify_resource,
-        lambda identifier: stored.set_resource(identifier, CONTENT),
-        lambda identifier: stored.read_ranges(identifier, [(0, 1)]),
-        lambda identifier: enter(stored.lease(identifier)),
-    ]
-    with SentCommands(mongodb.name) as sent:
-        for identifier in [*HOSTILE_IDENTIFIERS, {"$gt": ""}, {"$where": "1"}, "$where", "a.$b", "\x00$ne", {"$regex": ".*"}]:
-            for call in calls:
-                with pytest.raises(MalformedIdentifierError):
-                    call(identifier)
-
-    assert sent.all == []
-    assert stored.list_resources() == ["large", "small"]
-
-
 # ---------------------------------------------------------------------- failed writes
-
-
-def test_a_source_that_fails_leaves_no_chunk(stored: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    def failing() -> Iterator[bytes]:
-        for _ in range(40):
-            yield CONTENT[:500_000]
-        raise KeyError("the source")
-
-    before = threading.enumerate()
-
-    with pytest.raises(KeyError):
-        stored.set_resource("large", failing())
-    with pytest.raises(KeyboardInterrupt), stored.create("large") as file:
-        file.write(CONTENT * 2)
-        raise KeyboardInterrupt
-
-    assert content(stored, "large") == CONTENT
-    assert mongodb["data_stack.chunks"].count_documents({}) == N_CHUNKS
-    assert mongodb["data_stack.uploads"].count_documents({}) == 0
-    assert [each for each in threading.enumerate() if each not in before and "data_stack" in each.name] == []
 
 
 # ---------------------------------------------------------------------- leases

@@ -13,8 +13,9 @@ import pytest
 from bson import Binary, Int64, ObjectId
 from pymongo.database import Database
 
-from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, DataStackError
+from data_stack.exception import DamagedBlockError, DataStackError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 CONTENT = hashlib.shake_128(b"content").digest(5 * CHUNK_BYTES + 1234)
@@ -25,11 +26,6 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
     with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES) as connector:
         yield connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:
@@ -109,130 +105,92 @@ def test_gridfs_reads_what_we_wrote(mongodb_uri: str, mongodb: Database[Any]) ->
 
 # ---------------------------------------------------------------------- damage to ours
 
-Damage = Callable[["Damager"], object]
+BLOCK = CONTENT[2 * CHUNK_BYTES : 3 * CHUNK_BYTES]
 
-
-class Damager:
-    """Changes what a hostile or broken writer could change of the resource ``victim``."""
-
-    def __init__(self, mongodb: Database[Any]) -> None:
-        self.resources: Any
-        self.files: Any
-        self.chunks: Any
-        self.resources, self.files, self.chunks = (mongodb[f"data_stack.{name}"] for name in ("resources", "files", "chunks"))
-        self.file_id = self.resources.find_one({"_id": "victim"})["file_id"]
-
-    def chunk(self, n: int) -> dict[str, Any]:
-        return dict(self.chunks.find_one({"files_id": self.file_id, "n": n}))
-
-    def set_chunk(self, number: int, /, **fields: Any) -> None:
-        self.chunks.update_one({"files_id": self.file_id, "n": number}, {"$set": fields})
-
-    def drop_chunk(self, n: int) -> None:
-        self.chunks.delete_one({"files_id": self.file_id, "n": n})
-
-    def set_pointer(self, **fields: Any) -> None:
-        self.resources.update_one({"_id": "victim"}, {"$set": fields})
-
-    def unset_pointer(self, *names: str) -> None:
-        self.resources.update_one({"_id": "victim"}, {"$unset": dict.fromkeys(names, "")})
-
-    def flip(self, n: int) -> None:
-        data = bytearray(self.chunk(n)["data"])
-        data[1000] ^= 1
-        self.set_chunk(n, data=Binary(bytes(data)))
-
-    def swap(self, n: int, other: int, *fields: str) -> None:
-        one, two = self.chunk(n), self.chunk(other)
-        self.set_chunk(n, **{name: two[name] for name in fields})
-        self.set_chunk(other, **{name: one[name] for name in fields})
-
-
-DAMAGED_BLOCKS: list[tuple[int, Damage]] = [
-    (2, lambda d: d.drop_chunk(2)),
-    (5, lambda d: d.drop_chunk(5)),
-    (2, lambda d: d.set_chunk(2, data=d.chunk(2)["data"][:-1])),
-    (2, lambda d: d.set_chunk(2, data=bytes(15 << 20))),
-    (5, lambda d: d.set_chunk(5, data=d.chunk(5)["data"] + b"x")),
-    (2, lambda d: d.flip(2)),
-    (1, lambda d: d.swap(1, 3, "data", "digest")),
-    (2, lambda d: d.set_chunk(2, data="x" * CHUNK_BYTES)),
-    (2, lambda d: d.chunks.update_one({"_id": d.chunk(2)["_id"]}, {"$unset": {"digest": ""}})),
-    (2, lambda d: d.set_chunk(2, n="2")),
-    (0, lambda d: d.chunks.delete_many({"files_id": d.file_id})),
-    (
-        2,
-        lambda d: d.set_chunk(
-            2, **{k: d.chunks.find_one({"n": 2, "files_id": {"$ne": d.file_id}})[k] for k in ("data", "digest")}
-        ),
-    ),
+#: Fields of the third chunk; None of a field removes it, and None alone the chunk.
+DAMAGED_CHUNKS: list[dict[str, Any] | None] = [
+    None,
+    {"data": BLOCK[:-1]},
+    {"data": BLOCK + b"x"},
+    {"data": bytes(15 << 20)},
+    {"data": bytes([BLOCK[0] ^ 1]) + BLOCK[1:]},
+    {"data": "x" * CHUNK_BYTES},
+    {"digest": None},
+    {"n": "2"},
 ]
 
-DAMAGED_POINTERS: list[Damage] = [
-    lambda d: d.set_pointer(length=1000),
-    lambda d: d.set_pointer(length=(1 << 62)),
-    lambda d: d.set_pointer(length="1000"),
-    lambda d: d.set_pointer(length=True),
-    lambda d: d.unset_pointer("length"),
-    lambda d: d.set_pointer(chunkSize=0),
-    lambda d: d.set_pointer(chunkSize=1 << 40),
-    lambda d: d.set_pointer(sha256="0" * 64),
-    lambda d: d.set_pointer(sha256=b"0" * 32),
-    lambda d: d.set_pointer(file_id={"$ne": None}),
-    lambda d: d.set_pointer(file_id=d.resources.find_one({"_id": "other"})["file_id"]),
-    lambda d: d.set_pointer(**{k: v for k, v in d.resources.find_one({"_id": "other"}).items() if k != "_id"}),
-    lambda d: d.set_pointer(data=b"evil", digest=b"0" * 32),
-    lambda d: d.resources.replace_one({"_id": "victim"}, {}),
-    lambda d: d.set_pointer(modified="now"),
+DAMAGED_POINTERS: list[dict[str, Any]] = [
+    *({"length": length} for length in (1000, 1 << 62, "1000", True, None)),
+    *({"chunkSize": length} for length in (0, 1 << 40)),
+    *({"sha256": sha256} for sha256 in ("0" * 64, b"0" * 32)),
+    {"file_id": {"$ne": None}},
+    {"data": b"evil", "digest": b"0" * 32},
+    {"modified": "now"},
+    {"format": 1},
 ]
 
 
 @pytest.fixture
-def damager(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Damager:
+def victim(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> Callable[[], dict[str, Any]]:
+    """Stores the resources ``victim`` and ``other``; returns the pointer of the first."""
     connector.set_resource("victim", CONTENT)
     connector.set_resource("other", CONTENT[::-1])
-    return Damager(mongodb)
+    return lambda: dict(mongodb["data_stack.resources"].find_one({"_id": "victim"}) or {})
+
+
+def update(collection: Any, query: dict[str, Any], fields: dict[str, Any] | None) -> None:
+    if fields is None:
+        collection.delete_one(query)
+        return
+    absent = [name for name, value in fields.items() if value is None]
+    given = {name: value for name, value in fields.items() if value is not None}
+    collection.update_one(
+        query, {**({"$set": given} if given else {}), **({"$unset": dict.fromkeys(absent, "")} if absent else {})}
+    )
 
 
 def test_a_damaged_block_is_named_and_never_read(
-    connector: MongoDBStorageConnector, damager: Damager, mongodb: Database[Any]
+    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
 ) -> None:
+    chunks = mongodb["data_stack.chunks"]
+    elsewhere = [
+        chunks.find_one({"files_id": victim()["file_id"], "n": 1}),
+        chunks.find_one({"files_id": {"$ne": victim()["file_id"]}, "n": 2}),
+    ]
+    misplaced = [{name: chunk[name] for name in ("data", "digest")} for chunk in elsewhere if chunk is not None]
     tracemalloc.start()
-    for block, damage in DAMAGED_BLOCKS:
-        damage(Damager(mongodb))
+    for damage in [*DAMAGED_CHUNKS, *misplaced]:
+        update(chunks, {"files_id": victim()["file_id"], "n": 2}, damage)
 
         with connector.get_resource("victim") as resource, pytest.raises(DamagedBlockError) as raised:
             resource.read()
         with pytest.raises(DamagedBlockError) as raised_by_ranges:
-            connector.read_ranges("victim", [(block * CHUNK_BYTES + 5, 3)])
+            connector.read_ranges("victim", [(2 * CHUNK_BYTES + 5, 3)])
 
         for error in (raised.value, raised_by_ranges.value):
-            assert (error.identifier, error.block) == ("victim", block)
+            assert (error.identifier, error.block) == ("victim", 2)
         connector.set_resource("victim", CONTENT)
         assert content(connector, "victim") == CONTENT
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
 
+    assert len(misplaced) == 2
     assert peak < 50 << 20
-    assert content(connector, "other") == CONTENT[::-1]
 
 
 def test_a_damaged_pointer_is_an_error_of_ours(
-    connector: MongoDBStorageConnector, damager: Damager, mongodb: Database[Any]
+    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
 ) -> None:
-    tracemalloc.start()
-    for damage in DAMAGED_POINTERS:
-        damage(Damager(mongodb))
+    resources = mongodb["data_stack.resources"]
+    other = {name: value for name, value in (resources.find_one({"_id": "other"}) or {}).items() if name != "_id"}
+    for damage in [*DAMAGED_POINTERS, other, {"file_id": other["file_id"]}]:
+        update(resources, {"_id": "victim"}, damage)
 
         for ask in (content, MongoDBStorageConnector.verify_resource):
             with pytest.raises(DataStackError, match="'victim'"):
                 ask(connector, "victim")
         connector.set_resource("victim", CONTENT)
         assert content(connector, "victim") == CONTENT
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    assert peak < 50 << 20
     assert content(connector, "other") == CONTENT[::-1]
 
 
@@ -253,23 +211,12 @@ def test_a_damaged_small_resource_is_an_error_of_ours(connector: MongoDBStorageC
             content(connector, "victim")
 
 
-def test_a_pointer_of_an_earlier_format_is_refused_and_gives_way_to_what_is_stored_again(
-    connector: MongoDBStorageConnector, damager: Damager
+def test_what_tools_add_to_documents_is_left_alone(
+    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
 ) -> None:
-    damager.set_pointer(format=1, blake3=b"0" * 32)
-    damager.unset_pointer("check")
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'format' is 1; this data_stack reads format 2.*Store the resource again"):
-        connector.get_resource("victim")
-    connector.set_resource("victim", b"again")
-
-    assert content(connector, "victim") == b"again"
-
-
-def test_what_tools_add_to_documents_is_left_alone(connector: MongoDBStorageConnector, damager: Damager) -> None:
-    damager.set_pointer(comment="kept since 2019", tags=["a", {"b": 1}], data=b"evil")
-    damager.set_chunk(2, comment="x")
-    damager.chunks.insert_one({"files_id": damager.file_id, "n": 6, "data": b"more"})
-    damager.files.update_one({"_id": damager.file_id}, {"$set": {"contentType": "x", "aliases": ["y"]}})
+    file_id = victim()["file_id"]
+    update(mongodb["data_stack.resources"], {"_id": "victim"}, {"comment": "kept", "tags": ["a", {"b": 1}], "data": b"evil"})
+    update(mongodb["data_stack.chunks"], {"files_id": file_id, "n": 2}, {"comment": "x"})
+    mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 6, "data": b"more"})
 
     assert content(connector, "victim") == CONTENT

@@ -19,14 +19,10 @@ from mongodb_commands import SentCommands, kill_at_command, meanwhile
 from pymongo.database import Database
 from sizes import FULL
 
-from data_stack.exception import (
-    DataStackError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-    StorageConflictError,
-)
+from data_stack.exception import DataStackError, ResourceChangedError, ResourceNotFoundError, StorageConflictError
 from data_stack.io.storage_connectors.connector import Garbage
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
+from data_stack.testing.storage import content
 
 CHUNK_BYTES = 65_536
 OWNER = "from data_stack.io.storage_connectors.owners import this_process; print(this_process())"
@@ -42,11 +38,6 @@ def version(number: int) -> bytes:
 def connector(mongodb_uri: str) -> Iterator[MongoDBStorageConnector]:
     with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as connector:
         yield connector
-
-
-def content(connector: MongoDBStorageConnector, identifier: str) -> bytes:
-    with connector.get_resource(identifier) as resource:
-        return resource.read()
 
 
 def assert_no_orphans(mongodb: Database[Any]) -> None:
@@ -79,21 +70,6 @@ def test_what_was_replaced_or_deleted_is_swept_once_its_grace_is_over(
     assert connector.collect_garbage(0) == []
 
 
-def test_the_grace_begins_with_the_replacement_and_not_with_the_upload(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("a", version(0))
-    old = datetime.datetime(2020, 1, 1)
-    mongodb["data_stack.files"].update_many({}, {"$set": {"uploadDate": old}})
-
-    connector.set_resource("a", version(1))
-
-    assert connector.collect_garbage(60) == []
-    mongodb["data_stack.files"].update_many({"metadata.replaced": {"$exists": True}}, {"$set": {"metadata.replaced": old}})
-    assert len(connector.collect_garbage(60)) == 1
-    assert content(connector, "a") == version(1)
-
-
 def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnector) -> None:
     connector.set_resource("a", version(0))
     with connector.get_resource("a") as resource:
@@ -105,20 +81,6 @@ def test_a_reader_of_what_was_swept_is_told_so(connector: MongoDBStorageConnecto
         with pytest.raises(ResourceChangedError, match="'a'"):
             resource.read_at(3 * CHUNK_BYTES, 5)
     assert content(connector, "a") == version(1)
-
-
-def test_what_lost_its_resource_unnoticed_begins_its_grace_when_it_is_found(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("b", version(0))
-
-    with connector.get_resource("b") as resource:
-        mongodb["data_stack.resources"].delete_one({"_id": "b"})  # by who died before it was noted
-
-        assert connector.collect_garbage() == []
-        assert resource.read() == version(0)
-    assert mongodb["data_stack.files"].count_documents({"metadata.replaced": {"$exists": True}}) == 1
-    assert len(connector.collect_garbage(0)) == 1
 
 
 # ---------------------------------------------------------------------- leases
@@ -288,43 +250,6 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
 # ---------------------------------------------------------------------- at the same time
 
 
-def test_sweeping_beside_writers_loses_nothing(mongodb_uri: str, mongodb: Database[Any]) -> None:
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def sweep() -> None:
-        with MongoDBStorageConnector(mongodb_uri) as sweeping:
-            while not stop.is_set():
-                sweeping.collect_garbage(0)
-
-    def write(name: str) -> None:
-        with MongoDBStorageConnector(mongodb_uri, chunk_bytes=CHUNK_BYTES, inline_bytes=1000) as writing:
-            for number in range(25):
-                writing.set_resource(name, version(number % 3))
-                try:
-                    assert content(writing, name) == version(number % 3)
-                except BaseException as error:
-                    errors.append(error)
-                    raise
-                writing.delete_resource(name)
-            writing.set_resource(name, version(0))
-
-    threads = [threading.Thread(target=write, args=(name,)) for name in ("a", "b", "c")]
-    sweeper = threading.Thread(target=sweep)
-    for thread in [*threads, sweeper]:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    stop.set()
-    sweeper.join()
-
-    assert errors == []
-    with MongoDBStorageConnector(mongodb_uri) as reading:
-        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
-        reading.collect_garbage(0)
-        assert [content(reading, name) for name in "abc"] == [version(0)] * 3
-    assert_no_orphans(mongodb)
-
-
 # ---------------------------------------------------------------------- what others keep in the bucket
 
 
@@ -348,25 +273,14 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     for file_id in (["list"], Regex("a"), {"lonely": 1}, "lonely"):
         mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
     n_files = mongodb["data_stack.files"].count_documents({})
-
-    freed = connector.collect_garbage(0)
-
-    assert len(freed) == 1
-    assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
-    assert bucket.open_download_stream_by_name("theirs").read() == version(2)
-    assert content(connector, "a") == version(1)
-
-
-def test_chunks_without_a_file_are_swept_when_they_are_a_day_old(
-    connector: MongoDBStorageConnector, mongodb: Database[Any]
-) -> None:
-    connector.set_resource("a", version(0))
     now = datetime.datetime.now(datetime.timezone.utc)
     young, old = ObjectId(), ObjectId.from_datetime(now - datetime.timedelta(days=2))
     mongodb["data_stack.chunks"].insert_many([{"files_id": each, "n": 0, "data": b"x"} for each in (young, old)])
 
     freed = connector.collect_garbage(0)
 
-    assert [str(old) in garbage.name for garbage in freed] == [True]
-    assert mongodb["data_stack.chunks"].count_documents({"files_id": young}) == 1
-    assert mongodb["data_stack.chunks"].count_documents({"files_id": old}) == 0
+    assert len(freed) == 2  # the replaced version, and the old chunks without a file
+    assert [mongodb["data_stack.chunks"].count_documents({"files_id": each}) for each in (young, old)] == [1, 0]
+    assert mongodb["data_stack.files"].count_documents({}) == n_files - 1
+    assert bucket.open_download_stream_by_name("theirs").read() == version(2)
+    assert content(connector, "a") == version(1)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any
 
 from data_stack.exception import (
     ConfigError,
@@ -20,10 +20,11 @@ from data_stack.exception import (
     StorageFullError,
     StorageUnavailableError,
 )
+from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached.folder import CacheFolder, Content
-from data_stack.io.storage_connectors.cached.source import CachedSource, Remote
+from data_stack.io.storage_connectors.cached.source import CachedResource, Remote
 from data_stack.io.storage_connectors.connector import (
     BINARY,
     DAY_SECONDS,
@@ -36,7 +37,6 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 _REMEMBERED = 1 << 16
-_NOTHING: Final = (-math.inf, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,46 +84,35 @@ class CachedStorageConnector(StorageConnector):
 
     Raises:
         ConfigError: a limit below 0.
+
+    Attributes:
+        remote: the store behind the cache.
+        local: absolute path of the cache's folder.
     """
 
     def __init__(
-        self,
-        remote: StorageConnector,
-        local: str | os.PathLike[str],
-        max_bytes: int | None = None,
-        *,
-        fresh_seconds: float = 0.0,
+        self, remote: StorageConnector, local: str | os.PathLike[str], max_bytes: int | None = None, *, fresh_seconds: float = 0.0
     ) -> None:
         if max_bytes is not None and max_bytes < 0:
             raise ConfigError(f"max_bytes must not be negative, got {max_bytes}; None for no limit")
         if not fresh_seconds >= 0:
             raise ConfigError(f"fresh_seconds must not be negative, got {fresh_seconds}")
-        self._remote, self._local = remote, os.path.abspath(os.fspath(local))
+        self.remote, self.local = remote, os.path.abspath(os.fspath(local))
         self._max_bytes, self._fresh_seconds = max_bytes, fresh_seconds
         # Without memory addresses, which differ in the next process, the notes keep their name.
-        self._folder = CacheFolder(self._local, re.sub(r" at 0x[0-9a-f]+", "", repr(remote)), max_bytes)
+        self._folder = CacheFolder(self.local, re.sub(r" at 0x[0-9a-f]+", "", repr(remote)), max_bytes)
         self._asked = Remote(remote, self._folder)
         vars(self)["knows_digests"] = remote.knows_digests
         #: Time and result of the last stat of each identifier.
-        self._last: dict[str, tuple[float, ResourceInfo | Literal[False] | None]] = {}
+        self._last: dict[str, tuple[float, ResourceInfo]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = functools.partial(type(self), fresh_seconds=self._fresh_seconds)
-        return made, (self._remote, self._local, self._max_bytes)
+        return made, (self.remote, self.local, self._max_bytes)
 
     def __repr__(self) -> str:
         limit = "" if self._max_bytes is None else f", max_bytes={self._max_bytes}"
-        return f"{type(self).__name__}({self._remote!r}, {self._local!r}{limit})"
-
-    @property
-    def remote(self) -> StorageConnector:
-        """The store behind the cache."""
-        return self._remote
-
-    @property
-    def local(self) -> str:
-        """Absolute path of the cache's folder."""
-        return self._local
+        return f"{type(self).__name__}({self.remote!r}, {self.local!r}{limit})"
 
     # ------------------------------------------------------------------ reading
 
@@ -131,8 +120,8 @@ class CachedStorageConnector(StorageConnector):
         info = self._look_up(identifier)
         content = Content.of(info.sha256, info.size)
         if content is None:
-            return self._remote.get_resource(identifier, resource_type)
-        return open_source(self, identifier, CachedSource(self._asked, identifier, content), resource_type)
+            return self.remote.get_resource(identifier, resource_type)
+        return open_source(self, identifier, LazySource(CachedResource(self._asked, identifier, content)), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         try:
@@ -140,7 +129,7 @@ class CachedStorageConnector(StorageConnector):
         except ResourceNotFoundError:
             return False
         except DatasetFileCorruptError:  # it is there, but damaged, as the remote says when it is read
-            return self._remote.has_resource(identifier)
+            return self.remote.has_resource(identifier)
         return True
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -148,7 +137,7 @@ class CachedStorageConnector(StorageConnector):
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read all bytes from the remote and verify them; a damaged copy in the cache is removed."""
-        found = self._remote.verify_resource(identifier, sha256)
+        found = self.remote.verify_resource(identifier, sha256)
         content = Content.of(found.sha256, found.size)
         if content is not None:
             self._folder.verify(content)
@@ -167,22 +156,16 @@ class CachedStorageConnector(StorageConnector):
             StorageFullError: some do not fit below ``max_bytes`` or on the disk, or the remote does not know their digests.
             ResourceNotFoundError: the remote has no such resource.
         """
-        wanted = self._remote.list_resources() if identifiers is None else list(identifiers)
-        contents = {}
+        wanted = self.remote.list_resources() if identifiers is None else list(identifiers)
+        lacking = []
         for identifier in wanted:
             info = self._look_up(identifier)
-            contents[identifier] = content = Content.of(info.sha256, info.size)
-            if content is not None:
-                with contextlib.closing(CachedSource(self._asked, identifier, content)) as source:
-                    source.fill()
-        lacking = [
-            identifier
-            for identifier, content in contents.items()
-            if content is None or not os.path.exists(self._folder.path_of_whole(content))
-        ]
+            content = Content.of(info.sha256, info.size)
+            if content is None or not CachedResource(self._asked, identifier, content).fill():
+                lacking.append(identifier)
         if lacking:
             raise StorageFullError(
-                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self._local}: "
+                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self.local}: "
                 f"raise max_bytes (now {self._max_bytes}), make room on the disk, or let verify_resource() note their digests"
             )
         return wanted
@@ -195,65 +178,70 @@ class CachedStorageConnector(StorageConnector):
 
     def set_resource(self, identifier: str, resource: Storable) -> Any:
         with self._changing(identifier):
-            return self._remote.set_resource(identifier, resource)
+            return self.remote.set_resource(identifier, resource)
 
     @contextlib.contextmanager
     def create(self, identifier: str) -> Iterator[ResourceWriter]:
-        with self._changing(identifier), self._remote.create(identifier) as writer:
+        with self._changing(identifier), self.remote.create(identifier) as writer:
             yield writer
 
     @contextlib.contextmanager
     def create_resumable(self, identifier: str, key: str) -> Iterator[ResourceWriter]:
-        with self._changing(identifier), self._remote.create_resumable(identifier, key) as writer:
+        with self._changing(identifier), self.remote.create_resumable(identifier, key) as writer:
             yield writer
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         with self._changing(identifier), self._changing(new_identifier):
-            self._remote.move_resource(identifier, new_identifier)
+            self.remote.move_resource(identifier, new_identifier)
 
     def delete_resource(self, identifier: str) -> None:
         with self._changing(identifier):
-            self._remote.delete_resource(identifier)
+            self.remote.delete_resource(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
         # Not from the notes while the remote is away: an incomplete list would look like lost resources.
-        return self._remote.list_resources(prefix)
+        return self.remote.list_resources(prefix)
 
     def lease(self, identifier: str) -> AbstractContextManager[Lease]:
-        return self._remote.lease(identifier)
+        return self.remote.lease(identifier)
 
     # ------------------------------------------------------------------ upkeep
 
     def remove_abandoned(self, prefix: str = "") -> list[str]:
-        return self._remote.remove_abandoned(prefix)
+        return self.remote.remove_abandoned(prefix)
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
         """Collect garbage of the remote; and remove from the cache what was replaced or deleted there."""
         found = list(self._folder.remove_unnamed(grace_seconds, dry_run=dry_run))
-        return [*found, *self._remote.collect_garbage(grace_seconds, dry_run=dry_run)]
+        return [*found, *self.remote.collect_garbage(grace_seconds, dry_run=dry_run)]
 
     # ------------------------------------------------------------------ inside
 
     def _look_up(self, identifier: str, *, must_be_held: bool = True) -> ResourceInfo:
         """The ``stat`` of a resource in the remote; while that is away, the last one."""
         check_identifier(identifier)
-        when, said = self._last.get(identifier, _NOTHING)
-        if said and time.monotonic() - when < self._fresh_seconds:
+        when, said = self._last.get(identifier, (-math.inf, None))
+        if said is not None and time.monotonic() - when < self._fresh_seconds:
             return said
         if self._asked.is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
         try:
-            info = self._asked.ask(identifier, lambda: self._remote.stat(identifier))
+            info = self._asked.ask(identifier, lambda: self.remote.stat(identifier))
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             if isinstance(error, ResourceNotFoundError) and not self._asked.is_gone():
-                self._note(identifier, None)
+                self._last.pop(identifier, None)
+                self._folder.note(identifier, None)
                 raise
             info = self._read_note(identifier, must_be_held)
             if info is None:
                 raise
-            self._folder.say(f"{self._remote!r} is away; serving cached resources")
+            self._folder.say(f"{self.remote!r} is away; serving cached resources")
             return info
-        self._note(identifier, info)
+        if said != info:
+            self._folder.note(identifier, info)
+        if len(self._last) >= _REMEMBERED:
+            self._last.clear()
+        self._last[identifier] = time.monotonic(), info
         return info
 
     def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
@@ -264,18 +252,11 @@ class CachedStorageConnector(StorageConnector):
         """
         noted = self._folder.read_note(identifier)
         if noted is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        if noted is False:
             return None
+        if noted.size < 0:
+            raise ResourceNotFoundError(identifier, repr(self))
         content = Content.of(noted.sha256, noted.size)
         return noted if not must_be_held or (content is not None and self._folder.holds(content)) else None
-
-    def _note(self, identifier: str, info: ResourceInfo | None) -> None:
-        if self._last.get(identifier, _NOTHING)[1] != info:
-            self._folder.note(identifier, info)
-        if len(self._last) >= _REMEMBERED:
-            self._last.clear()
-        self._last[identifier] = time.monotonic(), info
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:

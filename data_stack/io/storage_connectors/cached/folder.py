@@ -2,10 +2,9 @@
 
 ::
 
-    whole/<sha256>-<size>           all bytes, verified before they came here
-    parts/<sha256>-<size>           a sparse file: the blocks that were read, then 8 bytes per block: its digest, or zeros
+    bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
+    blocks/<sha256>-<size>          while blocks are missing: 8 bytes per block, its digest, or zeros
     notes/<remote>/a/b.gz~          the last ``stat`` of "a/b.gz" in the remote, for reading offline
-    unfinished/…                    temporaries
 
 None of it is trusted. A verified whole file gets a modification time in the last century that stands for its content. Any later
 write changes that time, and the file is verified again. Its access time is that of its last use. Damaged files are removed, and
@@ -15,22 +14,23 @@ come again from the remote.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import logging
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from data_stack.io.integrity import block_digest_at, seal_json, unseal_json
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest_at, unseal_json
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.digest_notes import FileVersion, facts_of
+from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of, replace_file
 from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.storage_errors import storage_error
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,9 @@ _USE_SECONDS = 60.0
 #: A scan of the folder lasts for this share of the room that it found: several processes may fill it at once.
 _SHARE = 4
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+#: The note on an identifier that the remote does not have.
+_ABSENT = FileVersion(-1, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ class Content:
         boot = b"" if self.size > WHOLE_BYTES else this_machine().encode()
         return (1 + int.from_bytes(block_digest_at(boot, self.key.encode()), "big") % (1 << 29)) * 1_000_000_000
 
+    @property
+    def digest_bytes(self) -> int:
+        """Length of the digests of all blocks."""
+        return -(-self.size // BLOCK_BYTES) * DIGEST_BYTES
+
 
 class _Item(NamedTuple):
     """A file of the cache: its last use, seconds since 1970; its size on the disk."""
@@ -89,119 +96,138 @@ class CacheFolder:
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
         self.path, self._max_bytes = path, max_bytes
         self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
-        self._notes = os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16])
+        self._notes = DigestNotes(os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16]))
         self._said: set[str] = set()
         #: What may be written before the folder is scanned again.
         self._left = 0
 
     # ------------------------------------------------------------------ content
 
-    def path_of_whole(self, content: Content) -> str:
-        """Path of a whole file."""
-        return f"{self.path}/whole/{content.key}"
-
-    def parts_path(self, content: Content) -> str:
-        """Path of a file of blocks."""
-        return f"{self.path}/parts/{content.key}"
-
     def open_whole(self, content: Content) -> OpenedFile | None:
-        """Open the verified whole file of ``content``; None if it is missing."""
-        path = self.path_of_whole(content)
-        handle = -1
+        """Open the verified whole file of ``content``; None if it is missing, or blocks of it are."""
+        path = self._path("bytes", content)
         try:
-            handle = os.open(path, _READ_FLAGS)
-            status = os.fstat(handle)
-            is_sealed = status.st_mtime_ns == content.seal_ns
-            if status.st_size == content.size and (is_sealed or self.is_right(content, handle)):
-                is_due = time.time() - status.st_atime >= self._use_seconds if is_sealed else os.fstat(handle).st_mtime_ns == 0
-                if is_due:
-                    with contextlib.suppress(OSError):
-                        os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-                    status = os.fstat(handle)
-                opened = OpenedFile(handle, status, FileVersion(content.size, content.sha256, facts_of(status)))
-                handle = -1
-                return opened
+            with contextlib.ExitStack() as exits:
+                handle = os.open(path, os.O_RDONLY | _FLAGS)
+                exits.callback(os.close, handle)
+                status = os.fstat(handle)
+                is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
+                if not is_sealed and self.has_blocks(content):
+                    return None
+                if is_sealed or (status.st_size == content.size and self.seal(content, handle)):
+                    if time.time() - status.st_atime >= self._use_seconds:
+                        with contextlib.suppress(OSError):
+                            os.utime(handle, ns=(time.time_ns(), content.seal_ns))
+                    exits.pop_all()
+                    opened = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}"))
+                    opened.noted = FileVersion(content.size, content.sha256, facts_of(opened.status))
+                    return opened
         except FileNotFoundError:
             return None
         except OSError as error:
             self.cannot("read", error)
             return None
-        finally:
-            if handle >= 0:
-                os.close(handle)
-        self.say(f"{path!r} is damaged; it is removed and read from the remote again", once=False)
-        self.drop(content)
+        self.say(f"{content.key!r} is damaged; it is removed and read from the remote again", once=False)
+        self.drop(content.key)
         return None
 
-    def is_right(self, content: Content, handle: int) -> bool:
-        """Verify an open file; its modification time is 0 afterwards, unless it was written to meanwhile."""
-        os.utime(handle, ns=(0, 0))
-        digest, size = hashlib.sha256(), 0
-        while chunk := os.pread(handle, min(COPY_BYTES, content.size - size), size):
-            digest.update(chunk)
-            size += len(chunk)
-        return (digest.hexdigest(), size) == (content.sha256, content.size)
-
-    def store_whole(self, content: Content, data: bytes) -> None:
-        """Keep verified ``data`` if there is room."""
-        self._replace(self.path_of_whole(content), data, content.seal_ns)
-
-    def complete(self, content: Content, handle: int) -> None:
-        """Turn a verified file of blocks into a whole file, unless it was evicted or written to since.
+    def seal(self, content: Content, handle: int) -> bool:
+        """Verify an open file that has all bytes, and set its modification time unless it was written to meanwhile.
 
         Raises:
             OSError: the disk failed.
         """
-        os.fsync(handle)
-        status = os.fstat(handle)
-        if status.st_nlink and status.st_mtime_ns == 0 and self.has_room(_PAGE_BYTES):
-            os.truncate(handle, content.size)
+        os.utime(handle, ns=(0, 0))
+        digest, size = hashlib.sha256(), 0
+        while chunk := os.pread(handle, COPY_BYTES, size):
+            digest.update(chunk)
+            size += len(chunk)
+        if (digest.hexdigest(), size) != (content.sha256, content.size):
+            return False
+        if size > WHOLE_BYTES:
+            os.fsync(handle)
+        if os.fstat(handle).st_mtime_ns == 0:
             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
-            self._make_folder(self.path_of_whole(content))
-            os.replace(self.parts_path(content), self.path_of_whole(content))
+            _remove(self._path("blocks", content))
+        return True
+
+    def store_whole(self, content: Content, data: bytes) -> None:
+        """Keep verified ``data`` if there is room."""
+        try:
+            if self.has_room(len(data)):
+                replace_file(self._path("bytes", content), data, content.seal_ns)
+        except OSError as error:
+            self.cannot("write to", error)
+
+    def open_blocks(self, content: Content) -> tuple[int, int]:
+        """Open or create the files of blocks: that of the bytes, and that of the digests.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        if not self.has_room(2 * _PAGE_BYTES):
+            raise OSError("the cache is full")
+        with contextlib.ExitStack() as exits:
+            handles = []
+            for kind, size in (("blocks", content.digest_bytes), ("bytes", content.size)):
+                os.makedirs(os.path.join(self.path, kind), exist_ok=True)
+                handle = os.open(self._path(kind, content), os.O_RDWR | os.O_CREAT | _FLAGS, 0o600)
+                exits.callback(os.close, handle)
+                if os.fstat(handle).st_size != size:
+                    os.truncate(handle, size)
+                handles.append(handle)
+            if os.fstat(handles[1]).st_mtime_ns == content.seal_ns:  # another process was faster
+                _remove(self._path("blocks", content))
+            exits.pop_all()
+            return handles[1], handles[0]
+
+    def has_blocks(self, content: Content) -> bool:
+        """Whether there are digests of blocks."""
+        return os.path.exists(self._path("blocks", content))
 
     def holds(self, content: Content) -> bool:
         """Whether there is a whole file or a file of blocks."""
-        return os.path.exists(self.path_of_whole(content)) or os.path.exists(self.parts_path(content))
+        return os.path.exists(self._path("bytes", content))
 
-    def drop(self, content: Content) -> None:
-        """Remove the files of ``content``; open readers keep theirs."""
-        for path in (self.path_of_whole(content), self.parts_path(content)):
-            _remove(path)
+    def drop(self, key: str) -> None:
+        """Remove the files of a content; open readers keep theirs."""
+        for kind in ("bytes", "blocks"):
+            _remove(os.path.join(self.path, kind, key))
 
     def verify(self, content: Content) -> None:
         """Verify the whole file regardless of its modification time, and remove it if it is damaged."""
         with contextlib.suppress(OSError):
-            os.utime(self.path_of_whole(content), ns=(0, 0), follow_symlinks=False)
+            os.utime(self._path("bytes", content), ns=(0, 0), follow_symlinks=False)
         opened = self.open_whole(content)
         if opened is not None:
-            os.close(opened.handle)
+            opened.close()
+
+    def _path(self, kind: str, content: Content) -> str:
+        return f"{self.path}/{kind}/{content.key}"
 
     # ------------------------------------------------------------------ notes
 
     def note(self, identifier: str, info: ResourceInfo | None) -> None:
         """Remember the ``stat`` of a resource in the remote (None: there is no such resource)."""
-        if self.read_note(identifier) != info:
-            record = {"identifier": identifier} if info is None else asdict(info)
-            self._replace(self._note_path(identifier), seal_json(record))
-
-    def read_note(self, identifier: str) -> ResourceInfo | Literal[False] | None:
-        """The last known ``stat`` of a resource; None: there is no such resource; False: unknown."""
-        record = unseal_json(self._note_path(identifier))
-        if record.pop("identifier", None) != identifier:
-            return False
+        facts = () if info is None or info.modified is None else (info.modified,)
+        version = _ABSENT if info is None else FileVersion(info.size, info.sha256 or "", facts)
         try:
-            return ResourceInfo(identifier, **record) if record else None
-        except TypeError:  # of an earlier format
-            return False
+            if self._notes.read(identifier) != version and self.has_room(_PAGE_BYTES):
+                self._notes.write(identifier, version)
+        except OSError as error:
+            self.cannot("write to", error)
+
+    def read_note(self, identifier: str) -> ResourceInfo | None:
+        """The last known ``stat`` of a resource; one of size -1 if there was no such resource, None if that is unknown."""
+        noted = self._notes.read(identifier)
+        if noted is None:
+            return None
+        return ResourceInfo(identifier, noted.size, noted.sha256 or None, noted.facts[0] if noted.facts else None)
 
     def forget(self, identifier: str) -> None:
         """Remove the note on a resource."""
-        _remove(self._note_path(identifier))
-
-    def _note_path(self, identifier: str) -> str:
-        # No identifier ends with "~", so the note of "a" never meets the folder of the note of "a/b".
-        return os.path.join(self._notes, identifier + "~")
+        with contextlib.suppress(OSError):
+            self._notes.remove(identifier)
 
     # ------------------------------------------------------------------ room
 
@@ -226,7 +252,11 @@ class CacheFolder:
             most = self._max_bytes - size if used + size <= self._max_bytes else self._max_bytes * 9 // 10 - size
             while items and used > most:
                 item = items.pop()
-                _remove(item.path)
+                # Both files of a content: one without the digests of its blocks would be taken for a damaged whole one.
+                if item.path.endswith("~"):
+                    _remove(item.path)
+                else:
+                    self.drop(os.path.basename(item.path))
                 used -= item.disk_bytes
             self._left = max(size, (self._max_bytes - used) // _SHARE) if used + size <= self._max_bytes else 0
         if size > self._left:
@@ -240,67 +270,22 @@ class CacheFolder:
 
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
-        notes = [unseal_json(item.path) for item in self._items(("notes",))]
+        notes = [unseal_json(item.path) for item in self._items("notes")]
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
-        for item in list(self._items(("unfinished", "parts", "whole"))):
-            if os.path.basename(item.path) not in named and time.time() - item.used > grace_seconds:
+        for item in list(self._items()):
+            name, is_note = os.path.basename(item.path), item.path.endswith("~")
+            if not is_note and name not in named and time.time() - item.used > grace_seconds:
                 if not dry_run:
                     _remove(item.path)
                 yield Garbage(item.path, item.disk_bytes, "cached bytes that no resource has any longer")
 
-    def _items(self, folders: tuple[str, ...] = ("unfinished", "parts", "whole", "notes")) -> Iterator[_Item]:
-        # Files move through the folders in this order, so a file that moves meanwhile is listed twice rather than never.
-        for folder in folders:
-            for above, _, names in os.walk(os.path.join(self.path, folder)):
-                for name in names:
-                    path = os.path.join(above, name)
-                    with contextlib.suppress(OSError):
-                        status = os.stat(path, follow_symlinks=False)
-                        yield _Item(max(status.st_atime, status.st_mtime), status.st_blocks * 512, path)
-
-    def _replace(self, path: str, data: bytes, time_ns: int | None = None) -> None:
-        """Write a file atomically, with a modification time if one is given."""
-        temporary = os.path.join(self.path, "unfinished", secrets.token_hex(8))
-        try:
-            if not self.has_room(len(data)):
-                return
-            self._make_folder(temporary)
-            try:
-                with open(temporary, "xb") as file:
-                    file.write(data)
-                if time_ns is not None:
-                    os.utime(temporary, ns=(time.time_ns(), time_ns))
-                self._make_folder(path)
-                os.replace(temporary, path)
-            except BaseException:
-                _remove(temporary)
-                raise
-        except OSError as error:
-            self.cannot("write to", error)
-
-    def open_parts(self, content: Content, size: int) -> int:
-        """Open or create the file of blocks, ``size`` bytes long.
-
-        Raises:
-            OSError: that is not possible.
-        """
-        path = self.parts_path(content)
-        if not self.has_room(_PAGE_BYTES):
-            raise OSError("the cache is full")
-        self._make_folder(path)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
-        try:
-            if os.fstat(handle).st_size != size:
-                os.truncate(handle, size)
-            if os.path.exists(self.path_of_whole(content)):  # another process was faster: this file is for this reader alone
-                _remove(path)
-            return handle
-        except BaseException:
-            os.close(handle)
-            raise
-
-    def _make_folder(self, path: str) -> None:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    def _items(self, folder: str = "") -> Iterator[_Item]:
+        for above, _, names in os.walk(os.path.join(self.path, folder)):
+            for name in names:
+                path = os.path.join(above, name)
+                with contextlib.suppress(OSError):
+                    status = os.stat(path, follow_symlinks=False)
+                    yield _Item(max(status.st_atime, status.st_mtime), status.st_blocks * 512, path)
 
     # ------------------------------------------------------------------ trouble
 

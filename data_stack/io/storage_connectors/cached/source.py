@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
-from data_stack.exception import (
-    ChecksumMismatchError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ChecksumMismatchError, ResourceChangedError, ResourceNotFoundError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
 from data_stack.io.storage_connectors.cached.folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
-from data_stack.io.storage_connectors.file_source import FileSource
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.util.forks import ForkLock
 
 _Answer = TypeVar("_Answer")
 #: After an unanswered request, cached resources are served without asking for this many times its duration.
@@ -81,8 +75,8 @@ class Remote:
         return isinstance(root, str) and not os.path.isdir(root)
 
 
-class CachedSource(ByteSource):
-    """Reads a resource by position. The first read opens it, and pins its bytes.
+class CachedResource:
+    """Opens a resource: its call returns pinned bytes.
 
     Args:
         remote: the remote store, and the local folder.
@@ -91,114 +85,58 @@ class CachedSource(ByteSource):
     """
 
     def __init__(self, remote: Remote, identifier: str, content: Content) -> None:
-        self._remote, self._identifier, self._content = remote, identifier, content
-        self._source: ByteSource | None = None
-        #: Of a whole file, which the source closes.
-        self._handle = -1
-        self._lock = ForkLock()
+        self.remote, self.identifier, self.content = remote, identifier, content
 
-    @property
-    def size(self) -> int:
-        return self._ensure_open().size
+    def fill(self) -> bool:
+        """Copy all of it to the local disk; whether it fits."""
+        with contextlib.closing(self()) as source:
+            if isinstance(source, BlockedSource):
+                buffer = memoryview(bytearray(_AT_ONCE_BYTES))
+                for offset in range(0, source.size, _AT_ONCE_BYTES):
+                    source.readinto_at(offset, buffer)
+        return self.remote.folder.holds(self.content) and not self.remote.folder.has_blocks(self.content)
 
-    @property
-    def sha256(self) -> str | None:
-        return self._ensure_open().sha256
-
-    def readinto_at(self, offset: int, buffer: memoryview) -> int:
-        # One call less: small reads of a file are that fast.
-        if self._handle >= 0:
-            n_read = os.preadv(self._handle, [buffer], offset) if offset < self._content.size else 0
-            if n_read == len(buffer) or offset + n_read >= self._content.size:
-                return n_read
-        return self._ensure_open().readinto_at(offset, buffer)
-
-    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._ensure_open().read_ranges(ranges)
-
-    @property
-    def prefetches(self) -> bool:
-        return self._ensure_open().prefetches
-
-    def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._ensure_open().prefetch(ranges)
-
-    def fileno(self) -> int:
-        return self._ensure_open().fileno()
-
-    def fill(self) -> None:
-        """Copy all of it to the local disk, as far as it fits."""
-        if isinstance(self._ensure_open(), BlockedSource):
-            buffer = memoryview(bytearray(_AT_ONCE_BYTES))
-            for offset in range(0, self.size, _AT_ONCE_BYTES):
-                self.readinto_at(offset, buffer)
-
-    def close(self) -> None:
-        source, self._source, self._handle = self._source, None, -1
-        if source is not None:
-            source.close()
-
-    def _ensure_open(self) -> ByteSource:
-        source = self._source
-        if source is None:
-            with self._lock:
-                if self._source is None:
-                    self._source = self._open()
-                source = self._source
-        return source
-
-    def _open(self) -> ByteSource:
-        remote, content = self._remote, self._content
-        whole = self._open_whole()
+    def __call__(self) -> ByteSource:
+        remote, content = self.remote, self.content
+        whole = remote.folder.open_whole(content)
         if whole is not None:
             remote.counts["hits"] += 1
             return whole
-        is_here = os.path.exists(remote.folder.parts_path(content))
-        resource = None
-        if not (is_here and remote.is_silent()):
+        has_blocks, resource = remote.folder.has_blocks(content), None
+        if not (has_blocks and remote.is_silent()):
             try:
-                resource, self._content = self._open_remote()
+                resource, self.content = self._open_remote()
             except OSError:
-                if not is_here:  # cached blocks serve while the remote is away
+                if not has_blocks:  # cached blocks serve while the remote is away
                     raise
-        if resource is not None and self._content != content:  # it was replaced in between
+        if resource is not None and self.content != content:  # it was replaced in between
             resource.close()
-            return self._open()
+            return self()
         remote.counts["misses"] += 1
         if content.size > WHOLE_BYTES or resource is None:
-            return BlockedSource(_CachedBlocks(self, remote, self._identifier, content, resource))
+            return BlockedSource(_CachedBlocks(self, resource))
         with resource:
-            data = remote.ask(self._identifier, lambda: resource.read_at(0, content.size))
+            data = remote.ask(self.identifier, lambda: resource.read_at(0, content.size))
         remote.counts["fetched_bytes"] += len(data)
         actual = hashlib.sha256(data).hexdigest()
         if actual != content.sha256:
-            raise ChecksumMismatchError(self._identifier, repr(remote.store), content.sha256, actual)
+            raise ChecksumMismatchError(self.identifier, repr(remote.store), content.sha256, actual)
         remote.folder.store_whole(content, data)
-        return self._open_whole() or BytesSource(data, ResourceInfo(self._identifier, content.size, content.sha256))
-
-    def _open_whole(self) -> FileSource | None:
-        opened = self._remote.folder.open_whole(self._content)
-        if opened is None:
-            return None
-        source = FileSource(lambda: opened, _raise)
-        self._handle = source.fileno()
-        return source
+        info = ResourceInfo(self.identifier, content.size, content.sha256)
+        return remote.folder.open_whole(content) or BytesSource(data, info)
 
     def _open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
-        remote, identifier = self._remote, self._identifier
+        remote, identifier = self.remote, self.identifier
         for _ in range(_ATTEMPTS):
-            resource = remote.ask(identifier, lambda: remote.store.get_resource(identifier))
-            try:
+            with contextlib.ExitStack() as exits:
+                resource = exits.enter_context(remote.ask(identifier, lambda: remote.store.get_resource(identifier)))
                 content = remote.ask(identifier, lambda: Content.of(resource.sha256, resource.size))  # noqa: B023  # asked at once
-            except BaseException:
-                resource.close()
-                raise
-            if content is not None:
-                return resource, content
-            resource.close()
+                if content is not None:
+                    exits.pop_all()
+                    return resource, content
             time.sleep(_PAUSE_SECONDS)
-        raise ResourceChangedError(identifier, f"sha256 {self._content.sha256}", "bytes of an unknown digest")
+        raise ResourceChangedError(identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest")
 
     def open_remote_again(self) -> StreamedResource:
         """Open the resource in the remote, which was away before.
@@ -207,40 +145,31 @@ class CachedSource(ByteSource):
             ResourceChangedError: it was replaced meanwhile.
         """
         resource, content = self._open_remote()
-        if content != self._content:
+        if content != self.content:
             resource.close()
-            raise ResourceChangedError(self._identifier, f"sha256 {self._content.sha256}", f"sha256 {content.sha256}")
+            raise ResourceChangedError(self.identifier, f"sha256 {self.content.sha256}", f"sha256 {content.sha256}")
         return resource
 
 
 class _CachedBlocks(Blocks):
     """The blocks of a resource that is not whole in the cache: cached ones, and the others from the remote.
 
-    A block is cached if its slot at the end of the file holds its digest. After a kill, a torn write, a power cut or a flipped
-    bit they do not match, and the block is fetched again. Any number of threads and processes may add blocks at once.
+    A block is cached if it has the digest in the file of digests. After a kill, a torn write, a power cut or a flipped bit it
+    does not, and is fetched again. Any number of threads and processes may add blocks at once.
     """
 
     block_bytes = BLOCK_BYTES
 
-    def __init__(
-        self, source: CachedSource, remote: Remote, identifier: str, content: Content, resource: StreamedResource | None
-    ) -> None:
-        self._source, self._remote, self._identifier = source, remote, identifier
-        self._content, self._resource = content, resource
-        self.size, self.sha256 = content.size, content.sha256
-        self._n_blocks = -(-content.size // BLOCK_BYTES)
-        self._slots = self._n_blocks * BLOCK_BYTES
-        self._handle, self._keeps = -1, remote.folder.admits(content.size)
-        if self._keeps:
-            try:
-                self._handle = remote.folder.open_parts(content, self._slots + self._n_blocks * DIGEST_BYTES)
-            except OSError as error:
-                self._give_up(error)
-
-    def _is_complete(self) -> bool:
-        """Whether another reader has verified the file and turned it into a whole one, by cutting off the slots."""
-        status = os.fstat(self._handle)
-        return (status.st_size, status.st_mtime_ns) == (self.size, self._content.seal_ns)
+    def __init__(self, source: CachedResource, resource: StreamedResource | None) -> None:
+        self._source, self._resource = source, resource
+        self._remote, self._folder, self._content = source.remote, source.remote.folder, source.content
+        self.size, self.sha256 = self._content.size, self._content.sha256
+        #: Of the bytes, and of the digests.
+        self._handles: tuple[int, int] | None = None
+        if self._folder.admits(self.size):
+            with self._giving_up():
+                self._handles = self._folder.open_blocks(self._content)
+        self._keeps = self._handles is not None
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
         found = {number: block for number in numbers if (block := self._read_block(number)) is not None}
@@ -248,8 +177,7 @@ class _CachedBlocks(Blocks):
         if missing:
             fetched = dict(zip(missing, self._fetch(missing), strict=True))
             found |= fetched
-            if self._keeps:
-                self._keep(fetched)
+            self._keep(fetched)
         return [found[number] for number in numbers]
 
     def close(self) -> None:
@@ -257,58 +185,53 @@ class _CachedBlocks(Blocks):
             if self._keeps:
                 self._complete()
         finally:
-            handle, self._handle = self._handle, -1
-            if handle >= 0:
+            handles, self._handles = self._handles, None
+            for handle in handles or ():
                 os.close(handle)
             if self._resource is not None:
                 self._resource.close()
 
     def _read_block(self, number: int) -> bytes | None:
         """A cached block, verified."""
-        if self._handle < 0:
-            return None
-        try:
-            slot = os.pread(self._handle, DIGEST_BYTES, self._slots + number * DIGEST_BYTES)
-            if slot.strip(b"\0") or not slot:
-                block = os.pread(self._handle, min(BLOCK_BYTES, self.size - number * BLOCK_BYTES), number * BLOCK_BYTES)
-                is_right = block_digest(block) == slot if slot else self._is_complete()
-                return block if is_right else None
-        except OSError as error:
-            self._give_up(error)
+        with self._giving_up():
+            if self._handles is not None:
+                digest = os.pread(self._handles[1], DIGEST_BYTES, number * DIGEST_BYTES)
+                if digest.strip(b"\0"):
+                    block = os.pread(self._handles[0], BLOCK_BYTES, number * BLOCK_BYTES)
+                    return block if block_digest(block) == digest else None
         return None
 
     def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
         resource = self._resource = self._resource or self._source.open_remote_again()
-        runs = list(runs_of(numbers))
+        identifier, runs = self._source.identifier, list(runs_of(numbers))
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
         pieces = self._remote.ask(
-            self._identifier,
-            lambda: [resource.read_at(*ranges[0])] if len(ranges) == 1 else resource.read_ranges(ranges),
+            identifier, lambda: [resource.read_at(*ranges[0])] if len(ranges) == 1 else resource.read_ranges(ranges)
         )
         self._remote.counts["fetched_bytes"] += sum(map(len, pieces))
         for (start, size), data in zip(ranges, pieces, strict=True):
             if len(data) != size:
                 end = str(start + len(data))
-                raise ChecksumMismatchError(self._identifier, repr(self._remote.store), str(self.size), end, "size")
+                raise ChecksumMismatchError(identifier, repr(self._remote.store), str(self.size), end, "size")
         return [block for (_, n_blocks), data in zip(runs, pieces, strict=True) for block in self.split(data, n_blocks)]
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
         """Write blocks, unless there is no room, or the file was evicted or completed by another process."""
-        try:
-            has_room = self._remote.folder.has_room(sum(map(len, blocks.values())) + 8192 * len(blocks))
+        if not self._keeps or self._handles is None:
+            return
+        data, digests = self._handles
+        with self._giving_up():
+            has_room = self._folder.has_room(sum(map(len, blocks.values())) + 8192 * len(blocks))
             # After an eviction, further writes would fill the disk unnoticed.
-            self._keeps = has_room and os.fstat(self._handle).st_nlink > 0 and not self._is_complete()
-            if not self._keeps:
-                return
-            for first, n_blocks in runs_of(list(blocks)):
+            status = os.fstat(data)
+            self._keeps = has_room and status.st_nlink > 0 and status.st_mtime_ns != self._content.seal_ns
+            for first, n_blocks in runs_of(list(blocks) if self._keeps else []):
                 # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
                 # take do not match.
                 run = [blocks[number] for number in range(first, first + n_blocks)]
-                os.pwritev(self._handle, run, first * BLOCK_BYTES)
-                os.pwrite(self._handle, b"".join(map(block_digest, run)), self._slots + first * DIGEST_BYTES)
-        except OSError as error:
-            self._give_up(error)
+                os.pwritev(data, run, first * BLOCK_BYTES)
+                os.pwrite(digests, b"".join(map(block_digest, run)), first * DIGEST_BYTES)
 
     def _complete(self) -> None:
         """Turn the file into a whole one if it has all blocks.
@@ -316,28 +239,22 @@ class _CachedBlocks(Blocks):
         Raises:
             ChecksumMismatchError: the remote sent bytes that do not have its own digest.
         """
-        folder = self._remote.folder
-        try:
-            slots = os.pread(self._handle, self._n_blocks * DIGEST_BYTES, self._slots)
-            if len(slots) < self._n_blocks * DIGEST_BYTES or 0 in memoryview(slots).cast("Q"):
-                return
-            if folder.is_right(self._content, self._handle):
-                folder.complete(self._content, self._handle)
-                return
-            is_as_it_came = all(self._read_block(number) is not None for number in range(self._n_blocks))
-        except OSError as error:
-            self._give_up(error)
-            return
-        folder.drop(self._content)
-        self._keeps = False
-        if is_as_it_came:
-            raise ChecksumMismatchError(self._identifier, repr(self._remote.store), self._content.sha256, "another one")
+        is_damaged = False
+        with self._giving_up():
+            data, slots = self._handles or (-1, -1)
+            digests = os.pread(slots, self._content.digest_bytes, 0)
+            if 0 not in memoryview(digests).cast("Q") and not self._folder.seal(self._content, data):
+                is_damaged = all(self._read_block(number) is not None for number in range(len(digests) // DIGEST_BYTES))
+                self._folder.drop(self._content.key)
+                self._keeps = False
+        if is_damaged:
+            raise ChecksumMismatchError(self._source.identifier, repr(self._remote.store), self._content.sha256, "another one")
 
-    def _give_up(self, error: OSError) -> None:
+    @contextlib.contextmanager
+    def _giving_up(self) -> Iterator[None]:
         """Stop caching this resource after an error of the local disk, and read on."""
-        self._keeps = False
-        self._remote.folder.cannot("use", error)
-
-
-def _raise(error: OSError) -> NoReturn:
-    raise error
+        try:
+            yield
+        except OSError as error:
+            self._keeps = False
+            self._folder.cannot("use", error)

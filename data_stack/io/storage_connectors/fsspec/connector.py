@@ -38,7 +38,7 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.integrity import BlockDigests
+from data_stack.io.integrity import digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import (
@@ -108,14 +108,7 @@ class FsspecStorageConnector(StorageConnector):
     knows_digests = True
     checks_reads = True
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        read_only: bool = False,
-        timeout_seconds: float = 30.0,
-        **storage_options: Any,
-    ) -> None:
+    def __init__(self, url: str, *, read_only: bool = False, timeout_seconds: float = 30.0, **storage_options: Any) -> None:
         if not 0 < timeout_seconds < float("inf"):
             raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
@@ -193,10 +186,9 @@ class FsspecStorageConnector(StorageConnector):
             self._files.delete(_note_path(identifier))
 
     def list_resources(self, prefix: str = "") -> list[str]:
-        adopted = self._adopt(prefix)
-        folder = prefix.rpartition("/")[0]
+        folder = check_prefix(prefix).rpartition("/")[0]
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        identifiers = {_identifier_of(file.path) for file in pointers} | adopted
+        identifiers = {_identifier_of(file.path) for file in pointers} | self._adopt(folder, prefix)
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -316,13 +308,14 @@ class FsspecStorageConnector(StorageConnector):
         first = next(pieces, b"")
         # Only the last piece is shorter than a part, so a short first piece is all.
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
-        whole, blocks, n_bytes = hashlib.sha256(), BlockDigests(block_bytes_for(size)), 0
+        whole, blocks, block_bytes = hashlib.sha256(), bytearray(), block_bytes_for(size)
+        n_bytes = 0
 
         def hash_pieces() -> Iterator[bytes]:
             nonlocal n_bytes
             for piece in itertools.chain([first], pieces):
                 whole.update(piece)
-                blocks.update(memoryview(piece))
+                blocks.extend(digests_of_blocks(piece, block_bytes))  # a part has a whole number of blocks
                 n_bytes += len(piece)
                 yield piece
 
@@ -333,7 +326,7 @@ class FsspecStorageConnector(StorageConnector):
         for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
             pass
         inline = first if version is None else b""
-        return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes_for(size), blocks.digests(), version, inline)
+        return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes, bytes(blocks), version, inline)
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
@@ -341,20 +334,15 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ listing
 
-    def _adopt(self, prefix: str) -> set[str]:
+    def _adopt(self, folder: str, prefix: str) -> set[str | None]:
         """The identifiers of plain files of other tools."""
-        folder = check_prefix(prefix).rpartition("/")[0]
         if folder.startswith(_OWN_FOLDER):
             return set()
         found, folders = self._files.entries(folder)
         for each in folders:
             if each != _OWN_FOLDER and (each + "/").startswith(prefix):
                 found += self._files.files(each)
-        identifiers = set()
-        for file in found:
-            with contextlib.suppress(MalformedIdentifierError):
-                identifiers.add(check_identifier(file.path))
-        return identifiers
+        return {_checked(file.path) for file in found}
 
 
 # ---------------------------------------------------------------------- names and values
@@ -371,10 +359,12 @@ def _note_path(identifier: str) -> str:
 
 def _identifier_of(pointer_path: str) -> str | None:
     """The identifier of a pointer's path; None for other paths."""
-    if not pointer_path.endswith("~"):
-        return None
+    return _checked(pointer_path.removeprefix(_RESOURCES + "/")[:-1]) if pointer_path.endswith("~") else None
+
+
+def _checked(path: str) -> str | None:
     with contextlib.suppress(MalformedIdentifierError):
-        return check_identifier(pointer_path.removeprefix(_RESOURCES + "/")[:-1])
+        return check_identifier(path)
     return None
 
 

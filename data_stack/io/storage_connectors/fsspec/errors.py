@@ -7,10 +7,15 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+#: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
 _BUSY: Final = {
-    errno.EBUSY, errno.EAGAIN, errno.EREMOTEIO if hasattr(errno, "EREMOTEIO") else errno.EBUSY, errno.ETIMEDOUT, errno.EPIPE,
-    errno.ECONNRESET, errno.ECONNREFUSED, errno.ECONNABORTED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN,
-}  # fmt: skip
+    errno.EBUSY,
+    errno.EAGAIN,
+    121,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENOTCONN,
+}
 #: Exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
 _UNREACHABLE: Final = {
     "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",

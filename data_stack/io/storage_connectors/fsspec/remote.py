@@ -15,13 +15,14 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
 
 from data_stack.exception import (
     ConfigError,
+    DataStackError,
     MissingDependencyError,
     StorageError,
     StorageFullError,
@@ -32,6 +33,7 @@ from data_stack.io.storage_connectors.fsspec.errors import is_credentials_error,
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
+from data_stack.io.web import Limits, WebError, retrying
 from data_stack.util.forks import call_in_forks
 
 try:
@@ -45,16 +47,12 @@ except ImportError as error:
 TEMPORARIES: Final = ".data_stack/temporaries"
 
 _T = TypeVar("_T")
-#: Packages by scheme, for messages; others are named by their import.
-_PACKAGES: Final = {
-    "s3": "s3fs", "s3a": "s3fs", "gs": "gcsfs", "gcs": "gcsfs", "az": "adlfs", "abfs": "adlfs", "abfss": "adlfs",
-    "sftp": "paramiko", "ssh": "paramiko", "hdfs": "pyarrow",
-}  # fmt: skip
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_MAX_ATTEMPTS: Final = 4
+_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 #: Listings take many requests.
 _LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
+_TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,7 @@ class RemoteFiles:
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
         try:
-            self._from_url = dict(self._class._get_kwargs_from_urls(url))
+            self._options = {**self._class._get_kwargs_from_urls(url), **options}
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
         except (ValueError, TypeError):
             raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
@@ -106,7 +104,7 @@ class RemoteFiles:
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
-        self._timeout_seconds, self._options = timeout_seconds, dict(options)
+        self._timeout_seconds = timeout_seconds
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
 
@@ -152,7 +150,7 @@ class RemoteFiles:
             info = self._call("look for", path, "info", self._full(path))
         except _MISSING:
             return None
-        return self._describe(info) if self._is_ours(info) else None
+        return next(iter(self._describe([info])), None)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
@@ -170,8 +168,7 @@ class RemoteFiles:
             found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
         except _MISSING:
             return []
-        files = [self._describe(info) for info in found if self._is_ours(info)]
-        return [file for file in files if file.path != folder]
+        return [file for file in self._describe(found) if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder."""
@@ -179,20 +176,27 @@ class RemoteFiles:
             found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
         except _MISSING:
             return [], []
-        files = [self._describe(info) for info in found if self._is_ours(info)]
         folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
-        return [file for file in files if file.path != folder], folders
+        return [file for file in self._describe(found) if file.path != folder], folders
 
     # ------------------------------------------------------------------ writing
 
-    def put(self, path: str, data: bytes | memoryview) -> None:
+    def put(self, path: str, data: bytes | memoryview, **mode: Any) -> None:
         """Write or replace a file atomically."""
-        self._write(path, bytes(data))
+        data = bytes(data)
+        try:
+            if self._puts_are_atomic():
+                self._call("store", path, "pipe_file", self._full(path), data, **mode)
+            else:
+                write = self._create_exclusively if mode else self._put_by_renaming
+                self._insist("store", path, lambda: write(path, data))
+        except _MISSING as error:
+            self._fail("store", path, error)  # no bucket, or a file in place of a folder
 
     def create(self, path: str, data: bytes | memoryview) -> bool:
         """Write a file unless it exists; return whether it was written. Of concurrent attempts one succeeds."""
         try:
-            self._write(path, bytes(data), mode="create")
+            self.put(path, data, mode="create")
         except FileExistsError:
             return False
         return True
@@ -211,16 +215,6 @@ class RemoteFiles:
         finally:
             self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
-
-    def _write(self, path: str, data: bytes, **mode: Any) -> None:
-        try:
-            if self._puts_are_atomic():
-                self._call("store", path, "pipe_file", self._full(path), data, **mode)
-            else:
-                write = self._create_exclusively if mode else self._put_by_renaming
-                self._insist("store", path, lambda: write(path, data))
-        except _MISSING as error:
-            self._fail("store", path, error)  # no bucket, or a file in place of a folder
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
         temporary = f"{TEMPORARIES}/{this_process()}.{secrets.token_hex(8)}"
@@ -279,40 +273,36 @@ class RemoteFiles:
 
     def _insist(self, action: str, path: str, ask: Callable[[], _T]) -> _T:
         """Call ``ask``, with retries while the store is unreachable and time is left."""
-        start, attempt = time.monotonic(), 1
-        while True:
+        failures: list[Exception] = []
+
+        def attempt(_: float) -> _T:
             try:
                 return ask()
-            except (*_MISSING, FileExistsError):
-                raise
-            except (StorageError, UnsupportedStorageOperationError, ConfigError):
+            except (*_MISSING, FileExistsError, DataStackError):
                 raise
             except Exception as error:  # noqa: BLE001  # each file system has exceptions of its own
-                wait = 0.05 * 4**attempt * (0.5 + secrets.randbelow(1000) / 1000)
-                is_late = time.monotonic() - start + wait > self._timeout_seconds
-                is_away = is_unreachable(error) or not self._is_connected()
-                if is_away:
-                    self._disconnect()
-                if not is_away or attempt == _MAX_ATTEMPTS or is_late:
-                    # Not chained: the exceptions of clients may hold URLs with credentials.
-                    self._fail(action, path, error, is_away=is_away)
-            attempt += 1
-            time.sleep(wait)
+                if not is_unreachable(error) and self._is_connected():
+                    self._fail(action, path, error)
+                self._disconnect()
+                failures.append(error)
+                raise WebError("unreachable", transient=True) from None
+
+        try:
+            return retrying(attempt, _LIMITS, deadline=time.monotonic() + self._timeout_seconds)
+        except WebError:
+            self._fail(action, path, failures[-1], is_away=True)
 
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
+        # Not chained: the exceptions of clients may hold URLs with credentials.
         number = error.errno if isinstance(error, OSError) else None
-        where = f"could not {action} {path or 'the store'!r} in {self.place}: {self._reason(error)}"
+        where = f"could not {action} {path or 'the store'!r} in {self.place}: {reason_of(error, self._options)}"
         if number in FULL_ERRORS:
             raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
         if is_away:
             advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
             raise StorageUnavailableError(f"{where} {advice}", number) from None
-        if is_credentials_error(error):
-            raise StorageError(f"{where}. Check the credentials and what they allow.", number) from None
-        raise StorageError(f"{where}. The store is as it was.", number) from None
-
-    def _reason(self, error: BaseException) -> str:
-        return reason_of(error, {**self._from_url, **self._options})
+        advice = "Check the credentials and what they allow." if is_credentials_error(error) else "The store is as it was."
+        raise StorageError(f"{where}. {advice}", number) from None
 
     def _handle(self) -> _Handle:
         """The file system of this process."""
@@ -331,9 +321,9 @@ class RemoteFiles:
         return handle
 
     def _begin_in_fork(self) -> None:
-        if self._connection is not None:
-            _INHERITED.append(self._connection)
-            self._connection = None
+        _INHERITED.append(self._connection)
+        _SHARED.clear()
+        self._connection = None
 
     def _is_connected(self) -> bool:
         """Whether the connection of this process still holds."""
@@ -351,7 +341,7 @@ class RemoteFiles:
             handle.close()
 
     def _all_options(self) -> dict[str, Any]:
-        options = {**self._from_url, **self._options}
+        options = dict(self._options)
         seconds = self._timeout_seconds
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
@@ -365,20 +355,16 @@ class RemoteFiles:
                 **options.get("config_kwargs", {}),
             }
         elif self._protocol in ("sftp", "ssh"):
-            for option in ("timeout", "banner_timeout", "channel_timeout", "connect_seconds"):
-                options.setdefault(option, seconds)
-            options.setdefault("auth_timeout", 2 * seconds)  # else a timeout would look like a refusal
+            options.setdefault("timeout_seconds", seconds)
         return options
 
     def _connect(self, options: Mapping[str, Any]) -> _Handle:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
-            raise ConfigError(f"{self._class.__name__} does not take these options: {self._reason(error)}") from None
+            raise ConfigError(f"{self._class.__name__} does not take these options: {reason_of(error, self._options)}") from None
         if self._protocol in ("s3", "s3a"):
             file_system.retries = 1
-        elif self._protocol in ("sftp", "ssh"):
-            file_system.ftp.get_channel().settimeout(self._timeout_seconds)
         return _Handle(file_system, issubclass(self._class, MemoryFileSystem))
 
     # ------------------------------------------------------------------ names
@@ -389,24 +375,17 @@ class RemoteFiles:
     def _relative(self, name: str) -> str:
         return str(self._class._strip_protocol(name)).removeprefix(self.root).strip("/")
 
-    def _is_ours(self, info: Mapping[str, Any]) -> bool:
-        """Whether this is a file, and not a link."""
-        return info.get("type") == "file" and not info.get("islink")
-
-    def _describe(self, info: Mapping[str, Any]) -> RemoteFile:
-        modified = next(
-            (
-                info[key]
-                for key in ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
-                if info.get(key) not in (None, "")
-            ),
-            None,
-        )
-        tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
-        size = int(info.get("size") or 0)
-        return RemoteFile(
-            self._relative(info["name"]), size, _seconds(modified), f"{tag}|{size}|{modified}|{info.get('ino', '')}"
-        )
+    def _describe(self, found: Iterable[Mapping[str, Any]]) -> list[RemoteFile]:
+        """The files that are not links."""
+        files = []
+        for info in found:
+            if info.get("type") == "file" and not info.get("islink"):
+                modified = next((info[key] for key in _TIMES if info.get(key) not in (None, "")), None)
+                tag = next((str(info[key]) for key in ("ETag", "etag", "generation") if info.get(key)), "")
+                size = int(info.get("size") or 0)
+                tag = f"{tag}|{size}|{modified}|{info.get('ino', '')}"
+                files.append(RemoteFile(self._relative(info["name"]), size, _seconds(modified), tag))
+        return files
 
 
 class _Handle:
@@ -417,31 +396,18 @@ class _Handle:
         # Synchronous connections are not thread-safe.
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
 
-        self._finalizer: weakref.finalize[Any, Any] | None = None
-        if hasattr(file_system, "disconnect"):  # its thread would never end the connection
-            self._finalizer = weakref.finalize(self, file_system.disconnect)
-            self._finalizer.atexit = False
-
-    def close(self) -> None:
-        """Close the connection."""
-        if self._finalizer is not None:
-            self._finalizer()
+        #: Closes the connection, whose thread would never end by itself.
+        self.close: Callable[[], object] = lambda: None
+        if hasattr(file_system, "disconnect"):
+            self.close = finalizer = weakref.finalize(self, file_system.disconnect)
+            finalizer.atexit = False
 
 
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}
 #: The open file systems of this process.
 _SHARED: weakref.WeakValueDictionary[tuple[Any, str], _Handle] = weakref.WeakValueDictionary()
 #: Those of its parents, which are kept: closing one would touch shared sockets and the event loop.
-_INHERITED: list[_Handle] = []
-
-
-def _begin_in_fork() -> None:
-    _INHERITED.extend(_SHARED.values())
-    _SHARED.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_in_fork)
+_INHERITED: list[_Handle | None] = []
 
 
 def _class_of(protocol: str) -> Any:
@@ -450,7 +416,7 @@ def _class_of(protocol: str) -> Any:
             return importlib.import_module(f"{__package__}.sftp").VerifiedSFTPFileSystem
         return fsspec.get_filesystem_class(protocol)
     except ImportError as error:
-        package = _PACKAGES.get(protocol) or (error.name or protocol).partition(".")[0]
+        package = str(error.name or getattr(error.__cause__, "name", None) or protocol).partition(".")[0]
         raise MissingDependencyError(f"FsspecStorageConnector of {protocol}://", package, "cloud") from error
     except ValueError:
         raise ConfigError(f"fsspec does not know the scheme {protocol}://") from None

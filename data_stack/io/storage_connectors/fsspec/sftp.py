@@ -30,16 +30,18 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
 
     Args:
         host: name or address.
-        connect_seconds: limit of connecting, login included.
+        timeout_seconds: limit of connecting, login included, and of each request.
         known_hosts: a file of host keys, in the format of OpenSSH, besides the user's and the system's.
         ssh_kwargs: for ``paramiko.SSHClient.connect``.
     """
 
     def __init__(
-        self, host: str, connect_seconds: float, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any
+        self, host: str, timeout_seconds: float, known_hosts: str | os.PathLike[str] | None = None, **ssh_kwargs: Any
     ) -> None:
-        self._connect_seconds, self._known_hosts = connect_seconds, known_hosts
-        super().__init__(host, **ssh_kwargs)
+        self._timeout_seconds, self._known_hosts = timeout_seconds, known_hosts
+        limits = dict.fromkeys(("timeout", "banner_timeout", "channel_timeout"), timeout_seconds)
+        limits["auth_timeout"] = 2 * timeout_seconds  # else a timeout would look like a refusal
+        super().__init__(host, **{**limits, **ssh_kwargs})
 
     @staticmethod
     def _get_kwargs_from_urls(url: str) -> dict[str, Any]:
@@ -68,7 +70,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
                 raise ConfigError(f"the file of known hosts cannot be read: {error.strerror}") from None
         self.client.set_missing_host_key_policy(_Refusal())
         # paramiko has steps without a time limit, such as asking for the subsystem.
-        watch = threading.Timer(self._connect_seconds, self.client.close)
+        watch = threading.Timer(self._timeout_seconds, self.client.close)
         watch.daemon = True
         watch.start()
         try:
@@ -77,6 +79,7 @@ class VerifiedSFTPFileSystem(SFTPFileSystem):  # type: ignore[misc]  # fsspec ha
             with contextlib.suppress(OSError, AttributeError):  # it may be a command instead of a socket
                 self.client.get_transport().sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.ftp = self.client.open_sftp()
+            self.ftp.get_channel().settimeout(self._timeout_seconds)
         except BaseException:
             self.client.close()
             raise

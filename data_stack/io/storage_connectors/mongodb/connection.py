@@ -6,7 +6,7 @@ import contextlib
 import contextvars
 import re
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, NoReturn, TypeAlias
 
 import pymongo
@@ -93,11 +93,8 @@ class Connection:
 
     def _connect(self) -> MongoClient[dict[str, Any]]:
         settings, given = self.settings, self.settings.options_given()
-        defaults: dict[str, Any] = {
-            "serverSelectionTimeoutMS": min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000)),
-            "connectTimeoutMS": min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000)),
-            "appname": "data_stack",
-        }
+        limit = min(_SERVER_SELECTION_MS, int(settings.timeout_seconds * 1000))
+        defaults: dict[str, Any] = {"serverSelectionTimeoutMS": limit, "connectTimeoutMS": limit, "appname": "data_stack"}
         options = {name: value for name, value in defaults.items() if name.lower() not in given}
         try:
             # The client only warns about options that it does not understand: with "tls=yes" it connected without TLS.
@@ -176,18 +173,6 @@ class Connection:
         """Limit operations to 2 s: for cleaning up after a server that did not answer."""
         return pymongo.timeout(_BRIEF_SECONDS)
 
-    def find_one(self, identifier: str, name: str, query: Mapping[str, Any], *options: Any, **more: Any) -> dict[str, Any] | None:
-        """A document of a collection; the primary is asked for what a secondary lacks."""
-        collections = [self.readable(name)]
-        if collections[0].read_preference != ReadPreference.PRIMARY:
-            collections.append(self.writable(name))
-        for collection in collections:
-            with self.operation("look for", identifier):
-                document = collection.find_one(query, *options, **more)
-            if document is not None:
-                return document
-        return None
-
     def _raise(self, action: str, identifier: str, error: Exception, seconds: float) -> NoReturn:
         at = f"{action} {identifier!r} in {self.settings.name}" if identifier else f"{action} {self.settings.name}"
         code = error.code if isinstance(error, OperationFailure) else None
@@ -205,13 +190,12 @@ class Connection:
             ) from error
         # Its storage engine reports a full disk as an unknown error (code 8).
         if code in _NO_ROOM or "no space left" in reason.lower():
-            raise StorageFullError(
-                f"could not {at}: the server's disk is full ({reason}). Nothing was published; make room and try again.", 28
-            ) from error
+            advice = "Nothing was published; make room and try again."
+            raise StorageFullError(f"could not {at}: the server's disk is full ({reason}). {advice}", 28) from error
         if isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout):
+            advice = "Check that it runs and can be reached from here, and try again."
             raise StorageUnavailableError(
-                f"could not {at}: the server did not answer within {seconds:g} s ({reason}). Check that it "
-                f"runs and can be reached from here, and try again."
+                f"could not {at}: the server did not answer within {seconds:g} s ({reason}). {advice}"
             ) from error
         raise StorageError(f"could not {at}: {reason}. The store is as it was.") from error
 

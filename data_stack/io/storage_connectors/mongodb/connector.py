@@ -6,10 +6,11 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from bson import ObjectId
+from pymongo import ReadPreference
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
 
 from data_stack.exception import (
@@ -50,15 +51,9 @@ from data_stack.io.storage_connectors.mongodb.settings import (
     parse_url,
 )
 from data_stack.io.storage_connectors.mongodb.uploads import Upload
-from data_stack.io.storage_connectors.writer import (
-    ResourceWriter,
-    binary_chunks,
-    in_pieces,
-)
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
-
     from typing_extensions import Self
 
 _ATTEMPTS: Final = 8
@@ -111,7 +106,6 @@ class MongoDBStorageConnector(StorageConnector):
         self._settings = Settings(
             uri, database, bucket, read_only, timeout_seconds, chunk_bytes, inline_bytes, allow_invalid_certificates
         )
-        self._shared: Connection | None = None
 
     @classmethod
     def from_url(cls, url: str) -> Self:
@@ -128,17 +122,15 @@ class MongoDBStorageConnector(StorageConnector):
         return f"{type(self).__name__}({self._settings.name!r}{', read_only=True' if self._settings.read_only else ''})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings, "_shared": None}
+        return {"_settings": self._settings}
 
-    @property
+    @functools.cached_property
     def _connection(self) -> Connection:
-        if self._shared is None:
-            self._shared = connection_of(self._settings)
-        return self._shared
+        return connection_of(self._settings)
 
     def close(self) -> None:
         """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
-        self._shared = None
+        vars(self).pop("_connection", None)
 
     def __enter__(self) -> Self:
         return self
@@ -177,7 +169,13 @@ class MongoDBStorageConnector(StorageConnector):
         return identifiers
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
-        return self._connection.find_one(identifier, "resources", {"_id": identifier}, projection)
+        """The document of an identifier; the primary is asked for what a secondary lacks."""
+        with self._connection.operation("look for", identifier):
+            readable = self._connection.readable("resources")
+            document = readable.find_one({"_id": identifier}, projection)
+            if document is None and readable.read_preference != ReadPreference.PRIMARY:
+                document = self._connection.writable("resources").find_one({"_id": identifier}, projection)
+            return document
 
     def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
         document = self._document(check_identifier(identifier), projection)
@@ -209,7 +207,16 @@ class MongoDBStorageConnector(StorageConnector):
                 possibly published whole.
         """
         self._check_writable("store", identifier)
-        self._store(identifier, binary_chunks(resource))
+        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
+        pieces = in_pieces(binary_chunks(resource), chunk_bytes)
+        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
+        if sum(map(len, head)) > inline_bytes:
+            self._store_file(identifier, itertools.chain(head, pieces))
+            return
+        digest, data = Digest(), b"".join(head)
+        digest.update(data)
+        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
+        self._mark_replaced(self._publish(pointer))
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
         self._check_writable("store", identifier)
@@ -250,18 +257,6 @@ class MongoDBStorageConnector(StorageConnector):
         check_identifier(identifier)
         if self._settings.read_only:
             raise ReadOnlyStorageError(f"could not {action} {identifier!r}: {self!r} was opened for reading only", 30)
-
-    def _store(self, identifier: str, source: Iterable[Buffer]) -> None:
-        inline_bytes, chunk_bytes = self._settings.inline_bytes, self._settings.chunk_bytes
-        pieces = in_pieces(source, chunk_bytes)
-        head = list(itertools.islice(pieces, inline_bytes // chunk_bytes + 1))
-        if sum(map(len, head)) > inline_bytes:
-            self._store_file(identifier, itertools.chain(head, pieces))
-            return
-        digest, data = Digest(), b"".join(head)
-        digest.update(data)
-        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
-        self._mark_replaced(self._publish(pointer))
 
     def _store_file(self, identifier: str, pieces: Iterable[bytes]) -> None:
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
@@ -388,36 +383,39 @@ class _LeaseDocuments:
 
     def read(self, path: str, most: int) -> bytes | None:
         """A value, None if there is no lease."""
-        with self._connection.briefly(), self._connection.operation("read the lease of", path):
-            value = (self._leases().find_one({"_id": path}) or {}).get("value")
+        with self._briefly("read the lease of", path) as leases:
+            value = (leases.find_one({"_id": path}) or {}).get("value")
         return value[:most] if isinstance(value, bytes) else None
 
     def create(self, path: str, data: bytes) -> bool:
         """Write a value unless one exists."""
         with self._connection.operation("lease", path):
             self._connection.make_indexes()
+            leases = self._connection.writable("leases", durable=False)
             try:
-                self._put(path, data, {"value": None}, upsert=True)
+                leases.update_one({"_id": path, "value": None}, _lease_update(data), upsert=True)
             except DuplicateKeyError:
                 return False
         return True
 
     def put(self, path: str, data: bytes) -> None:
         """Replace an existing value."""
-        with self._connection.briefly(), self._connection.operation("keep the lease of", path):
-            self._put(path, data, {}, upsert=False)
+        with self._briefly("keep the lease of", path) as leases:
+            leases.update_one({"_id": path}, _lease_update(data))
 
     def delete(self, path: str) -> None:
         """Remove a value."""
-        with self._connection.briefly(), self._connection.operation("give back the lease of", path):
-            self._leases().delete_one({"_id": path})
+        with self._briefly("give back the lease of", path) as leases:
+            leases.delete_one({"_id": path})
 
-    def _put(self, path: str, data: bytes, condition: dict[str, Any], *, upsert: bool) -> None:
-        update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
-        self._leases().update_one({"_id": path, **condition}, update, upsert=upsert)
+    @contextlib.contextmanager
+    def _briefly(self, action: str, path: str) -> Iterator[Documents]:
+        with self._connection.briefly(), self._connection.operation(action, path):
+            yield self._connection.writable("leases", durable=False)
 
-    def _leases(self) -> Documents:
-        return self._connection.writable("leases", durable=False)
+
+def _lease_update(data: bytes) -> dict[str, Any]:
+    return {"$set": {"value": data}, "$currentDate": {"beat": True}}
 
 
 class _OutcomeUnknownError(StorageUnavailableError):

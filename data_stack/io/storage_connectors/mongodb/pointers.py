@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bson import Int64, ObjectId
 
@@ -18,6 +18,7 @@ from data_stack.io.storage_connectors.connector import ResourceInfo
 FORMAT: Final = 2
 #: The types of the fields that all pointers have.
 _KINDS: Final[dict[str, type]] = {
+    "_id": str,
     "length": int,
     "sha256": str,
     "write_id": ObjectId,
@@ -91,13 +92,17 @@ class Pointer:
             DatasetFileCorruptError: a field is missing, of a wrong type or out of range, or not what was written.
             DamagedBlockError: the bytes of a small resource are damaged.
         """
-        identifier = document.get("_id")
-        if not isinstance(identifier, str):
-            raise _damage_error(identifier, where, f"'_id' is {_shorten(identifier)}, not of type str")
-        if type(document.get("format")) is bool or document.get("format") != FORMAT:
-            raise _damage_error(
-                identifier, where, f"'format' is {_shorten(document.get('format'))}; this data_stack reads format {FORMAT}"
+        identifier: Any = document.get("_id")
+
+        def refuse(what: str) -> NoReturn:
+            raise DatasetFileCorruptError(
+                f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from "
+                f"its source or a copy; `data-stack verify` lists other damage."
             )
+
+        found = document.get("format")
+        if type(found) is bool or found != FORMAT:
+            refuse(f"'format' is {found!r:.60}; this data_stack reads format {FORMAT}")
         has_data = "digest" in document
         kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
         if has_data and "data" in document:
@@ -105,7 +110,7 @@ class Pointer:
         for name, kind in kinds.items():
             value = document.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
-                raise _damage_error(identifier, where, f"{name!r} is {_shorten(value)}, not of type {kind.__name__}")
+                refuse(f"{name!r} is {value!r:.60}, not of type {kind.__name__}")
         pointer = cls(
             identifier,
             int(document["length"]),
@@ -118,24 +123,11 @@ class Pointer:
             document["modified"],
         )
         if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
-            raise _damage_error(identifier, where, f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
-        if not _SHA256.fullmatch(pointer.sha256):
-            raise _damage_error(identifier, where, "'sha256' is not a digest")
-        if pointer._check() != document["check"]:
-            raise _damage_error(identifier, where, "its fields do not match their digest")
+            refuse(f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
+        if not _SHA256.fullmatch(pointer.sha256) or pointer._check() != document["check"]:
+            refuse("its fields do not match their digest")
         if has_data and pointer.data is not None:
             digest = block_digest(pointer.data)
             if digest != pointer.data_digest or len(pointer.data) != pointer.length:
                 raise DamagedBlockError(identifier, where, 0, pointer.length, document["digest"].hex(), digest.hex())
         return pointer
-
-
-def _damage_error(identifier: object, where: str, what: str) -> DatasetFileCorruptError:
-    return DatasetFileCorruptError(
-        f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from its "
-        f"source or a copy; `data-stack verify` lists other damage."
-    )
-
-
-def _shorten(value: Any) -> str:
-    return f"{value!r:.60}"

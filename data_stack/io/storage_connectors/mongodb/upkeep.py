@@ -25,6 +25,8 @@ from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
 
 #: Without grace, an upload of another machine counts as dead after this time without a heartbeat.
 _MIN_SILENCE_SECONDS: Final = 600.0
+#: Ids of other tools may be of any type, even unhashable.
+_OURS: Final[dict[str, Any]] = {"_id": {"$type": "objectId"}}
 _OBJECT_IDS: Final[dict[str, Any]] = {"$match": {"files_id": {"$type": "objectId"}}}
 
 
@@ -41,10 +43,9 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
         chunked = [group["_id"] for group in groups]
     with connection.operation("look for garbage in", ""):
-        records = {record["_id"]: record for record in connection.writable("uploads").find({}) if _is_id(record["_id"])}
+        records = {record["_id"]: record for record in connection.writable("uploads").find(_OURS)}
         # Files after the records: a dead process does not add any.
-        query = connection.writable("files").find({}, {"length": 1, "metadata": 1})
-        files = {file["_id"]: file for file in query if _is_id(file["_id"])}
+        files = {file["_id"]: file for file in connection.writable("files").find(_OURS, {"length": 1, "metadata": 1})}
         needed = _find_needed(connection)
     dead = {file_id: each for file_id, each in records.items() if not _is_alive(each, now, silence_seconds)}
     found = []
@@ -98,18 +99,13 @@ def _reason(
     return "left by a writer that died" if is_left else "replaced or deleted"
 
 
-def _is_id(value: Any) -> bool:
-    """Whether it can be a file of ours; ids of other tools may be of any type, even unhashable."""
-    return isinstance(value, ObjectId)
-
-
 def _is_ours(file: dict[str, Any]) -> bool:
     return isinstance(file.get("metadata"), dict) and file["metadata"].get("data_stack") == 1
 
 
 def _find_needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
-        return {pointer["file_id"] for pointer in cursor if _is_id(pointer["file_id"])}
+        return {pointer["file_id"] for pointer in cursor if isinstance(pointer["file_id"], ObjectId)}
 
 
 def _server_time(connection: Connection) -> datetime.datetime:

@@ -38,10 +38,7 @@ class Upload:
 
     def send(self, pieces: Iterable[bytes]) -> None:
         """Store pieces of ``chunk_bytes``, still unpublished."""
-        try:
-            insert_chunks(self._connection, self.file_id, self._identifier, self._hash(pieces), self._beat)
-        finally:
-            self.digest.finish()
+        insert_chunks(self._connection, self.file_id, self._identifier, self._hash(pieces), self._beat)
 
     def complete(self) -> None:
         """Store the document that makes the chunks a GridFS file; all of it is durable afterwards.
