@@ -22,7 +22,7 @@ NOT_READY, READY = 0, 3
 N_SPREAD, N_LAST = sized(5, 16), sized(2, 8)
 #: Each process of the demo is a fork of one that has imported data_stack.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.progress", "data_stack.testing.processes"])
+FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.progress", "file_changes"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], output: Path) -> None:

@@ -59,7 +59,7 @@ class TestRows(DatasetContract):
 
 
 FAULTY = """
-import itertools, os, pickle
+import os, pickle
 from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.testing import DatasetContract
@@ -87,7 +87,6 @@ class Stateful(SequenceDatasetIterator):
 
 class TestFaulty(DatasetContract):
     factory = Faulty
-    n_kills = 1
 
     def make_source(self, identifier):
         return bytes(4)

@@ -221,7 +221,7 @@ class Retrieval:
 
         def end() -> None:
             for transfer in list(self._transfers.values()):
-                transfer.end("interrupted")
+                transfer.end()
 
         self._workers = Workers(self._jobs, self._work, n_threads)
         self._workers.run(look, end, patience_seconds=_END_SECONDS)

@@ -24,11 +24,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from file_changes import count_changes, find_left_over
+
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, Lease
-from data_stack.testing.processes import count_changes, find_left_over
 
 SPLITS = ("train", "test")
 N_SAMPLES = 2_000

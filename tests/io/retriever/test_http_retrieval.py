@@ -26,7 +26,7 @@ from data_stack.io.retriever import Limits, RetrievedResource, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector
 
 if TYPE_CHECKING:
-    from data_stack.testing.web_server import ScriptedServer
+    from web_server import ScriptedServer
 
 BODY = random.Random(7).randbytes(200_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()

@@ -25,7 +25,7 @@ from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConne
 from data_stack.stores.removal import collect_garbage
 
 if TYPE_CHECKING:
-    from data_stack.testing.web_server import ScriptedServer
+    from web_server import ScriptedServer
 
 BODY = random.Random(7).randbytes(1_000_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()
