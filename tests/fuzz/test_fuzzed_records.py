@@ -26,8 +26,7 @@ SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))
 EXECUTIONS = {
     "codecs": (1_000, 860_000),
     "folder": (50, 50_000),
-    "archives": (50, 30_000),
-    "parquet": (75, 60_000),
+    "files": (100, 90_000),
 }
 """How many mutants, in the small and in the full form."""
 N_CHUNKS = 10

@@ -79,19 +79,6 @@ def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypa
     assert running.wait(30) == -signal.SIGKILL
 
 
-def test_large_variables_arrive_and_leave_other_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = ForkedProcess(f"{HERE}:sleep")
-
-    for name in ("COLOUR", "SHAPE"):
-        monkeypatch.setenv(name, name * 20_000)
-
-    assert facts_of_a_process()[:2] == ["COLOUR" * 20_000, "SHAPE" * 20_000]
-    assert running.poll() is None
-    monkeypatch.setattr(fork_server, "_server", None)
-    monkeypatch.setenv("SHAPE", "round" * 40_000)  # more than Linux accepts for a new program
-    assert facts_of_a_process()[1] == "round" * 40_000
-
-
 def test_each_process_draws_other_global_random_numbers() -> None:
     hold(["numpy.random"])
     drawn = [facts_of_a_process()[4:] for _ in range(3)]

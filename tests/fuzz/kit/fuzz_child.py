@@ -30,15 +30,14 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import fuzz_archives
-import fuzz_parquet
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
+from fuzz_files import DamagedFiles
 from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
 from fuzz_readings import Attempt, Violation, read_records, resume_writing
 
 from data_stack.codecs import Codec, codec_of
 
-KINDS = ("codecs", "folder", "archives", "parquet")
+KINDS = ("codecs", "folder", "files")
 _MEMORY_BYTES = 4 << 30
 _GROWTH_BYTES = 1500 << 20
 _MAX_FAILURES = 20
@@ -209,7 +208,7 @@ def _executor(kind: str, folder: Path) -> Callable[[random.Random, Counts], None
         return _Codecs().execute
     if kind == "folder":
         return _Datasets(folder).execute
-    run = fuzz_archives.Archives(folder).execute if kind == "archives" else fuzz_parquet.Parquets(folder).execute
+    run = DamagedFiles(folder).execute
     return lambda chance, counts: _count(counts, run(chance))
 
 

@@ -204,15 +204,3 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     assert stored(store) == BODY
     assert partials(tmp_path) == []
 
-
-def test_a_file_that_has_another_name_too_is_left_alone(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
-    url = interrupted_for_ever(server, GOOD)
-    interrupt(store, url)
-    (partial,) = partials(tmp_path)
-    before = partial.read_bytes()
-    os.link(partial, tmp_path / "published")
-
-    fetch(store, url)
-
-    assert stored(store) == BODY
-    assert (tmp_path / "published").read_bytes() == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import threading
 import time
 from typing import Any
@@ -21,7 +20,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import (
     Fetch,
     RetrievedResource,
-    SourceError,
     Transfer,
     register_scheme,
     retrieve,
@@ -204,16 +202,3 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
 # ---------------------------------------------------------------------- what is shown
 
-
-def test_the_log_has_neither_passwords_nor_control_characters(caplog: pytest.LogCaptureFixture) -> None:
-    def fetch(source: str, transfer: Transfer) -> None:
-        raise SourceError("\x1b[2Jwrong password: hunter22\r\n")
-
-    with caplog.at_level(logging.DEBUG, "data_stack"), pytest.raises(RetrievalError) as caught:
-        retrieve(
-            [ResourceDefinition("a", "test://me:hunter22@host/\x1b[2J")], InMemoryStorageConnector(), fetchers={"test": fetch}
-        )
-
-    for text in (caplog.text, str(caught.value)):
-        assert "hunter22" not in text
-        assert "\x1b" not in text
