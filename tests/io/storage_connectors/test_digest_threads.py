@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from block_digests import digests_of_blocks
 
-from data_stack.io.integrity import Digest, digests_of_blocks
+from data_stack.io.integrity import Digest
 from data_stack.io.storage_connectors import FileStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
