@@ -21,7 +21,7 @@ from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
 from sizes import sized
 
 from data_stack.distributed import ProcessEngine
-from data_stack.exception import PreparationError, StorageFullError, TaskError
+from data_stack.exception import PreparationError, TaskError
 from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
@@ -255,41 +255,11 @@ class Deadly(Sharded):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_where_a_shard_raises_nothing_is_kept_unless_asked_for(
-    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHARDED_FAIL", "7")
-    factory = Sharded(connector)
-    with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
-        prepared(factory, ProcessEngine(2, attempts=1))
-    assert not [each for each in connector.list_resources() if "preparing@" in each]
-    before = attempts(log)
-    monkeypatch.delenv("SHARDED_FAIL")
-
-    assert prepared(factory, ProcessEngine(2)) == in_turn
-
-    assert (attempts(log) - before)["part-0"] == 1
-
-
 def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:
     factory = Deadly(FileStorageConnector(tmp_path))
 
     with pytest.raises(PreparationError, match=r'shard {"part": 3} failed in each of 3 attempts.*killed by signal 9 \(SIGKILL'):
         prepared(factory, ProcessEngine(2))
-
-
-class Full(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        raise StorageFullError("there is no room", 28)
-
-
-def test_an_error_of_the_store_in_a_process_is_one_of_the_store_here(tmp_path: Path) -> None:
-    factory = Full(FileStorageConnector(tmp_path))
-
-    with pytest.raises(StorageFullError, match="there is no room") as caught:
-        prepared(factory, ProcessEngine(1, attempts=1))
-
-    assert isinstance(caught.value.__cause__, TaskError)
 
 
 def test_an_earlier_version_is_in_use_until_all_shards_of_the_next_one_are_there(
@@ -420,4 +390,3 @@ def test_an_interrupted_driver_takes_its_processes_along(tmp_path: Path, log: Pa
 
     assert driver.returncode != 0
     assert not any(is_running(int(line.split()[1])) for line in log.read_text().splitlines())
-

@@ -11,8 +11,8 @@ import pytest
 from fault_dataset import RIGHT
 from fault_processes import FaultProcesses
 from fault_size import Figures, spread
-from fault_stores import CachedStores, StoreKind
-from sizes import FULL, sized
+from fault_stores import StoreKind
+from sizes import sized
 from small_disk import tmpfs, why_no_mounts
 
 NOBODY = 65534
@@ -117,22 +117,6 @@ def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
     assert processes.run("fault_dataset:heal", {"url": str(open_stores / "store")}, sources).value == RIGHT
 
 
-@pytest.mark.parametrize("mode", [0o555, 0o000] if FULL else [0o555])
-def test_a_cache_that_cannot_be_used_is_no_error_of_the_reader(
-    processes: FaultProcesses, sources: str, open_stores: Path, mode: int
-) -> None:
-    store = CachedStores(open_stores).new()
-    assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
-    assert processes.run("fault_dataset:use", store, sources).value == RIGHT
-    lock(open_stores, 0o755, 0o644)
-    lock(Path(store["folder"], "local"), mode, mode & 0o444)
-
-    outcome = processes.run("fault_dataset:use", store, sources, user=unprivileged(), look_for_left=True)
-
-    assert (outcome.value, outcome.left) == (RIGHT, []), outcome
-    lock(Path(store["folder"], "local"), 0o755, 0o644)
-
-
 def lock(root: Path, folders: int, files: int) -> None:
     """Set the modes of all below a folder."""
     root.chmod(0o755)
@@ -142,4 +126,3 @@ def lock(root: Path, folders: int, files: int) -> None:
         if path.is_dir():
             path.chmod(folders)
     root.chmod(folders)
-

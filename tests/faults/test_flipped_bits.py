@@ -110,4 +110,3 @@ def test_what_a_cache_holds_is_never_served_damaged(tmp_path: Path, figures: Fig
         assert hashlib.sha256(read(store, "x")).digest() == hashlib.sha256(CONTENT).digest()
         figures.counts["flips not served"] += 1
     stores.discard(store)
-

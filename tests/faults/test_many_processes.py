@@ -104,4 +104,3 @@ def test_clocks_that_differ_by_two_minutes_do_no_harm(
         assert crowd.wrong == []
         assert processes.run("fault_dataset:heal", store, sources).value == RIGHT
         stores.discard(store)
-

@@ -203,4 +203,3 @@ def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
         trial.at(point, action)
 
     trial.assert_all_as_promised()
-

@@ -122,11 +122,6 @@ def close(connector: StorageConnector) -> None:
 # ---------------------------------------------------------------------- what a process can be told to do
 
 
-def touch(description: Description) -> None:
-    """Create an empty file in a store's folder, so that a fault can strike there."""
-    Path(description["url"], "touched").touch()
-
-
 def prepare(description: Description, sources: str, version: int = 1) -> str:
     """Prepare the dataset."""
     with contextlib.closing(_Closing(description)) as held:

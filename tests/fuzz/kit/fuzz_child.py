@@ -28,12 +28,13 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+KIT = Path(__file__).resolve().parent
+sys.path[:0] = [str(KIT), str(KIT.parents[1] / "support")]
 
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_files import DamagedFiles
 from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
-from fuzz_readings import Attempt, Violation, read_records, resume_writing
+from fuzz_readings import Attempt, Violation, read_records
 
 from data_stack.codecs import Codec, codec_of
 
@@ -116,8 +117,6 @@ class _Datasets:
         try:
             for name in changed:
                 _replace(folder, name, mutant)
-            if chance.random() < 0.04 and "shards" not in mutant.dataset.name:
-                self._resume(folder, mutant, counts)
             attempts = read_records(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
         finally:
             for name in changed:
@@ -130,14 +129,6 @@ class _Datasets:
                     _write(folder / name, mutant.dataset.files[name])
         _count(counts, attempts)
         counts[f"mutants: {mutant.promise}"] += 1
-
-    def _resume(self, folder: Path, mutant: Mutant, counts: Counts) -> None:
-        if any(special.kind in ("null", "pipe") or special.kind.startswith("other") for special in mutant.specials.values()):
-            return
-        scratch = folder.parent / "scratch"
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.copytree(folder, scratch, symlinks=True)
-        counts[f"writers {resume_writing(scratch, mutant.dataset.spec, mutant.dataset.truth, mutant.promise)}"] += 1
 
 
 def _count(counts: Counts, attempts: list[Attempt]) -> None:
