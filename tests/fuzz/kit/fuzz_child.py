@@ -28,8 +28,7 @@ from typing import Any
 
 import numpy as np
 
-KIT = Path(__file__).resolve().parent
-sys.path[:0] = [str(KIT), str(KIT.parents[1] / "support")]
+sys.path[:0] = [str(Path(__file__).resolve().parents[folder] / name) for folder, name in ((0, ""), (2, "support"))]
 
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_files import DamagedFiles
