@@ -28,7 +28,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[folder] / name) for folder, name in ((0, ""), (2, "support"))]
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
 from fuzz_files import DamagedFiles
