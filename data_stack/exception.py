@@ -162,7 +162,7 @@ class MaliciousFilePathError(MalformedIdentifierError):
 
 
 class ResourceNotFoundError(DataStackError, LookupError):
-    """Nothing is stored under ``identifier`` (which may be a whole message, as in the original) in ``location``, if that is known."""
+    """Nothing is stored under ``identifier`` (or a whole message, as in the original) in ``location``, if that is known."""
 
     def __init__(self, identifier: str = "", location: str | None = None) -> None:
         super().__init__(identifier, location)

@@ -8,7 +8,8 @@
     demo_dataset.py heal STORE SOURCES      exit status 3: it was not ready or right, is now right, nothing left
 
 The environment directs what happens on the way: DEMO_NO_LEASE=1 makes every lease free, DEMO_LOG=file gets a line for each
-step done, DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different, DEMO_VERSION=v is the version.
+step done, DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different,
+DEMO_VERSION=v is the version.
 """
 
 from __future__ import annotations

@@ -43,6 +43,15 @@ def _content(write: Callable[[Path], None]) -> Files:
         return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+def write_files(folder: Path, files: Files) -> None:
+    """Replace what is in a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
 def _shards(folder: Path) -> None:
     with WebDatasetWriter(folder, name="train", shardlen=3) as writer:
         for i in range(5):
@@ -120,10 +129,7 @@ class DamagedFiles:
         for _ in range(chance.choice((1, 1, 1, 2, 3))):
             name = chance.choice(sorted(files))
             files[name] = _damaged(name, files, chance)
-        shutil.rmtree(self._folder, ignore_errors=True)
-        for name, data in files.items():
-            (self._folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self._folder / name).write_bytes(data)
+        write_files(self._folder, files)
         opened = Attempt(lambda: opener(self._folder))
         length = opened if opened.error is not None else Attempt(lambda: len(opened.value))
         if length.error is not None:

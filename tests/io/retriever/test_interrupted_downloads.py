@@ -203,4 +203,3 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     assert [offset_of(server, number) > 0 for number in range(3)] == [False, False, True]
     assert stored(store) == BODY
     assert partials(tmp_path) == []
-

@@ -201,4 +201,3 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
 
 # ---------------------------------------------------------------------- what is shown
-
