@@ -136,6 +136,7 @@ class DatasetIteratorContract:
             assert_same(list(copy), expected)
             assert_same(list(iterator), expected)
 
+
 def orders(n_samples: int) -> list[Any]:
     """Positions of batches."""
     last = n_samples - 1
