@@ -99,7 +99,7 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
     counts: Counts = collections.Counter()
     failures: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="data_stack-fuzz-", dir=in_memory) as folder:
-        execute = {"records": _Records, "files": DamagedFiles}[kind](Path(folder)).execute
+        damaged = _Records(Path(folder)) if kind == "records" else DamagedFiles(Path(folder))
         budget = _Budget()
         for number in range(first, stop):
             if handle >= 0:
@@ -107,7 +107,7 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
             started = time.process_time()
             signal.setitimer(signal.ITIMER_REAL, _HUNG_SECONDS)
             try:
-                attempts = execute(random.Random(f"{kind} {seed} {number}"))
+                attempts = damaged.execute(random.Random(f"{kind} {seed} {number}"))
                 n_values = sum(attempt.error is None for attempt in attempts)
                 counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
                 budget.check()
