@@ -28,6 +28,7 @@ from data_stack.io.progress import byte_bar
 from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file
+from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.package import fetch_package
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -41,15 +42,9 @@ _OFFLINE: Final = "DATA_STACK_OFFLINE"
 _END_SECONDS: Final = 5.0
 
 
-def _fetch_http(source: str, transfer: Transfer) -> None:
-    from data_stack.io.retriever.http import fetch_http
-
-    fetch_http(source, transfer)
-
-
 #: Sources without a scheme are paths.
 _LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
-HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": _fetch_http, "https": _fetch_http})
+HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": fetch_http, "https": fetch_http})
 _registered: dict[str, Fetch] = {}
 
 
@@ -344,7 +339,7 @@ def _deliver(
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        if fetch is _fetch_http and verified:  # else nothing could verify the partial file
+        if fetch is fetch_http and verified:  # else nothing could verify the partial file
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
             created = connector.create_resumable(identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32])
         else:
