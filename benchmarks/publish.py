@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import MIB, Results, answer_of, machine, parser_of
+from harness import MIB, SUPPORT, Results, answer_of, machine, parser_of
 
 import data_stack
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
-from data_stack.testing.web_server import ScriptedServer
+
+sys.path.insert(0, str(SUPPORT))
+from web_server import ScriptedServer
 
 MEASURED = """
 import json, sys, time

@@ -25,7 +25,6 @@ Messages say what was wrong, where, and what to do next. The facts of an error a
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from errno import ENOENT
 from typing import Any
@@ -89,8 +88,7 @@ class ChecksumMismatchError(DatasetFileCorruptError):
     Attributes:
         identifier: the resource.
         source: where the bytes came from (a URL without credentials, a path, or the store).
-        expected: digest or size that was promised, lower-case hex or a decimal number.
-        actual: what was found instead.
+        expected, actual: digest or size, lower-case hex or a decimal number.
         algorithm: ``"sha256"``, ``"md5"`` or ``"size"``.
     """
 
@@ -110,8 +108,7 @@ class DamagedBlockError(ChecksumMismatchError):
     """A block of a stored resource is not what was stored; nothing of it was handed out.
 
     Attributes:
-        block: number of the block, from 0 on.
-        block_bytes: length of every block but the last, so the damage lies at ``block * block_bytes`` or behind.
+        block, block_bytes: the damage lies at byte ``block * block_bytes`` or behind.
     """
 
     def __init__(
@@ -125,9 +122,8 @@ class DamagedBlockError(ChecksumMismatchError):
         start = self.block * self.block_bytes
         return (
             f"block {self.block} of resource {self.identifier!r} (from byte {start} on) in {self.source} is damaged: "
-            f"{self.algorithm} {self.actual}, expected {self.expected}. Nothing of it was handed out. `data-stack verify` "
-            f"shows what else is damaged. `data-stack prepare NAME --again` makes a dataset again; `data-stack copy --deep` "
-            f"replaces what is damaged by what an intact store has."
+            f"{self.algorithm} {self.actual}, expected {self.expected}. `data-stack verify` shows what else is damaged. Make it "
+            f"again by `data-stack prepare NAME --again`, or take it from an intact store by `data-stack copy --deep`."
         )
 
 
@@ -166,12 +162,7 @@ class MaliciousFilePathError(MalformedIdentifierError):
 
 
 class ResourceNotFoundError(DataStackError, LookupError):
-    """Nothing is stored under an identifier.
-
-    Attributes:
-        identifier: what was asked for (or, as in the original, a whole message).
-        location: the store that was asked, without credentials; None if unknown.
-    """
+    """Nothing is stored under ``identifier`` (or a whole message, as in the original) in ``location``, if that is known."""
 
     def __init__(self, identifier: str = "", location: str | None = None) -> None:
         super().__init__(identifier, location)
@@ -187,12 +178,7 @@ class ResourceNotFoundError(DataStackError, LookupError):
 
 
 class MissingFileError(ResourceNotFoundError, FileNotFoundError):
-    """There is no file at a path that a reader was given: nothing at all, or a folder.
-
-    Attributes:
-        path: the path, absolute.
-        reason: what is there instead.
-    """
+    """There is no file at ``path``, which is absolute: nothing at all, or a folder, as ``reason`` says."""
 
     def __init__(self, path: str, reason: str = "there is no such file or folder") -> None:
         super().__init__(path)
@@ -207,10 +193,7 @@ class MissingFileError(ResourceNotFoundError, FileNotFoundError):
 
 
 class StorageError(DataStackError, OSError):
-    """A store could not read or write; the resource is as it was before.
-
-    ``errno`` is that of the operating system where there was one.
-    """
+    """A store could not read or write; the resource is as it was before. ``errno`` is that of the operating system, or None."""
 
     def __init__(self, message: str, errno: int | None = None) -> None:
         super().__init__(message, errno)
@@ -271,11 +254,7 @@ class CorruptSourceError(RetrievalError, DatasetFileCorruptError):
 
 
 class SeveralRetrievalErrors(RetrievalError):
-    """More than one resource could not be retrieved; those that could are kept.
-
-    Attributes:
-        errors: one error for each resource; ``identifier``, ``attempts`` and ``expected`` are those of the first.
-    """
+    """More than one resource could not be retrieved, as ``errors`` say; the other attributes are those of the first of these."""
 
     def __init__(self, errors: Sequence[RetrievalError]) -> None:
         first = errors[0]
@@ -308,8 +287,8 @@ class RecipeError(ConfigError):
 
     Attributes:
         reason: what is wrong, and what to do.
-        node: number of the node in the recipe's list of nodes; None if it is the recipe as a whole.
-        layer: what that node is to become; None if it is no layer of data_stack, or if there is no node.
+        node: number of the node in the recipe, if it is one node.
+        layer: what that node is to become, if it is a layer of data_stack.
     """
 
     def __init__(self, reason: str, node: int | None = None, layer: str | None = None) -> None:
@@ -335,13 +314,7 @@ class PreparationError(DataStackError):
 
 
 class RequestLimitError(DataStackError):
-    """What was asked for would take more memory, once it is decoded, than one request may. Nothing was decoded for it.
-
-    Attributes:
-        what: what would take it: file, field and row, as far as they are known.
-        n_bytes: how much it would be, at least.
-        limit_bytes: how much a request may take.
-    """
+    """Decoding ``what`` would take ``n_bytes`` or more; one request may take ``limit_bytes``. Nothing was decoded for it."""
 
     def __init__(self, what: str, n_bytes: int, limit_bytes: int) -> None:
         super().__init__(what, n_bytes, limit_bytes)
@@ -354,8 +327,7 @@ class RequestLimitError(DataStackError):
     def __str__(self) -> str:
         return (
             f"{self.what}: {self.n_bytes:,} bytes or more would be decoded for one request, which may take {self.limit_bytes:,}. "
-            f"Ask for fewer samples at once; or, if you trust the data, set the environment variable "
-            f"DATA_STACK_MAX_REQUEST_BYTES to more"
+            f"Ask for fewer samples at once; or, if you trust the data, raise DATA_STACK_MAX_REQUEST_BYTES in the environment"
         )
 
 
@@ -364,9 +336,7 @@ class TaskError(DataStackError, RuntimeError):
 
     Attributes:
         task: its name, e.g. ``'shard {"file": "raw/part-0.csv"}'``.
-        n_attempts: how often it was tried.
-        problem: how the last attempt ended, and where.
-        traceback_text: the traceback there; may be empty.
+        problem, traceback_text: how the last of ``n_attempts`` ended, and where.
     """
 
     def __init__(self, task: str, n_attempts: int, problem: str, traceback_text: str = "") -> None:
@@ -384,8 +354,7 @@ class LoadingError(DataStackError, RuntimeError):
     Attributes:
         problem: what failed, e.g. ``"sample 17 could not be read"``.
         cause: type and message of what was raised.
-        epoch: of the batch.
-        step: number of the batch in the epoch, counted from where the iteration entered the epoch.
+        epoch, step: of the batch, counted from where the iteration entered the epoch.
         index: of the sample in the loader's iterator; None if no single sample is to blame.
         worker: where it was made, e.g. ``"worker process 1 (pid 4242)"``; None in the consumer's thread.
         traceback_text: the traceback in the worker's process; empty if the chained error has its own.
@@ -396,8 +365,8 @@ class LoadingError(DataStackError, RuntimeError):
         problem: str,
         cause: BaseException | str,
         *,
-        epoch: int,
-        step: int,
+        epoch: int = 0,
+        step: int = 0,
         index: int | None = None,
         worker: str | None = None,
         traceback_text: str = "",
@@ -407,10 +376,6 @@ class LoadingError(DataStackError, RuntimeError):
         self.problem, self.cause = problem, text
         self.epoch, self.step, self.index = epoch, step, index
         self.worker, self.traceback_text = worker, traceback_text
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names = ("problem", "cause", "epoch", "step", "index", "worker", "traceback_text")
-        return functools.partial(LoadingError, **{name: getattr(self, name) for name in names}), ()
 
     def __str__(self) -> str:
         where = f"step {self.step} of epoch {self.epoch}" + (f", {self.worker}" if self.worker else "")
@@ -428,12 +393,7 @@ def describe_error(error: BaseException) -> str:
 
 
 class WorkerError(DataStackError, RuntimeError):
-    """A worker of a loader died, or does nothing any more. All workers of the loader have ended; it can be iterated over again.
-
-    Attributes:
-        worker: which, e.g. ``"worker process 1 (pid 4242)"``.
-        problem: what happened to it, and what to do.
-    """
+    """A ``worker`` of a loader died or stopped. All workers have ended; the loader can be iterated over again."""
 
     def __init__(self, worker: str, problem: str) -> None:
         super().__init__(worker, problem)
@@ -444,11 +404,7 @@ class WorkerError(DataStackError, RuntimeError):
 
 
 class IncompleteCopyError(DataStackError):
-    """A part of what should have been copied is damaged or missing at the source, or changed meanwhile; the rest is copied.
-
-    Attributes:
-        report: the :class:`~data_stack.io.copying.CopyReport`, whose ``faults`` name each resource.
-    """
+    """Resources were not copied, as ``report.faults`` say: they are damaged or missing at the source, or changed meanwhile."""
 
     def __init__(self, report: Any) -> None:
         super().__init__(report)
@@ -468,13 +424,7 @@ class PluginError(DataStackError):
 
 
 class MissingDependencyError(DataStackError, ImportError):
-    """An optional package is not installed.
-
-    Attributes:
-        needed_by: what was asked for, e.g. ``"MongoDBStorageConnector"``.
-        package: the distribution that is missing, e.g. ``"pymongo"``.
-        extra: the extra of data_stack that brings it, e.g. ``"mongodb"``.
-    """
+    """The optional ``package`` is not installed, which ``needed_by`` needs and the ``extra`` of data_stack brings."""
 
     def __init__(self, needed_by: str, package: str, extra: str) -> None:
         super().__init__(needed_by, package, extra)
@@ -489,10 +439,7 @@ class MissingDependencyError(DataStackError, ImportError):
 
 
 class UnpicklableResourceError(DataStackError, TypeError):
-    """A resource around a private buffer cannot be sent to another process.
-
-    Store it first: what comes out of a storage connector pickles as (connector, identifier).
-    """
+    """A resource around a private buffer cannot be sent to another process. Store it first: stored resources pickle."""
 
 
 __all__ = sorted(name for name, value in globals().items() if isinstance(value, type) and issubclass(value, DataStackError))

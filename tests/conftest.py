@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import hypothesis
 import mongodb_commands  # noqa: F401  # hears only clients that are made after it
 import pymongo
 import pytest
-from mongodb_server import ExternalMongoDB, MongoDBServer, folder_in_memory
+from mongodb_server import MongoDBServer, folder_in_memory
 from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
@@ -97,13 +96,10 @@ def spawned() -> Iterator[Pool]:
 
 
 @pytest.fixture(scope="session")
-def mongodb_server() -> Iterator[MongoDBServer | ExternalMongoDB]:
-    """A standalone MongoDB; the server that DATA_STACK_TEST_MONGODB_URI names, where it does. Not to be killed or frozen."""
-    if uri := os.environ.get("DATA_STACK_TEST_MONGODB_URI"):
-        yield ExternalMongoDB(uri)
-    else:
-        with MongoDBServer(folder=folder_in_memory()) as server:
-            yield server
+def mongodb_server() -> Iterator[MongoDBServer]:
+    """A standalone MongoDB. Not to be killed or frozen."""
+    with MongoDBServer(folder=folder_in_memory()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
@@ -143,7 +139,7 @@ def sftp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SFTPServer
 
 
 @pytest.fixture
-def mongodb_uri(mongodb_server: MongoDBServer | ExternalMongoDB) -> Iterator[str]:
+def mongodb_uri(mongodb_server: MongoDBServer) -> Iterator[str]:
     """The URI of an empty database in ``mongodb_server``; it is dropped after the test."""
     yield from _fresh_database(mongodb_server)
 
@@ -167,7 +163,7 @@ def mongodb(mongodb_uri: str) -> Iterator[Database[Any]]:
         yield client.get_default_database()
 
 
-def _fresh_database(server: MongoDBServer | ExternalMongoDB) -> Iterator[str]:
+def _fresh_database(server: MongoDBServer) -> Iterator[str]:
     name = f"data_stack_test_{secrets.token_hex(6)}"
     yield server.uri(name)
     with server.client() as client:

@@ -52,8 +52,8 @@ def check(settings: Settings, name: str) -> int:
     """Test an installed dataset with its real sources.
 
     Retrieves the sources into a temporary store, each from all of its mirrors, and runs the tests of
-    data_stack.testing.DatasetContract: digests, mirrors, broken downloads, kills, processes, stores. --offline skips
-    tests that need the network. Runs the code of the plugin; takes several times as long as preparing the dataset.
+    data_stack.testing.DatasetContract: digests, samples, processes, stores. --offline skips tests that need the network.
+    Runs the code of the plugin; takes several times as long as preparing the dataset.
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.repository.repository import default_repository

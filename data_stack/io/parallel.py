@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import wait
 from typing import Generic, TypeVar
@@ -31,12 +31,9 @@ class Workers(Generic[_Job]):
     """
 
     def __init__(self, jobs: Iterable[_Job], work: Callable[[_Job], None], n_threads: int) -> None:
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        for job in jobs:
-            self._jobs.put(job)
+        self._jobs = deque(jobs)
         self._work, self._n_threads = work, n_threads
         self._stop = threading.Event()
-        self._lock = threading.Lock()
         self._failure: BaseException | None = None
 
     def check(self) -> None:
@@ -60,7 +57,7 @@ class Workers(Generic[_Job]):
         An interruption waits ``patience_seconds`` for the threads; those that wait for a server are left behind.
         """
         # Daemon threads: one that waits for a server does not keep an interrupted process alive.
-        running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, self._jobs.qsize())))}
+        running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, len(self._jobs))))}
         try:
             while wait(running, _TICK_SECONDS).not_done and not self._stop.is_set():
                 tick()
@@ -75,12 +72,11 @@ class Workers(Generic[_Job]):
         try:
             while not self._stop.is_set():
                 try:
-                    job = self._jobs.get_nowait()
-                except queue.Empty:
+                    job = self._jobs.popleft()
+                except IndexError:
                     return
                 self._work(job)
         except BaseException as error:  # noqa: BLE001  # run() raises it
-            with self._lock:
-                if not self._stop.is_set():  # else it is a consequence of stopping
-                    self._failure = error
-                self._stop.set()
+            if not self._stop.is_set():  # else it is a consequence of stopping
+                self._failure = error
+            self._stop.set()

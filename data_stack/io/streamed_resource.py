@@ -318,9 +318,6 @@ class StreamedResource(io.BufferedIOBase):
             )
         return _reopen, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
-        return self.__reduce__()
-
     # ------------------------------------------------------------------ inside
 
     def _stream(self) -> Any:

@@ -1,8 +1,8 @@
 """The web client: GET requests with deadlines, checked redirects, bounded answers and retries.
 
 Plain requests never times out a header sent one byte at a time, reads the body of a redirect whole, sends cookies or passwords
-of netrc to other hosts, and shows the password of a URL in errors. So here a thread watches each request and cuts its connection
-when it is overdue, and redirects are followed explicitly. Proxies come from the environment, and so do the authorities of TLS
+of netrc to other hosts, and shows the password of a URL in errors. So here each read of a socket waits only for the time that the
+request has left, and redirects are followed explicitly. Proxies come from the environment, and so do the authorities of TLS
 (``REQUESTS_CA_BUNDLE``); certificates are always verified, unless a session of the user says otherwise.
 """
 
@@ -15,7 +15,6 @@ import math
 import os
 import random
 import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -27,10 +26,12 @@ from urllib.request import getproxies
 
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.redaction import printable, redact, shorten
-from data_stack.io.watch import Watch
+from data_stack.io.web_clock import Clock, WebError
 
 if TYPE_CHECKING:
     import requests
+
+__all__ = ["Exchange", "Limits", "WebError", "ask", "follow", "is_web", "retrying", "use_session", "web_timeout"]
 
 _Result = TypeVar("_Result")
 
@@ -62,24 +63,6 @@ class Limits:
     n_retries: int = 4
     backoff_seconds: float = 0.5
     max_wait_seconds: float = 30.0
-
-
-class WebError(DataStackError):
-    """A web server did not answer, or answered wrongly.
-
-    Attributes:
-        reason: what it did, without credentials.
-        transient: whether a retry may help.
-        retry_after: seconds that the server asked to wait, or None.
-        status: of HTTP, or None.
-    """
-
-    def __init__(self, reason: str, transient: bool = False, retry_after: float | None = None, status: int | None = None) -> None:
-        super().__init__(reason, transient, retry_after, status)
-        self.reason, self.transient, self.retry_after, self.status = reason, transient, retry_after, status
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 def web_timeout() -> float:
@@ -194,7 +177,7 @@ def retrying(
 class Exchange:
     """One GET request and the redirects that follow: a context manager; the body is unread at first. Another thread may cut it.
 
-    The header of the last answer arrives within ``timeout_seconds``, and the body as :class:`~data_stack.io.watch.Watch` says.
+    The header of the last answer arrives within ``timeout_seconds``, and the body as its ``web_clock.Clock`` says.
     Connections are kept alive, and used again if the body was read to its end.
 
     Args:
@@ -227,16 +210,12 @@ class Exchange:
         deadline: float = math.inf,
         max_redirects: int = MAX_REDIRECTS,
     ) -> None:
-        self._source = url
-        self._headers = {"Accept-Encoding": "identity", **headers}
-        self._own_headers, self._max_redirects = own_headers, max_redirects
+        self._source, self._max_redirects = url, max_redirects
+        self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
         self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
         seconds = min(self.timeout_seconds, max(deadline - time.monotonic(), 0.0))
-        self._watch = Watch(self._shut, seconds, limits.least_bytes_per_second)
+        self._clock = Clock(seconds, self.timeout_seconds, limits.least_bytes_per_second)
         self.redirects: list[Mapping[str, str]] = []
-        self._line: socket.socket | None = None
-        self._is_cut = False
-        self._exits = contextlib.ExitStack()
         with self._translated():
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
@@ -244,29 +223,25 @@ class Exchange:
             self.url, self._origin, self._auth = _bare(parts), _origin(url), _credentials(parts)
 
     def __enter__(self) -> Exchange:
-        with contextlib.ExitStack() as exits:
-            exits.callback(self._hold, None)
-            exits.enter_context(self._watch)
-            with self._translated():
-                answer = self._ask(exits)
-            self.status, self.headers, self._raw = answer.status_code, answer.headers, answer.raw
-            if self.status in _TRANSIENT or self.status >= 500:
-                raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
-            self._exits = exits.pop_all()
+        with self._translated():
+            answer = self._ask()
+        self.status, self.headers, self._raw, self._close = answer.status_code, answer.headers, answer.raw, answer.close
+        if self.status in _TRANSIENT or self.status >= 500:
+            self._close()
+            raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._exits.close()
+        self._close()
 
     def cut(self) -> None:
         """Make what waits for the server fail; called by another thread."""
-        self._is_cut = True
-        self._shut()
+        self._clock.is_cut = True
 
     @property
     def n_received(self) -> int:
         """Bytes of the body received so far."""
-        return self._watch.n_bytes
+        return self._clock.n_bytes
 
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
@@ -295,12 +270,11 @@ class Exchange:
         while True:
             with self._translated():
                 data = self._raw.read1(_READ_BYTES, decode_content=False)
-                if not data:
-                    self._check_cut()  # without an announced length, a connection that was cut looks complete
-                    return
-            self._watch.hold(len(data))
+            if not data:
+                return
+            left = self._clock.hold(len(data))
             yield data
-            self._watch.go()
+            self._clock.go(left)
 
     def read(self, max_bytes: int) -> bytes:
         """The whole body.
@@ -317,13 +291,16 @@ class Exchange:
 
     # ------------------------------------------------------------------ inside
 
-    def _ask(self, exits: contextlib.ExitStack) -> requests.Response:
+    def _ask(self) -> requests.Response:
         """The answer after redirects."""
+        from data_stack.io.web_sessions import send  # data_stack is imported without requests
+
         for _ in range(self._max_redirects + 1):
-            is_own = _origin(self.url) == self._origin
-            answer = self._send(self._headers | dict(self._own_headers if is_own else {}), self._auth if is_own else None)
+            origin = _origin(self.url)
+            is_own = origin == self._origin
+            headers = self._headers | (self._own_headers if is_own else {})
+            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._clock)
             if answer.status_code not in _REDIRECTS:
-                exits.callback(answer.close)
                 return answer
             answer.close()
             self.redirects.append(answer.headers)
@@ -334,35 +311,6 @@ class Exchange:
                 raise WebError("redirects without a Location header")
             self.url = follow(self.url, location)
         raise WebError(f"redirects more than {self._max_redirects} times")
-
-    def _send(self, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None) -> requests.Response:
-        from data_stack.io.web_sessions import send  # data_stack is imported without requests
-
-        self._hold(None)
-        return send(self.url, _origin(self.url), headers, auth, self.timeout_seconds, self._hold, self._is_over)
-
-    def _hold(self, sock: socket.socket | None) -> None:
-        """Remember the connection that serves the request, as a duplicate: another thread must not use a TLS socket."""
-        line, self._line = self._line, socket.socket(fileno=os.dup(sock.fileno())) if sock is not None else None
-        if line is not None:
-            line.close()
-        if self._is_over():
-            self._shut()
-
-    def _is_over(self) -> bool:
-        return self._is_cut or self._watch.is_overdue
-
-    def _shut(self) -> None:
-        if (line := self._line) is not None:
-            with contextlib.suppress(OSError):  # not connected any more
-                line.shutdown(socket.SHUT_RDWR)
-
-    def _check_cut(self) -> None:
-        if self._is_cut:
-            raise WebError("interrupted")
-        if self._watch.is_overdue:
-            too_slow = f"stalled: too little came within {self.timeout_seconds:g} s"
-            raise WebError(too_slow if self._watch.n_bytes else f"no answer within {self.timeout_seconds:g} s", transient=True)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -380,7 +328,6 @@ class Exchange:
 
             if (explained := explain(error, self.timeout_seconds)) is None:
                 raise
-            self._check_cut()
             raise WebError(redact(explained[0][:300], self._source, *getproxies().values()), explained[1]) from None
 
 

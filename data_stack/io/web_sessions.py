@@ -1,13 +1,15 @@
-"""How requests is used: sessions whose connections are a process's own and can be cut by another thread, and what errors mean."""
+"""How requests is used: sessions whose connections are a process's own and read in time."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import io
 import os
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import requests
@@ -17,32 +19,56 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
+from data_stack.io.web_clock import Clock, WebError
+
 _CONNECTIONS: Final = 32
 _CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
-#: The socket that serves the request of this thread is passed to ``line(socket)``.
+#: The clock of this thread's request, and whether its connection served another one before.
 _asking = threading.local()
 
 
-class _Shown:
-    """A connection that shows its socket before it is used: when it is connected, before TLS, and when it is used again."""
+class _TimedFile(io.RawIOBase):
+    """Reads a socket, each time for as long as the clock says."""
+
+    def __init__(self, file: Any, sock: socket.socket, clock: Clock) -> None:
+        self._file, self._sock, self._clock = file, sock, clock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            self._sock.settimeout(self._clock.tick())
+            with contextlib.suppress(TimeoutError):
+                return self._sock.recv_into(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+class _TimedAnswer(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.clock))
+
+
+class _Timed:
+    """A connection whose answers come in time."""
 
     sock: socket.socket | None
-    socket_options: Any
+    timeout: Any
+    response_class = _TimedAnswer
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.socket_options = _OptionsInTime(self.socket_options or ())
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        super().__setattr__(name, value)
-        if name == "sock" and value is not None:
-            _show(value)
+        self.socket_options = _OptionsInTime(getattr(self, "socket_options", None) or ())
 
     def request(self, *arguments: Any, **options: Any) -> None:
         _asking.is_reused = self.sock is not None
         if self.sock is not None:
-            _show(self.sock)
+            self.sock.settimeout(self.timeout)
         super().request(*arguments, **options)  # type: ignore[misc]  # of urllib3's connections
 
 
@@ -50,22 +76,19 @@ class _OptionsInTime(tuple[Any, ...]):
     """Options that each new socket gets, unless the time is over: a host may have many addresses that do not answer."""
 
     def __iter__(self) -> Iterator[Any]:
-        if (is_over := getattr(_asking, "is_over", None)) is not None and is_over():
-            raise TimeoutError
+        try:
+            _asking.clock.tick()
+        except WebError:
+            raise TimeoutError from None  # after which urllib3 closes the socket
         return super().__iter__()
 
 
-def _show(sock: socket.socket) -> None:
-    if (line := getattr(_asking, "line", None)) is not None:
-        line(sock)
-
-
 class _Pool(HTTPConnectionPool):
-    ConnectionCls = type("_Connection", (_Shown, HTTPConnection), {})
+    ConnectionCls = type("_Connection", (_Timed, HTTPConnection), {})
 
 
 class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls = type("_TLSConnection", (_Shown, HTTPSConnection), {})
+    ConnectionCls = type("_TLSConnection", (_Timed, HTTPSConnection), {})
 
 
 _POOLS: Final = {"http": _Pool, "https": _TLSPool}
@@ -124,13 +147,12 @@ def send(
     headers: Mapping[str, str],
     auth: tuple[bytes, bytes] | None,
     timeout_seconds: float,
-    line: Callable[[socket.socket], None],
-    is_over: Callable[[], bool],
+    clock: Clock,
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
     Raises:
-        requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: there was none.
+        WebError, requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError: there was none.
     """
     users = _of_users.get(origin)
     session = users or _ours
@@ -138,21 +160,18 @@ def send(
     given: Any = auth or (None if users else _without_credentials)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
     settings = _settings(session, str(request.url))
-    _asking.line, _asking.is_over = line, is_over
-    try:
-        while True:
-            _asking.is_reused = False
-            try:
-                # Session.send() would read the body of a redirect.
-                answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
-                break
-            except requests.ConnectionError as error:
-                # A server may close a kept connection at any time; the next try takes another one, at last a new one.
-                if not _asking.is_reused or is_over() or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
-                    raise
-        return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
-    finally:
-        _asking.line = _asking.is_over = None
+    _asking.clock = clock
+    while True:
+        _asking.is_reused = False
+        clock.tick()
+        try:
+            # Session.send() would read the body of a redirect.
+            answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
+            return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+        except requests.ConnectionError as error:
+            # A server may close a kept connection at any time; the next try takes another one, at last a new one.
+            if not _asking.is_reused or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
+                raise
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:

@@ -30,16 +30,13 @@ from typing import Any, Final
 
 from data_stack.exception import ConfigError
 from data_stack.processes.fork_serving import ENDED, STARTED
-from data_stack.util.logger import logger
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
     "from data_stack.processes.fork_serving import serve; serve(descriptor)"
 )
-_ANSWER_SECONDS: Final = 60.0  # then another server replaces it
-_QUIET_SECONDS: Final = 10.0  # then a warning says what it waits for
+_ANSWER_SECONDS: Final = 30.0  # then another server replaces it
 _GRACE_SECONDS: Final = 1.0  # for the server to end by itself
-_MAX_VARIABLE_BYTES: Final = 1 << 16  # a larger one, which Linux may refuse, is sent with each process
 
 #: Variables that libraries read when they are imported: the server has imported them, so a change needs another server.
 _READ_AT_IMPORT: Final = re.compile("(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*")
@@ -80,8 +77,8 @@ class ForkedProcess:
         }
         with open(os.devnull, "wb") as nothing:
             outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
-            self._server, self._channel, self.pid = _start([*outputs, *descriptors])
-        request["changes"] = self._server.changes()
+            server, self._channel, self.pid = _start([*outputs, *descriptors])
+        request["changes"] = server.changes()
         _send_all(self._channel, request)
 
     def poll(self) -> int | None:
@@ -132,14 +129,8 @@ class ForkedProcess:
 
 def hold(modules: Iterable[str]) -> None:
     """Let the server import modules, without waiting for it; starts it if necessary. A module that fails is skipped."""
-    with contextlib.suppress(OSError):
-        with _lock:
-            server = _running_server()
-            names = server.missing(modules)
-            channel = server.connect(b"hold") if names else None
-        if channel is not None:
-            with channel:
-                _send_all(channel, names)
+    with contextlib.suppress(OSError), _lock:
+        _running_server().hold(modules)
 
 
 class _Server:
@@ -153,11 +144,7 @@ class _Server:
     """
 
     def __init__(self) -> None:
-        self._environment = {
-            name: value
-            for name, value in os.environ.items()
-            if len(os.fsencode(value)) <= _MAX_VARIABLE_BYTES or _READ_AT_IMPORT.fullmatch(name)
-        }
+        self._environment = dict(os.environ)
         self._held: set[str] = set()
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._connection.settimeout(_ANSWER_SECONDS)
@@ -180,46 +167,45 @@ class _Server:
         names = [name for name in {*before, *now} if before.get(name) != now.get(name)]
         return {name: now.get(name) for name in names}
 
-    def missing(self, modules: Iterable[str]) -> list[str]:
-        """The modules that it was not asked to hold before."""
+    def hold(self, modules: Iterable[str]) -> None:
+        """Let it import modules that it was not asked to hold before."""
         names = sorted(set(modules) - self._held)
         self._held.update(names)
-        return names
+        if names:
+            with self._connect(b"hold") as channel:
+                _send_all(channel, names)
 
-    def connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
-        """Make a channel to the server, which reads ``request`` first.
+    def fork(self, descriptors: Sequence[int]) -> tuple[socket.socket, int]:
+        """Fork a process, and return its channel, which waits for the task, and its id.
 
         Raises:
-            OSError: the server has ended, or does not read.
+            ConnectionError: the server has ended, or does not answer.
+            OSError: it cannot fork.
         """
+        with _lock:
+            channel = self._connect(b"fork", descriptors)
+        try:
+            started = channel.recv(STARTED.size) if _is_readable(channel, _ANSWER_SECONDS) else b""
+            if not started:
+                raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped")
+            pid, number = STARTED.unpack(started)
+            if number:
+                raise OSError(number, os.strerror(number))
+        except BaseException:
+            channel.close()
+            raise
+        return channel, pid
+
+    def _connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
+        """Make a channel to the server, which reads ``request`` first."""
         ours, theirs = socket.socketpair()
         try:
             with theirs:
                 socket.send_fds(self._connection, [request], [theirs.fileno(), *descriptors])
-        except BaseException:
+        except OSError as error:
             ours.close()
-            raise
+            raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped") from error
         return ours
-
-    def await_start(self, channel: socket.socket) -> tuple[int, int]:
-        """The process id that arrives on a channel, or 0 and an error number.
-
-        Raises:
-            OSError: the server has ended, or does not answer.
-        """
-        if not _is_readable(channel, _QUIET_SECONDS):
-            logger.warning(
-                "no process could be started for %g s, because the fork server, process %d, does not answer: it was stopped, "
-                "or it is importing modules. If it was stopped, `kill -CONT %d` resumes it",
-                _QUIET_SECONDS, self.pid, self.pid,
-            )  # fmt: skip
-            if not _is_readable(channel, _ANSWER_SECONDS - _QUIET_SECONDS):
-                raise TimeoutError(f"the fork server, process {self.pid}, has not answered for {_ANSWER_SECONDS:g} s")
-        started = channel.recv(STARTED.size)
-        if not started:
-            raise ConnectionResetError(f"the fork server, process {self.pid}, has ended")
-        pid, number = STARTED.unpack(started)
-        return pid, number
 
     def close(self) -> None:
         """End it, and the processes that it forked."""
@@ -254,35 +240,19 @@ def _running_server() -> _Server:
 
 
 def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
-    """Fork a server that answers: its channel, which waits for the task, and its process id."""
+    """Fork a server that answers."""
     global _server
     for is_last in (False, True):
         with _lock:
             server = _running_server()
-            try:
-                channel = server.connect(b"fork", descriptors)
-            except OSError:  # it was killed
-                _server = None
-                if is_last:
-                    raise
-                continue
         try:
-            pid, number = server.await_start(channel)
-        except OSError:
-            channel.close()
+            return server, *server.fork(descriptors)
+        except ConnectionError:
             with _lock:
                 if _server is server:  # where it was only stopped, its processes keep it
                     _server = None
             if is_last:
                 raise
-            continue
-        except BaseException:
-            channel.close()
-            raise
-        if number:
-            channel.close()
-            raise OSError(number, os.strerror(number))
-        return server, channel, pid
     raise AssertionError
 
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import hashlib
 import pickle
 import re
-import signal
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import (
-    ConfigError,
-    CorruptSourceError,
-    MissingDependencyError,
-    RetrievalError,
-    UnknownSplitError,
-)
+from data_stack.exception import ConfigError, MissingDependencyError, RetrievalError, UnknownSplitError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.retriever import retrieve
@@ -30,13 +25,11 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
-from data_stack.repository.default_storage import as_storage_connector
+from data_stack.repository.repository import DatasetRepository
 from data_stack.show.leakage import find_duplicates
 from data_stack.show.licences import spdx_problem
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same
-from data_stack.testing.processes import ChildProcess, call_in_process, find_left_over
-from data_stack.testing.served import ServedDataset, load_split, prepare_dataset, take_fingerprint
-from data_stack.testing.web_server import Answer
+from data_stack.testing.processes import call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
 Records: TypeAlias = tuple[ResourceRecord, ...]
@@ -51,9 +44,9 @@ class DatasetContract(DatasetIteratorContract):
         class TestWine(DatasetContract):
             factory = WineFactory
 
-    The sources are served by a web server of this machine, with the digests of what it serves, and prepared from there; no
-    other network is used. A source that has a path or a ``package:`` among its places is served as it is. For any other, define
-    :meth:`make_source`. The promises of :class:`DatasetIteratorContract` are tested on the first 100 samples of each split.
+    The sources are copied to files of this machine, with the digests of what is in these; no network is used. A source that has
+    a path or a ``package:`` among its places is taken as it is. For any other, define :meth:`make_source`. The promises of
+    :class:`DatasetIteratorContract` are tested on the first 100 samples of each split.
 
     Attributes:
         factory: the class.
@@ -61,7 +54,6 @@ class DatasetContract(DatasetIteratorContract):
         n_samples: how many samples each split has, if known.
         n_shared_samples: how many different samples two splits share in the published data, summed over all pairs of splits.
         is_reproducible: whether preparing twice writes the same bytes, which formats with a time in their files do not.
-        n_kills: how many times a preparation is killed, each time at another change of a file.
     """
 
     factory: ClassVar[type[DatasetFactory]]
@@ -69,9 +61,8 @@ class DatasetContract(DatasetIteratorContract):
     n_samples: ClassVar[Mapping[str, int] | None] = None
     n_shared_samples: ClassVar[int] = 0
     is_reproducible: ClassVar[bool] = True
-    n_kills: ClassVar[int] = 6
 
-    _served: ClassVar[ServedDataset]
+    _copy: ClassVar[CopiedDataset]
 
     def make_source(self, identifier: str) -> bytes:
         """The bytes of a source for the tests: made up, in the form of the real ones; few are enough.
@@ -102,34 +93,24 @@ class DatasetContract(DatasetIteratorContract):
 
     @classmethod
     def teardown_class(cls) -> None:
-        """End the server."""
-        if "_served" in vars(cls):
-            cls._served.close()
-            del cls._served
-
-    @pytest.fixture(autouse=True)
-    def _own_surroundings(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """No proxy or setting stands between the tests and their server."""
-        monkeypatch.delenv("DATA_STACK_OFFLINE", raising=False)
-        for name in ("no_proxy", "NO_PROXY"):
-            monkeypatch.setenv(name, "*")
+        """Remove the copies."""
+        if "_copy" in vars(cls):
+            cls._copy.folder.cleanup()
+            del cls._copy
 
     @pytest.fixture
-    def served(self) -> ServedDataset:
-        """The dataset with sources that are served; the same for all tests of a class."""
+    def copied(self) -> CopiedDataset:
+        """The dataset with copies of its sources; the same for all tests of a class."""
         cls = type(self)
-        if "_served" not in vars(cls):
-            cls._served = ServedDataset(
-                self.factory, {source.identifier: self.make_source(source.identifier) for source in self.factory.sources}
-            )
-        cls._served.answer()
-        return cls._served
+        if "_copy" not in vars(cls):
+            cls._copy = CopiedDataset(self.factory, self.make_source)
+        return cls._copy
 
     @pytest.fixture
-    def dataset(self, served: ServedDataset) -> DatasetFactory:
+    def dataset(self, copied: CopiedDataset) -> DatasetFactory:
         """The factory, prepared in a folder; the first test that asks for it prepares it."""
-        dataset = served.factory(served.store)
-        dataset.prepare(offline=False, progress=False)
+        dataset = copied.factory(copied.store)
+        dataset.prepare(progress=False)
         return dataset
 
     @pytest.fixture
@@ -157,20 +138,10 @@ class DatasetContract(DatasetIteratorContract):
             pytest.skip("it stores nothing")
         return manifest.prepared
 
-    @pytest.fixture(params=["folder", "memory", "mongodb", "s3"])
-    def any_store(self, request: pytest.FixtureRequest, served: ServedDataset) -> Iterator[StorageConnector]:
-        """An empty store of each kind; those that need a server where a variable names one."""
-        if request.param in ("folder", "memory"):
-            yield FileStorageConnector(served.scratch()) if request.param == "folder" else InMemoryStorageConnector()
-            return
-        variable = f"DATA_STACK_TEST_{request.param.upper()}_URI"
-        if not os.environ.get(variable):
-            pytest.skip(f"set {variable} to the URL of an empty database or bucket")
-        connector, folder = as_storage_connector(os.environ[variable]), f"{self.factory.card.name}/"
-        assert connector.list_resources(folder) == [], f"{variable} is for a store without this dataset, which is removed from it"
-        yield connector
-        for identifier in connector.list_resources(folder):
-            connector.delete_resource(identifier)
+    @pytest.fixture(params=["folder", "memory"])
+    def any_store(self, request: pytest.FixtureRequest, copied: CopiedDataset) -> StorageConnector:
+        """An empty store of each kind."""
+        return FileStorageConnector(copied.scratch()) if request.param == "folder" else InMemoryStorageConnector()
 
     # ------------------------------------------------------------------ what it says of itself
 
@@ -232,114 +203,46 @@ class DatasetContract(DatasetIteratorContract):
 
     # ------------------------------------------------------------------ its sources
 
-    def test_sources_are_verified_and_named_in_the_manifest(self, served: ServedDataset, dataset: DatasetFactory) -> None:
+    def test_sources_are_verified_and_named_in_the_manifest(self, copied: CopiedDataset, dataset: DatasetFactory) -> None:
         manifest = dataset.manifest()
 
-        known = {} if manifest is None else {source.identifier: source for source in manifest.sources}
-        assert {name: source.sha256 for name, source in known.items()} == {
-            each.identifier: each.sha256 for each in served.sources
-        }
-        assert all(source.verified for source in known.values())
-
-    @pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "a page"])
-    def test_a_mirror_delivers_what_the_first_source_does_not(self, served: ServedDataset, fault: str) -> None:
-        store = InMemoryStorageConnector()
-        served.answer(first=[_answer(served.first_content(), fault)])
-
-        served.factory(store).prepare(offline=False, progress=False)
-
-        assert f"/second/{served.identifiers[0]}" in served.requests
-        assert served.factory(store).verify() == []
-
-    @pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "a page"])
-    def test_a_broken_download_is_refused_and_leaves_nothing(self, served: ServedDataset, fault: str) -> None:
-        store = FileStorageConnector(served.scratch())
-        broken = [_answer(served.first_content(), fault)]
-        served.answer(first=broken, second=broken)
-        dataset = served.factory(store)
-
-        with pytest.raises(RetrievalError if fault == "missing" else CorruptSourceError, match=re.escape(served.identifiers[0])):
-            dataset.prepare(offline=False, progress=False)
-
-        assert not dataset.is_ready()
-        assert not any(name.endswith(served.identifiers[0]) for name in store.list_resources())
-        assert self._left_over(store) == []
-
-    def test_a_download_that_is_cut_off_goes_on(self, served: ServedDataset) -> None:
-        data = served.first_content()
-        served.answer(first=[replace(served.whole(data), cut_at=len(data) // 2), served.whole(data)])
-
-        served.factory(InMemoryStorageConnector()).prepare(offline=False, progress=False)
-
-        assert served.requests.count(f"/first/{served.identifiers[0]}") == 2
+        known = () if manifest is None else manifest.sources
+        assert {each.identifier: each.sha256 for each in known} == {each.identifier: each.sha256 for each in copied.sources}
+        assert all(source.verified for source in known)
 
     # ------------------------------------------------------------------ its preparation
 
-    def test_once_prepared_it_needs_no_source(self, served: ServedDataset, prepared: Records) -> None:
-        served.answer()
-        again = served.factory(served.store)
+    def test_once_prepared_it_needs_no_source(self, copied: CopiedDataset, prepared: Records) -> None:
+        again = with_sources(self.factory, [replace(each, source="/nowhere") for each in copied.sources])(copied.store)
 
         assert again.is_ready()
         assert again.prepare(offline=True, progress=False).already_ready
         assert again.verify() == []
-        assert served.requests == []
 
-    def test_two_preparations_give_the_same_bytes(self, served: ServedDataset, prepared: Records) -> None:
+    def test_two_preparations_give_the_same_bytes(self, copied: CopiedDataset, prepared: Records) -> None:
         if not self.is_reproducible:
             pytest.skip("is_reproducible is False")
 
-        again = call_in_process(prepare_dataset, served.author, served.sources, FileStorageConnector(served.scratch()))[2]
+        assert call_in_process(_prepare, self.factory, copied.sources, copied.scratch()) == prepared
 
-        assert again == prepared
-
-    def test_a_preparation_that_is_killed_anywhere_is_finished_by_the_next(
-        self, served: ServedDataset, prepared: Records
-    ) -> None:
-        whole = FileStorageConnector(served.scratch())
-        n_changes = call_in_process(prepare_dataset, served.author, served.sources, whole)[0]
-        for change in sorted({round(place) for place in np.linspace(1, max(1, n_changes - 1), self.n_kills)}):
-            store = FileStorageConnector(served.scratch())
-
-            code = ChildProcess(prepare_dataset, served.author, served.sources, store, change).wait()[0]
-
-            dataset = served.factory(store)
-            # Threads and heartbeats come and go, so the last changes are met by chance.
-            assert code == -signal.SIGKILL or change > 0.8 * n_changes
-            assert not dataset.is_ready() or dataset.verify() == []
-            dataset.prepare(offline=False, progress=False)
-            self._assert_same_resources(dataset, prepared)
-            assert self._left_over(store) == []
-
-    def test_two_processes_at_once_prepare_it_once(self, served: ServedDataset, prepared: Records) -> None:
-        store = FileStorageConnector(served.scratch())
-
-        running = [ChildProcess(prepare_dataset, served.author, served.sources, store) for _ in range(2)]
-        ends = [child.wait() for child in running]
-
-        (_, first_was_ready, first_made), (_, second_was_ready, second_made) = (value for _, value in ends)
-        assert sorted([first_was_ready, second_was_ready]) == [False, True]
-        assert first_made == second_made
-        assert served.factory(store).verify() == []
-        assert self._left_over(store) == []
-
-    def test_every_store_keeps_it(self, served: ServedDataset, any_store: StorageConnector, splits: Splits) -> None:
+    def test_every_store_keeps_it(self, copied: CopiedDataset, any_store: StorageConnector, splits: Splits) -> None:
         for split, expected in splits.items():
-            iterator = load_split(served.factory, any_store, split, self.config)
+            iterator = load_split(copied.factory, any_store, split, self.config)
 
             assert len(iterator) == len(expected)
             for position in range(min(_MAX_SAMPLES, len(iterator))):
                 assert_same(iterator[position], expected[position])
-        assert served.factory(any_store).verify() == []
+        assert copied.factory(any_store).verify() == []
 
-    def test_nothing_is_unpickled(self, served: ServedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_nothing_is_unpickled(self, copied: CopiedDataset, monkeypatch: pytest.MonkeyPatch) -> None:
         store = InMemoryStorageConnector()
         for name in ("load", "loads", "Unpickler"):
             monkeypatch.setattr(pickle, name, _refuse_to_unpickle)
 
         with watch_for_pickles() as found:
-            served.factory(store).prepare(offline=False, progress=False)
-            for split in served.factory.splits:
-                iterator = load_split(served.factory, store, split, self.config)
+            copied.factory(store).prepare(progress=False)
+            for split in copied.factory.splits:
+                iterator = load_split(copied.factory, store, split, self.config)
                 iterator.read_batch(range(min(_MAX_SAMPLES, len(iterator))))
 
         assert found == [], "a pickle runs the code of its author"
@@ -359,35 +262,63 @@ class DatasetContract(DatasetIteratorContract):
         with Loader(iterator, batch_size, workers=0) as batches:
             assert_same(read, list(batches))
 
-    def test_fingerprints_are_the_same_in_every_process(self, served: ServedDataset, splits: Splits) -> None:
-        split = served.factory.splits[0]
+    def test_fingerprints_are_the_same_in_every_process(self, copied: CopiedDataset, splits: Splits) -> None:
+        split = copied.factory.splits[0]
 
-        found = call_in_process(take_fingerprint, served.author, served.sources, served.store, split, dict(self.config))
+        found = call_in_process(_take_fingerprint, self.factory, copied.sources, copied.store, split, dict(self.config))
 
         assert found == splits[split].fingerprint()
 
-    # ------------------------------------------------------------------ inside
 
-    def _left_over(self, store: FileStorageConnector) -> list[str]:
-        return find_left_over(f"{store.root_path}/{self.factory.card.name}")
+class CopiedDataset:
+    """A factory whose sources are files of this machine, and a folder for stores."""
 
-    def _assert_same_resources(self, dataset: DatasetFactory, prepared: Records) -> None:
-        manifest = dataset.manifest()
-        assert manifest is not None
-        assert dataset.verify() == []
-        assert [each.identifier for each in manifest.prepared] == [each.identifier for each in prepared]
-        assert manifest.prepared == prepared or not self.is_reproducible
+    def __init__(self, factory: type[DatasetFactory], make_source: Callable[[str], bytes]) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="data_stack-contract-")
+        self.sources = []
+        for number, source in enumerate(factory.sources):
+            data, path = make_source(source.identifier), Path(self.folder.name, f"source {number}")
+            path.write_bytes(data)
+            sha256 = hashlib.sha256(data).hexdigest()
+            self.sources.append(replace(source, source=str(path), mirrors=(), sha256=sha256, md5_sum=None, size=None))
+        self.factory = with_sources(factory, self.sources)
+        self.store = FileStorageConnector(self.scratch())
+
+    def scratch(self) -> str:
+        """A new empty folder."""
+        return tempfile.mkdtemp(dir=self.folder.name)
 
 
-def _answer(data: bytes, fault: str) -> Answer:
-    """The answer of a source with a fault."""
-    if fault == "missing":
-        return Answer(b"not here", status=404)
-    if fault == "a page":
-        return Answer(b"<!DOCTYPE html><html>Please log in</html>")
-    middle = len(data) // 2
-    flipped = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
-    return Answer(data[:-1] if fault == "truncated" else flipped)
+def with_sources(factory: type[DatasetFactory], sources: Any) -> type[DatasetFactory]:
+    """The author's class with other sources, under its own name."""
+    names = {name: getattr(factory, name) for name in ("__module__", "__qualname__", "__doc__")}
+    return type(factory.__name__, (factory,), {**names, "sources": tuple(sources)})
+
+
+def load_split(
+    factory: type[DatasetFactory], store: StorageConnector, split: str, config: Mapping[str, Any]
+) -> DatasetIteratorIF:
+    """The samples of a split, as ``data_stack.load`` returns them."""
+    repository = DatasetRepository(storage=store)
+    repository.register(factory.card.name, factory)
+    iterator: DatasetIteratorIF = repository.load(factory.card.name, split, progress=False, **config)
+    return iterator
+
+
+# These two are called in other processes, which cannot find the class of ``with_sources`` by its name.
+
+
+def _prepare(factory: type[DatasetFactory], sources: Any, folder: str) -> Records:
+    prepared = with_sources(factory, sources)(FileStorageConnector(folder))
+    prepared.prepare(progress=False)
+    manifest = prepared.manifest()
+    return () if manifest is None else manifest.prepared
+
+
+def _take_fingerprint(
+    factory: type[DatasetFactory], sources: Any, store: StorageConnector, split: str, config: Mapping[str, Any]
+) -> str:
+    return load_split(with_sources(factory, sources), store, split, config).fingerprint()
 
 
 def _refuse_to_unpickle(*_: Any, **__: Any) -> Any:

@@ -37,19 +37,11 @@ class DatasetIteratorContract:
     def test_the_length_is_the_number_of_samples(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
         assert len(iterator) == len(expected)
 
-    def test_each_position_gives_its_sample_each_time(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for position in [*range(len(expected)), *reversed(range(len(expected)))]:
-            assert_same(iterator[position], expected[position])
-
     def test_iterating_gives_all_samples_in_order_each_time(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for _ in range(2):
-            assert_same(list(iterator), expected)
-
-    def test_two_iterations_at_once_do_not_disturb_each_other(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        pairs = list(zip(iterator, iterator, strict=True))
-
-        assert_same([first for first, _ in pairs], expected)
-        assert_same([second for _, second in pairs], expected)
+        for first, second in zip(iterator, iterator, strict=True):  # two at once
+            assert_same(first, second)
+        assert_same(list(iterator), expected)
+        assert_same([iterator[position] for position in reversed(range(len(expected)))], expected[::-1])
 
     def test_negative_positions_count_from_the_end(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         for position in range(-len(expected), 0):
@@ -143,14 +135,6 @@ class DatasetIteratorContract:
 
             assert_same(list(copy), expected)
             assert_same(list(iterator), expected)
-
-    def test_a_view_of_it_can_be_stacked_and_read_in_batches(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        backwards = list(reversed(range(len(expected))))
-
-        view = DatasetIteratorView(DatasetIteratorView(iterator, backwards), backwards)
-
-        assert_same(list(view), expected)
-        assert_same(view.read_batch([0, 1]), stack_samples(expected[:2]))
 
 
 def orders(n_samples: int) -> list[Any]:

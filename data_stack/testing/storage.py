@@ -191,6 +191,7 @@ class StorageConnectorContract(StorageOperations):
         connector.set_resource("empty", b"")
         end = len(CONTENT)
         ranges = [(200_000, 10), (0, 5), (0, 5), (7, 0), (end - 3, 100), (end, 1), (end + 1000, 1), (0, end + 1)]
+        ranges += [(2**40, 2**63), (2**63, 2**64), (2**70, 0), (7, 2**70)]  # which no file has
 
         assert connector.read_ranges("a", ranges) == [CONTENT[offset : offset + size] for offset, size in ranges]
         assert connector.read_ranges("a", []) == []

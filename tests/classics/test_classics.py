@@ -28,13 +28,13 @@ from data_stack_classics.arrays import read_rows
 from data_stack_classics.classic import ClassicFactory, read_facts
 from data_stack_classics.matlab import iterate_arrays
 from scipy.io import savemat
+from web_server import ScriptedServer
 
 from data_stack import FileStorageConnector
 from data_stack.exception import CorruptSourceError, DatasetFileCorruptError, DataStackError, PreparationError
 from data_stack.formats import write_idx
 from data_stack.show.licences import spdx_problem
 from data_stack.testing.iterators import assert_same
-from data_stack.testing.web_server import ScriptedServer
 
 README = Path(__file__).parents[2] / "plugins" / "classics" / "README.md"
 FACTORIES: dict[str, type[ClassicFactory]] = {

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -13,8 +11,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,12 +21,12 @@ from sharded_dataset import N_SHARDS, Clashing, Random, Sharded
 from sizes import sized
 
 from data_stack.distributed import ProcessEngine
-from data_stack.exception import PreparationError, ResourceNotFoundError, StorageFullError, TaskError
+from data_stack.exception import PreparationError, TaskError
 from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.io.storage_connectors.connector import Lease, StorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.testing import EngineContract
 
 Result = TypeVar("Result")
@@ -125,34 +121,6 @@ def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_noth
     assert_nothing_left(factory)
 
 
-@pytest.mark.full
-def test_processes_that_are_killed_at_random_lose_and_double_nothing(
-    tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHARDED_PAUSE", "0.05")
-    factory = Sharded(FileStorageConnector(tmp_path / "store"))
-    is_over, killed, choice = threading.Event(), [], random.Random(7)
-
-    def kill() -> None:
-        while not is_over.wait(choice.uniform(0.02, 0.15)):
-            workers = [int(line.split()[1]) for line in log.read_text().splitlines()]
-            with suppress(IndexError, ProcessLookupError):
-                os.kill(victim := choice.choice(sorted(set(workers))[-3:]), signal.SIGKILL)
-                killed.append(victim)
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    try:
-        records = prepared(factory, ProcessEngine(2, attempts=100))
-    finally:
-        is_over.set()
-        killer.join()
-
-    assert records == in_turn
-    assert killed
-    assert_nothing_left(factory)
-
-
 def program(folder: Path, engine: str, **environment: str) -> subprocess.Popen[str]:
     path = os.pathsep.join([str(ROOT), str(Path(sharded_dataset.__file__).parent)])
     return subprocess.Popen(
@@ -203,23 +171,6 @@ def test_what_a_killed_driver_had_done_is_not_done_again(
     assert_nothing_left(factory)
 
 
-def test_an_engine_goes_on_where_one_process_was_killed(tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path) -> None:
-    store = tmp_path / "store"
-    alone = program(store, "none", SHARDED_PAUSE="0.1")
-    while attempts(log)["part-4"] == 0:
-        assert alone.poll() is None
-        time.sleep(0.005)
-    alone.kill()
-    alone.communicate()
-    factory = Sharded(FileStorageConnector(store))
-
-    records = prepared(factory, ProcessEngine(2))
-
-    assert records == in_turn
-    assert [attempts(log)[f"part-{part}"] for part in range(N_SHARDS)] == [1, 1, 1, 1, 2, *[1] * 7]
-    assert_nothing_left(factory)
-
-
 def test_two_drivers_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None:
     drivers = [program(tmp_path / "store", "processes", SHARDED_PAUSE="0.05") for _ in range(2)]
 
@@ -228,13 +179,6 @@ def test_two_drivers_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None
     assert sorted(out for out, _ in outputs) == ["prepared\n", "ready\n"], outputs
     assert attempts(log) == {f"part-{part}": 1 for part in range(N_SHARDS)}
     assert_nothing_left(Sharded(FileStorageConnector(tmp_path / "store")))
-
-
-class NoLease(FileStorageConnector):
-    """A store that lets everybody work at once."""
-
-    def lease(self, identifier: str) -> AbstractContextManager[Lease]:
-        return nullcontext(Lease())
 
 
 class ThreadEngine(PreparationEngine):
@@ -280,27 +224,6 @@ def test_attempts_that_go_on_after_the_end_change_nothing_and_leave_nothing(conn
     assert_nothing_left(factory)
 
 
-def test_drivers_without_leases_never_mix_what_they_make(tmp_path: Path) -> None:
-    factories = [Random(NoLease(tmp_path / "store")) for _ in range(3)]
-    engines = [ThreadEngine() for _ in factories]
-    threads = [
-        threading.Thread(target=factory.prepare, kwargs={"engine": engine, "progress": False})
-        for factory, engine in zip(factories, engines, strict=True)
-    ]
-
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for engine in engines:
-        engine.join()
-
-    iterator, _ = factories[0].get_dataset_iterator()
-    assert all(first == second for [(first, second)] in iterator)
-    factories[0].prepare(progress=False)  # what two who ended at once left to each other
-    assert factories[0].verify() == []
-
-
 def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
     connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,41 +255,11 @@ class Deadly(Sharded):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_where_a_shard_raises_nothing_is_kept_unless_asked_for(
-    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SHARDED_FAIL", "7")
-    factory = Sharded(connector)
-    with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
-        prepared(factory, ProcessEngine(2, attempts=1))
-    assert not [each for each in connector.list_resources() if "preparing@" in each]
-    before = attempts(log)
-    monkeypatch.delenv("SHARDED_FAIL")
-
-    assert prepared(factory, ProcessEngine(2)) == in_turn
-
-    assert (attempts(log) - before)["part-0"] == 1
-
-
 def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:
     factory = Deadly(FileStorageConnector(tmp_path))
 
     with pytest.raises(PreparationError, match=r'shard {"part": 3} failed in each of 3 attempts.*killed by signal 9 \(SIGKILL'):
         prepared(factory, ProcessEngine(2))
-
-
-class Full(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        raise StorageFullError("there is no room", 28)
-
-
-def test_an_error_of_the_store_in_a_process_is_one_of_the_store_here(tmp_path: Path) -> None:
-    factory = Full(FileStorageConnector(tmp_path))
-
-    with pytest.raises(StorageFullError, match="there is no room") as caught:
-        prepared(factory, ProcessEngine(1, attempts=1))
-
-    assert isinstance(caught.value.__cause__, TaskError)
 
 
 def test_an_earlier_version_is_in_use_until_all_shards_of_the_next_one_are_there(
@@ -497,19 +390,3 @@ def test_an_interrupted_driver_takes_its_processes_along(tmp_path: Path, log: Pa
 
     assert driver.returncode != 0
     assert not any(is_running(int(line.split()[1])) for line in log.read_text().splitlines())
-
-
-def test_a_resource_that_gets_another_name_replaces_what_had_it(tmp_path: Path) -> None:
-    for store in (FileStorageConnector(tmp_path), InMemoryStorageConnector()):
-        for move in (store.move_resource, partial(StorageConnector.move_resource, store)):  # its own, and the default
-            store.set_resource("a/old", io.BytesIO(b"moved"))
-            store.set_resource("a/b/new", io.BytesIO(b"replaced"))
-
-            move("a/old", "a/b/new")
-
-            assert not store.has_resource("a/old")
-            with store.get_resource("a/b/new") as resource:
-                assert resource.read() == b"moved"
-            with pytest.raises(ResourceNotFoundError):
-                move("a/old", "a/b/new")
-            assert store.has_resource("a/b/new")

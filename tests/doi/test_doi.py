@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_stack_doi import fetch
+from web_server import Answer, ScriptedServer
 
 import data_stack
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -32,7 +33,6 @@ from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.testing.web_server import Answer, ScriptedServer
 
 CSV = b"x,y\n1,a\n2,b\n"
 

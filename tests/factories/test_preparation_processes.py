@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 import runpy
-import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +15,9 @@ from sizes import sized
 
 PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
 NOT_READY, READY = 0, 3
-#: Crashes are tried at this many places, spread over all changes of files, and at each of the last ones.
-N_SPREAD, N_LAST = sized(5, 16), sized(2, 8)
 #: Each process of the demo is a fork of one that has imported data_stack.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.progress", "data_stack.testing.processes"])
+FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.progress"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], output: Path) -> None:
@@ -75,49 +70,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def demo(tmp_path: Path, sources: Path) -> Demo:
     return Demo(tmp_path / "store", sources)
-
-
-@pytest.fixture(scope="module")
-def places(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """Numbers of the changes of files at which a process is killed, among those of an undisturbed preparation."""
-    code, out = Demo(tmp_path_factory.mktemp("undisturbed") / "store", sources).run("prepare", DEMO_KILL_AT="0")
-    assert code == 0, out
-    n = int(re.findall(r"^operations (\d+)$", out, re.MULTILINE)[-1])  # among warnings
-    return sorted({1 + i * (n - 1) // (N_SPREAD - 1) for i in range(N_SPREAD)} | set(range(n - N_LAST + 1, n + 1)))
-
-
-def test_killed_anywhere_the_next_run_finishes_and_nothing_half_ready_is_served(
-    demo: Demo, places: list[int], tmp_path: Path
-) -> None:
-    def end_at(place: int) -> int:
-        killed = Demo(tmp_path / f"killed-{place}", demo.sources)
-
-        end, _ = killed.run("prepare", DEMO_KILL_AT=str(place))
-
-        assert killed.run("heal") == (READY, ""), place
-        return end
-
-    with ThreadPoolExecutor(2) as threads:
-        ends = list(threads.map(end_at, places))
-    # The number of operations differs by a few from run to run, so the last places may not be reached.
-    assert ends.count(-signal.SIGKILL) >= N_SPREAD - 1
-
-
-def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_whole(
-    demo: Demo, places: list[int], tmp_path: Path
-) -> None:
-    def replace_until(place: int) -> None:
-        killed = Demo(tmp_path / f"killed-{place}", demo.sources)
-        assert killed.run("prepare")[0] == 0
-
-        code, _ = killed.run("prepare", DEMO_KILL_AT=str(place), DEMO_VERSION="2.0.0")
-
-        assert code in (0, -signal.SIGKILL)
-        assert killed.is_right_or_not_ready(), place
-        assert killed.run("heal", DEMO_VERSION="2.0.0") == (READY, ""), place
-
-    with ThreadPoolExecutor(2) as threads:
-        list(threads.map(replace_until, places[1::4]))
 
 
 def wait_for(path: Path, process: Any) -> None:

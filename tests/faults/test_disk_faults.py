@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -12,12 +11,9 @@ import pytest
 from fault_dataset import RIGHT
 from fault_processes import FaultProcesses
 from fault_size import Figures, spread
-from fault_stores import CachedStores, StoreKind
-from sizes import FULL, sized
-from small_disk import remount_larger, tmpfs, why_no_mounts
-
-import data_stack
-from data_stack.exception import StorageFullError
+from fault_stores import StoreKind
+from sizes import sized
+from small_disk import tmpfs, why_no_mounts
 
 NOBODY = 65534
 
@@ -64,28 +60,6 @@ def test_a_writer_on_a_full_disk_gets_our_error(processes: FaultProcesses, store
     assert outcome.value == ["StorageFullError", "StorageFullError", False], outcome
     assert stores.left_over(store) == []
     stores.discard(store)
-
-
-def test_on_a_small_disk_nothing_is_half_ready_and_with_more_room_all_is(
-    processes: FaultProcesses, sources: str, figures: Figures, tmp_path: Path
-) -> None:
-    if reason := why_no_mounts():
-        pytest.skip(f"no small disk can be mounted: {reason}")
-    for size in spread(2_400_000, sized(3, 60)):
-        with tmpfs(tmp_path / "disk", size) as disk:
-            store = {"url": str(disk / "store")}
-
-            outcome = processes.run("fault_dataset:prepare", store, sources)
-
-            assert outcome.value == "prepared" or outcome.error == "StorageFullError", outcome
-            figures.counts[outcome.value or outcome.error or ""] += 1
-            assert processes.run("fault_dataset:check", store, sources).value == (RIGHT if outcome.value else "not ready")
-            assert [path for path in disk.rglob("*") if path.name.startswith(".~")] == []
-            remount_larger(disk)
-            healed = processes.run("fault_dataset:heal", store, sources)
-            assert healed.value == RIGHT, healed
-    assert figures.counts["prepared"] > 0
-    assert figures.counts["StorageFullError"] > 0
 
 
 def test_a_cache_on_a_full_disk_serves_the_remote(
@@ -143,22 +117,6 @@ def test_what_one_is_not_permitted_to_read_is_our_error_or_not_needed(
     assert processes.run("fault_dataset:heal", {"url": str(open_stores / "store")}, sources).value == RIGHT
 
 
-@pytest.mark.parametrize("mode", [0o555, 0o000] if FULL else [0o555])
-def test_a_cache_that_cannot_be_used_is_no_error_of_the_reader(
-    processes: FaultProcesses, sources: str, open_stores: Path, mode: int
-) -> None:
-    store = CachedStores(open_stores).new()
-    assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
-    assert processes.run("fault_dataset:use", store, sources).value == RIGHT
-    lock(open_stores, 0o755, 0o644)
-    lock(Path(store["folder"], "local"), mode, mode & 0o444)
-
-    outcome = processes.run("fault_dataset:use", store, sources, user=unprivileged(), look_for_left=True)
-
-    assert (outcome.value, outcome.left) == (RIGHT, []), outcome
-    lock(Path(store["folder"], "local"), 0o755, 0o644)
-
-
 def lock(root: Path, folders: int, files: int) -> None:
     """Set the modes of all below a folder."""
     root.chmod(0o755)
@@ -168,20 +126,3 @@ def lock(root: Path, folders: int, files: int) -> None:
         if path.is_dir():
             path.chmod(folders)
     root.chmod(folders)
-
-
-def test_a_copy_to_a_full_disk_is_our_error_and_logs_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    if reason := why_no_mounts():
-        pytest.skip(f"no small disk can be mounted: {reason}")
-    data_stack.load("digits", storage=tmp_path / "source")
-    with tmpfs(tmp_path / "disk", 64 << 10) as disk:
-        (disk / "store").mkdir()
-        with contextlib.suppress(OSError), open(disk / "filling", "wb", buffering=0) as filling:
-            filling.write(bytes(1 << 20))
-
-        with pytest.raises(StorageFullError, match=rf"{disk}/store.*0 bytes are free.*make room"):
-            data_stack.copy_datasets(tmp_path / "source", disk / "store", n_threads=8)
-
-        assert [record.message for record in caplog.records if record.levelname == "WARNING"] == []
-        remount_larger(disk)
-        assert data_stack.copy_datasets(tmp_path / "source", disk / "store").complete == ("digits/1.0.0",)

@@ -18,8 +18,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
 from data_stack.formats.image_folder_writer import write_image_folder
-from data_stack.formats.parquet import ParquetWriter, SingleFieldIndex, build_indexes
-from data_stack.formats.parquet.metadata_generation import generate_metadata
+from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -49,31 +48,6 @@ def write_shards(disk: Path) -> None:
 def write_parquet(disk: Path) -> None:
     with ParquetWriter(disk / "set", rows_per_file=40) as writer:
         writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
-
-
-def write_parquet_metadata(disk: Path) -> None:
-    ballast = disk / "ballast"
-    if not (disk / "set").exists() and not (disk.parent / "set").exists():
-        with ParquetWriter(disk.parent / "set") as writer:
-            writer.append_columns({"y": LABELS})
-    (disk / "set").mkdir(exist_ok=True)
-    for path in (disk.parent / "set").iterdir():
-        if path.name == "part-000000.parquet":
-            (disk / "set" / path.name).write_bytes(path.read_bytes())
-    if not ballast.exists():
-        fill(ballast)
-    generate_metadata(disk / "set")
-    build_indexes(disk / "set", [SingleFieldIndex("by_y", "y")])
-
-
-def fill(path: Path) -> None:
-    """Leave no room on a disk."""
-    with path.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(bytes(4096))
-            except OSError:
-                return
 
 
 def write_webdataset(disk: Path) -> None:
@@ -114,7 +88,6 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "records": write_records,
     "shards": write_shards,
     "Parquet": write_parquet,
-    "metadata of Parquet": write_parquet_metadata,
     "WebDataset": write_webdataset,
     "images": write_images,
     "converted to records": converted_to("set"),

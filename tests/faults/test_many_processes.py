@@ -104,20 +104,3 @@ def test_clocks_that_differ_by_two_minutes_do_no_harm(
         assert crowd.wrong == []
         assert processes.run("fault_dataset:heal", store, sources).value == RIGHT
         stores.discard(store)
-
-
-def test_readers_during_hundreds_of_replacements_see_one_version_each(
-    processes: FaultProcesses, stores: StoreKind, figures: Figures
-) -> None:
-    store = stores.new()
-    seconds = sized(1, 10)
-    writers = [processes.start("fault_dataset:replace_again_and_again", store, n, seconds) for n in range(2)]
-    readers = [processes.start("fault_dataset:read_again_and_again", store, seconds) for _ in range(2)]
-
-    outcomes = [process.wait() for process in [*writers, *readers]]
-
-    assert [outcome.message for outcome in outcomes if outcome.error] == []
-    figures.counts["replacements"] += sum(outcome.value for outcome in outcomes[:2])
-    figures.counts["reads of one version"] += sum(outcome.value for outcome in outcomes[2:])
-    assert all(outcome.value > 0 for outcome in outcomes)
-    stores.discard(store)

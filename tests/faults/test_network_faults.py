@@ -143,29 +143,6 @@ def test_writing_through_a_faulty_network_publishes_all_or_nothing(behind: Behin
     behind.stores.discard(store)
 
 
-def test_a_bit_that_is_turned_round_in_an_answer_of_mongodb_is_told_by_our_error(
-    quick_mongodb: MongoDBServer, figures: Figures
-) -> None:
-    store = MongoDBStores(quick_mongodb.uri()).new()
-    with FaultyTCPProxy("127.0.0.1", quick_mongodb.port) as proxy:
-        behind = Behind(MongoDBStores(quick_mongodb.uri()), quick_mongodb.port, proxy, f"timeoutSeconds={TIMEOUT_SECONDS}")
-        direct, connector = connector_for(store), connector_for(behind.through_proxy(store))
-        direct.set_resource("x", b"old")
-        for place in range(0, 400, 1 if FULL else 80):
-            for work in (lambda: connector.set_resource("x", b"new"), lambda: content(connector, "x")):
-                proxy.set(flip_down=place)
-
-                result, error = in_time(work, 2)
-
-                proxy.clear()
-                assert result in (None, content(direct, "x")) or error is not None
-                figures.counts["as it should be" if error is None else "own errors"] += 1
-        close(connector)
-        figures.counts["faults hit"] += proxy.n_faults
-        assert content(direct, "x") == b"new"
-        close(direct)
-
-
 @pytest.mark.parametrize("fault", ["cut_down", "swallow_down"] if FULL else ["cut_down"])
 def test_a_lost_answer_to_the_publication_is_looked_up_not_guessed(
     quick_mongodb: MongoDBServer, figures: Figures, fault: str

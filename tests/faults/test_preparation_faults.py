@@ -203,19 +203,3 @@ def test_with_the_power_cut_at_any_point_what_was_said_to_be_ready_is_there(
         trial.at(point, action)
 
     trial.assert_all_as_promised()
-
-
-def test_a_dataset_that_was_reported_ready_survives_a_power_cut(
-    processes: FaultProcesses, disk: Ext4, sources: str, figures: Figures
-) -> None:
-    stores = DiskStores(disk)
-    for _ in range(sized(1, 20)):
-        store = stores.new()
-        assert processes.run("fault_dataset:prepare", store, sources).value == "prepared"
-
-        processes.run("fault_dataset:touch", store, fault=stores.fault(store, at=1, action="power"))
-        disk.plug_in_again()
-
-        assert processes.run("fault_dataset:check", store, sources).value == RIGHT
-        figures.counts["acknowledged and there"] += 1
-        disk.make_new()

@@ -20,7 +20,6 @@ from fault_size import Figures
 from fault_stores import MongoDBStores
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer, free_port
-from s3_server import S3Server
 from sizes import sized
 
 from data_stack.io.storage_connectors.url import storage_connector_from_url
@@ -164,25 +163,6 @@ def test_nothing_that_is_stored_in_mongodb_holds_the_password(server: MongoDBSer
     MongoDBStores(server.uri()).discard({"database": "secrets"})
 
     assert {"data_stack.resources", "data_stack.leases"} <= set(names)
-
-
-def test_keys_of_an_object_store_are_told_by_nothing(
-    s3_server: S3Server, sources: str, ears: Ears, monkeypatch: pytest.MonkeyPatch, figures: Figures
-) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    bucket = s3_server.new_bucket()
-    endpoint = quote(s3_server.endpoint_url, safe="")
-    urls = [
-        f"s3://{bucket}/x?endpointUrl={endpoint}&region=us-east-1",
-        f"s3://canary:{quote(SECRET, safe='')}@{bucket}/x?endpointUrl={endpoint}",
-        f"s3://{bucket}/x?secret={quote(SECRET, safe='')}",
-        f"s3://no-such-bucket/x?endpointUrl={endpoint}&region=us-east-1",
-        f"s3://{bucket}/x?endpointUrl=http%3A%2F%2F127.0.0.1%3A{free_port()}&timeoutSeconds=0.5",
-    ]
-    for url in urls[: sized(3, 5)]:
-        try_everything(url, Path(sources), ears, every=sized(6, 1))
-    figures.counts["failures"] += ears.n_failures
 
 
 COMMANDS = [["list"], ["prepare", "digits"], ["gc"], ["doctor"], ["verify", "digits"], ["du"]]

@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from hub_server import HubServer, Repo
 from nbclient import NotebookClient
-
-from data_stack.testing.web_server import Answer, ScriptedServer
+from web_server import Answer, ScriptedServer
 
 NOTEBOOK = Path(__file__).parents[2] / "getting_started" / "08_any_dataset.ipynb"
 FLOWERS = ["setosa", "virginica"]

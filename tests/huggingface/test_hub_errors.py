@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trustme
 from hub_server import HubServer, Repo
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import (
@@ -26,7 +27,6 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
-from data_stack.testing.web_server import ScriptedServer
 
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
 NAME = "hf:team/numbers"

@@ -207,15 +207,6 @@ def test_a_bomb_inside_of_a_tar_is_refused(compression: str) -> None:
         unpacked(COMPRESS[compression](header) + zeros(compression, 40))
 
 
-@pytest.mark.parametrize("compression", COMPRESS)
-def test_the_length_of_a_compressed_file_is_limited(compression: str) -> None:
-    data = COMPRESS[compression](random.Random(0).randbytes(1000))
-
-    assert len(decompress(data, ArchiveLimits(max_bytes=1000))) == 1000
-    with pytest.raises(ArchiveLimitError):
-        decompress(data, ArchiveLimits(max_bytes=999))
-
-
 def test_a_zip_bomb_is_refused_by_its_directory_and_one_that_lies_when_it_is_read() -> None:
     honest = zip_of(("a", bytes(40 << 20)))
     lying = patched(honest, b"PK\1\2", 24, struct.pack("<I", 100))
@@ -224,15 +215,6 @@ def test_a_zip_bomb_is_refused_by_its_directory_and_one_that_lies_when_it_is_rea
         unpacked(honest)
     with pytest.raises(ArchiveError, match="CRC"):
         unpacked(lying)
-
-
-def test_more_members_than_allowed_are_refused_before_they_take_memory() -> None:
-    tar = tar_of(*[member(str(i), b"") for i in range(500)])
-    zipped = zip_of(*[(str(i), b"") for i in range(500)])
-
-    for data in (tar, zipped):
-        with pytest.raises(ArchiveLimitError, match="max_members"):
-            unpacked(data, ArchiveLimits(max_members=400))
 
 
 def test_a_window_of_gigabytes_is_refused_without_allocating_it() -> None:

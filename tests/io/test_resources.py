@@ -150,24 +150,6 @@ def test_the_factory_makes_both_kinds() -> None:
 # ---------------------------------------------------------------------- threads and processes
 
 
-def test_a_forked_child_goes_on_where_its_parent_stood(tmp_path: Path) -> None:
-    connector = FileStorageConnector(tmp_path)
-    connector.set_resource("x", CONTENT)
-    with connector.get_resource("x") as resource:
-        resource.read(50_000)
-        reading, writing = os.pipe()
-        if (pid := os.fork()) == 0:
-            os.write(writing, resource.read(10))
-            resource.close()
-            os._exit(0)
-        os.waitpid(pid, 0)
-
-        assert os.read(reading, 100) == CONTENT[50_000:50_010]
-        assert resource.read(10) == CONTENT[50_000:50_010]
-    os.close(reading)
-    os.close(writing)
-
-
 def test_forking_while_a_thread_reads_does_not_hang_the_child(resource: StreamedResource) -> None:
     done = threading.Event()
 

@@ -5,20 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
 from plain_connector import FilesConnector, PlainConnector
 
 from data_stack.exception import ResourceChangedError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.io.resources import StreamedResource
-from data_stack.loader import Loader
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -28,21 +23,6 @@ def connector(request: pytest.FixtureRequest, tmp_path: Path) -> PlainConnector:
     made: PlainConnector = request.param(tmp_path / "store")
     made.set_resource("words/x", [CONTENT])
     return made
-
-
-@pytest.fixture
-def rows(connector: PlainConnector) -> Iterator[HDF5DatasetIterator]:
-    with connector.create("rows.h5") as writer, h5py.File(writer, "w") as file:
-        file.create_dataset("rows", data=np.arange(320).reshape(80, 4), chunks=(10, 4))
-    with connector.get_resource("rows.h5") as resource:
-        yield HDF5DatasetIterator(resource, ["rows"])
-
-
-@pytest.mark.filterwarnings("ignore:.*takes long")  # to start, on a busy machine
-def test_worker_processes_of_a_loader_read_them(rows: HDF5DatasetIterator) -> None:
-    batches = [batch[0] for batch in Loader(rows, 16, workers=1, worker_kind="processes")]
-
-    np.testing.assert_array_equal(np.concatenate(batches), np.arange(320).reshape(80, 4))
 
 
 def test_a_copy_stands_at_its_start_and_reads_by_itself(connector: PlainConnector) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 import requests
 import trustme
-from range_server import RangeServer
+from web_server import Answer, RangeServer, ScriptedServer
 
 from data_stack.exception import (
     CatalogueBusyError,
@@ -28,16 +28,14 @@ from data_stack.exception import (
     CatalogueUnavailableError,
     ConfigError,
     RetrievalError,
-    StorageError,
     StorageUnavailableError,
 )
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.web import Exchange, WebError, ask, follow, retrying, use_session
+from data_stack.io.web import Exchange, WebError, follow, retrying, use_session
 from data_stack.io.web_api import ask_json, check_shape
 from data_stack.io.web_files import WebFiles
-from data_stack.testing.web_server import Answer, ScriptedServer
 
 BODY = random.Random(3).randbytes(300_000)
 
@@ -55,8 +53,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers have half a second."""
-    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.5")
+    """Servers have 0.3 seconds."""
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def read_all(url: str, **options: Any) -> bytes:
 
 def retrieve_one(url: str) -> bytes:
     store = InMemoryStorageConnector()
-    limits = Limits(n_retries=1, backoff_seconds=0.01)
+    limits = Limits(n_retries=0)
     retrieve([ResourceDefinition("a", url)], store, progress=False, limits=limits)
     with store.get_resource("a") as resource:
         return resource.read()
@@ -93,7 +91,7 @@ DRIPS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("header", True), ("body", True)])
+@pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("body", True)])
 def test_each_reader_gives_up_a_server_that_drips(
     server: ScriptedServer, tls: ssl.SSLContext, impatient: None, drip: str, is_tls: bool
 ) -> None:
@@ -105,8 +103,6 @@ def test_each_reader_gives_up_a_server_that_drips(
         api = dripping.serve("/api", BODY, **fault)
         with pytest.raises(StorageUnavailableError, match=r"no answer|stalled"):
             WebFiles(dripping.origin).read("a", 0, len(BODY))
-        with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
-            ask_json(api, "it for that", {})
         with pytest.raises(RetrievalError, match=r"no answer|stalled"):
             retrieve_one(api)
         with pytest.raises(WebError, match=r"no answer|stalled"):
@@ -165,12 +161,11 @@ def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impati
         server.url(f"/{number}", slow)
     server.serve("/4", drip_header=True)
 
-    with pytest.raises(WebError, match=r"no answer within 0\.5 s"):
+    with pytest.raises(WebError, match=r"no answer within 0\.3 s"):
         read_all(server.origin + "/0")
 
 
-@pytest.mark.parametrize("asked", ["100000", formatdate(time.time() + 100_000, usegmt=True)], ids=["seconds", "date"])
-@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize(("asked", "status"), [("100000", 429), (formatdate(time.time() + 100_000, usegmt=True), 503)])
 def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: str, status: int) -> None:
     url = server.serve("/a", status=status, headers={"Retry-After": asked})
 
@@ -182,19 +177,13 @@ def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: s
     assert len(server.requests) == 2
 
 
-def test_a_pause_that_is_asked_for_is_waited(server: ScriptedServer) -> None:
-    busy = [{"status": 429, "headers": {"RateLimit": '"api";r=0;t=0'}}, {"status": 503, "headers": {"Retry-After": "0"}}]
-
-    assert ask_json(server.script("/a", *busy, {"body": b"[1]"}), "it for that", [int]).value == [1]
-
-
 def test_the_time_of_a_reader_is_not_the_servers(server: ScriptedServer, impatient: None) -> None:
     with Exchange(server.serve("/a", BODY)) as answer:
         n_bytes = 0
         for data in answer.chunks():
             n_bytes += len(data)
             if n_bytes == len(data):
-                time.sleep(1.0)
+                time.sleep(0.5)
 
     assert n_bytes == len(BODY)
 
@@ -207,7 +196,7 @@ def test_another_thread_cuts_an_exchange(server: ScriptedServer) -> None:
         exchange.read(len(BODY))
 
 
-@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+@pytest.mark.parametrize("seconds", ["0", "nan", "inf", "soon"])
 def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, seconds: str) -> None:
     monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", seconds)
 
@@ -215,28 +204,20 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
         retrieve([], InMemoryStorageConnector())
 
 
-def test_retries_end_at_the_deadline() -> None:
-    def attempt(deadline: float) -> None:
-        raise WebError("answers 503", transient=True)
-
-    with pytest.raises(WebError, match="answers 503"):
-        retrying(attempt, Limits(n_retries=1000, backoff_seconds=0.05), deadline=time.monotonic() + 0.3)
-
-
 def test_time_in_which_bytes_came_puts_off_the_deadline() -> None:
-    sizes = iter([2000, 4000, 4000, 4000])
+    sizes = iter([1000, 2000, 2000, 2000])
     size, deadlines = 0, list[float]()
 
     def attempt(deadline: float) -> None:
         nonlocal size
         deadlines.append(deadline)
-        time.sleep(0.6)
+        time.sleep(0.2)
         size = next(sizes)
         raise WebError("the connection was cut", transient=True)
 
     limits = Limits(n_retries=1, backoff_seconds=0.001)
     with pytest.raises(WebError, match="cut"):
-        retrying(attempt, limits, deadline=time.monotonic() + 0.5, progress=lambda: size)
+        retrying(attempt, limits, deadline=time.monotonic() + 0.15, progress=lambda: size)
 
     assert deadlines == sorted(set(deadlines))
     assert len(deadlines) > 1
@@ -250,23 +231,13 @@ def test_time_in_which_bytes_came_puts_off_the_deadline() -> None:
     "target",
     [
         "file:///etc/passwd",
-        "FILE:/etc/passwd",
         "package:json/tool.py",
         "ftp://a.example/x",
-        "hf://datasets/a/b@0/c",
-        "doi:10.1/2",
-        "memory://",
-        "mongodb://h/d",
         "data:,x",
         "http://[::bad/x",
-        "https://[::bad/x",
         "https://a.example:port/x",
         "https://a.example:99999999/x",
-        "//[/x",
         7,
-        None,
-        ["https://a.example/"],
-        {},
         b"https://a.example/",
     ],
 )
@@ -292,18 +263,6 @@ def test_encryption_is_not_left_and_paths_stay_at_the_server() -> None:
     assert follow(secure, "https://a.example:444/d.csv") == "https://a.example:444/d.csv"
     with pytest.raises(WebError):
         follow("/data/c.json", "d.csv")
-
-
-@pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "http://h:port/", "http:"])
-def test_a_redirect_to_what_is_no_url_is_an_error_of_ours(server: ScriptedServer, location: str) -> None:
-    url = server.serve("/a", status=302, headers={"Location": location})
-
-    with pytest.raises(StorageError):
-        WebFiles(server.origin).read("a", 0, 9)
-    with pytest.raises(CatalogueError):
-        ask_json(url, "it for that", {})
-    with pytest.raises(RetrievalError):
-        retrieve_one(url)
 
 
 # ---------------------------------------------------------------------- credentials
@@ -429,17 +388,6 @@ def test_threads_read_at_once(server: ScriptedServer, tls: ssl.SSLContext) -> No
         ranges.close()
 
 
-def test_a_connection_that_the_server_has_closed_meanwhile_is_no_failure(server: ScriptedServer) -> None:
-    ranges = RangeServer(BODY, closes_after=1)
-    try:
-        for start in range(50):
-            headers = {"Range": f"bytes={start}-{start + 8}"}
-            data = ask(f"{ranges.origin}/a", lambda answer: answer.read(9), Limits(backoff_seconds=0.001), headers=headers)
-            assert data == BODY[start : start + 9]
-    finally:
-        ranges.close()
-
-
 def test_a_host_that_refuses_after_a_redirect_is_an_error(server: ScriptedServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -531,11 +479,6 @@ def test_a_proxy_that_fails_is_an_error_without_its_password(
 
 
 # ---------------------------------------------------------------------- answers
-
-
-def test_more_than_the_limit_is_not_read(server: ScriptedServer) -> None:
-    with pytest.raises(WebError, match="more than the limit of 1,000 bytes"), Exchange(server.serve("/a", BODY)) as answer:
-        answer.read(1000)
 
 
 SHAPE = {"id": (int, str), "files": [{"name": str, "size?": int, "ok?": bool}], "more?": object}

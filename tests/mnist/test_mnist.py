@@ -48,7 +48,6 @@ def labels(split: str) -> npt.NDArray[np.uint8]:
 class TestMNIST(DatasetContract):
     factory = MNISTFactory
     n_samples: ClassVar[dict[str, int]] = SIZES
-    n_kills = sized(1, 4)
 
     def make_source(self, identifier: str) -> bytes:
         file = io.BytesIO()

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from web_server import Answer, ScriptedServer
 
 import data_stack
 from data_stack.exception import (
@@ -24,7 +25,6 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
-from data_stack.testing.web_server import Answer, ScriptedServer
 
 DENSE = """% flowers
 @RELATION flowers

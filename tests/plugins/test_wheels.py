@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hub_server import HubServer, Repo
+from web_server import Answer, ScriptedServer
 
 from data_stack.cli.new_package import write_package
-from data_stack.testing.web_server import Answer, ScriptedServer
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = {"data_stack": ROOT} | {

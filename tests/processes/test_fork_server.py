@@ -79,19 +79,6 @@ def test_a_variable_that_libraries_read_at_import_starts_another_server(monkeypa
     assert running.wait(30) == -signal.SIGKILL
 
 
-def test_large_variables_arrive_and_leave_other_processes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    running = ForkedProcess(f"{HERE}:sleep")
-
-    for name in ("COLOUR", "SHAPE"):
-        monkeypatch.setenv(name, name * 20_000)
-
-    assert facts_of_a_process()[:2] == ["COLOUR" * 20_000, "SHAPE" * 20_000]
-    assert running.poll() is None
-    monkeypatch.setattr(fork_server, "_server", None)
-    monkeypatch.setenv("SHAPE", "round" * 40_000)  # more than Linux accepts for a new program
-    assert facts_of_a_process()[1] == "round" * 40_000
-
-
 def test_each_process_draws_other_global_random_numbers() -> None:
     hold(["numpy.random"])
     drawn = [facts_of_a_process()[4:] for _ in range(3)]
@@ -221,14 +208,11 @@ def test_a_signal_handler_may_fork_end_and_start_processes_while_one_is_starting
     assert result.stdout.splitlines()[: len(printed)] == printed, result.stderr
 
 
-def test_a_stopped_server_is_said_and_another_one_takes_its_place(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_server_takes_the_place_of_one_that_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     running = ForkedProcess(f"{HERE}:sleep")
     server = fork_server._server
     assert server is not None
     os.kill(server.pid, signal.SIGSTOP)
-    monkeypatch.setattr(fork_server, "_QUIET_SECONDS", 0.1)
     monkeypatch.setattr(fork_server, "_ANSWER_SECONDS", 3.0)  # a new server needs some time, too
 
     try:
@@ -236,7 +220,6 @@ def test_a_stopped_server_is_said_and_another_one_takes_its_place(
     finally:
         os.kill(server.pid, signal.SIGCONT)
 
-    assert f"process {server.pid}, does not answer" in caplog.text
     assert fork_server._server is not server
     assert running.poll() is None
     running.kill()

@@ -150,14 +150,6 @@ def test_an_error_of_ours_comes_back_with_its_words() -> None:
         apart("refuse")
 
 
-def test_a_store_that_fails_meanwhile_says_so_itself() -> None:
-    def fail(offset: int, size: int) -> bytes:
-        raise StorageError("the store burned down")
-
-    with pytest.raises(StorageError, match="burned down"):
-        apart("read_all", read_at=fail)
-
-
 def test_threads_and_forks_read_apart_at_once() -> None:
     found: list[int] = []
     threads = [threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(sized(3, 8))]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.cli.main import main
@@ -17,7 +18,6 @@ from data_stack.exception import DatasetNotFoundError, StorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.testing.web_server import ScriptedServer
 
 BODY = b"0123456789" * 1000
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import trustme
+from web_server import Answer, ScriptedServer
 
 import data_stack
 from data_stack.cli.main import main
@@ -29,7 +30,6 @@ from data_stack.exception import (
 )
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
-from data_stack.testing.web_server import Answer, ScriptedServer
 from data_stack.values.strict_json import seal_json
 
 N_ROWS = 16_384  # of 4 KiB: 64 MiB

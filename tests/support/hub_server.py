@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+
+from web_server import Answer, Seen, WebServer
 
 _LFS_BYTES = 1000
 
@@ -40,7 +40,7 @@ class Repo:
         return sha
 
 
-class HubServer:
+class HubServer(WebServer):
     """The Hub on loopback; files of a thousand bytes and more are in its large file storage, at another path.
 
     Attributes:
@@ -57,39 +57,19 @@ class HubServer:
         self.tokens: dict[str, str | None] = {}
         self.sent = 0
         self.faults: dict[str, list[tuple[int, dict[str, str], bytes]]] = {}
-        hub = self
+        super().__init__(host="127.0.0.1")
+        self.url = self.origin
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                status, headers, body = hub._answer(self.path, dict(self.headers))
-                self.send_response(status)
-                for name, value in ({"Content-Length": str(len(body))} | headers).items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *arguments: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the server."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def answer(self, seen: Seen) -> Answer:
+        status, headers, body = self._answer(seen.path, seen.headers)
+        announced = None if "Content-Length" in headers else -1
+        return Answer(body, status=status, headers=headers, announced=announced, is_last=False)
 
     def _answer(self, target: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(target)
         path = unquote(parts.path)
         self.requests.append(path)
-        self.tokens[path] = headers.get("authorization") or headers.get("Authorization")
+        self.tokens[path] = headers.get("authorization")
         for start, answers in self.faults.items():
             if path.startswith(start) and answers:
                 return answers.pop(0)
@@ -101,7 +81,7 @@ class HubServer:
         if match := re.fullmatch(r"/cdn/(.*)", path):
             files = [file for repo in self.repos.values() for each in repo.commits.values() for file in each.values()]
             data = next(file for file in files if hashlib.sha256(file).hexdigest() == match[1])
-            return self._send(data, '"of the content network"', headers)
+            return self._part(data, '"of the content network"', headers)
         # Names of revisions are quoted: refs%2Fconvert%2Fparquet.
         match = re.fullmatch(r"/(api/)?datasets/([^/]+/[^/]+)/(revision|resolve|refs)(?:/([^/]+)(?:/(.*))?)?", parts.path)
         repo = self.repos.get(match[2]) if match else None
@@ -124,19 +104,19 @@ class HubServer:
             return 404, {"X-Error-Code": "EntryNotFound"}, b"{}"
         data = repo.commits[sha][file]
         if len(data) < _LFS_BYTES:
-            return self._send(data, f'"{_blob(data)}"', headers)
+            return self._part(data, f'"{_blob(data)}"', headers)
         digest = hashlib.sha256(data).hexdigest()
         return (
             302,
             {
-                "Location": f"http://localhost:{self._server.server_port}/cdn/{digest}?Signature=hidden",
+                "Location": f"http://localhost:{self.port}/cdn/{digest}?Signature=hidden",
                 "X-Linked-Etag": f'"{digest}"',
             },
             b"",
         )
 
-    def _send(self, data: bytes, etag: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
-        start, stop = map(int, headers["Range"].removeprefix("bytes=").split("-"))
+    def _part(self, data: bytes, etag: str, headers: Mapping[str, str]) -> tuple[int, dict[str, str], bytes]:
+        start, stop = map(int, headers["range"].removeprefix("bytes=").split("-"))
         part = data[start : stop + 1]
         self.sent += len(part)
         return 206, {"ETag": etag, "Content-Range": f"bytes {start}-{start + len(part) - 1}/{len(data)}"}, part

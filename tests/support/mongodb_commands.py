@@ -1,4 +1,7 @@
-"""What clients of this process send to MongoDB, also those inside of connectors."""
+"""What clients of this process send to MongoDB, also those inside of connectors.
+
+Only clients made after this module was imported are heard; those of connectors are made at their first use.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import contextlib
 import itertools
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
@@ -23,10 +25,35 @@ WRITING: Final = frozenset(
 )  # fmt: skip
 
 
+class _Listener(monitoring.CommandListener):
+    """Passes each command on ``"before"`` it is sent, and when it is ``"answered"``, with its database."""
+
+    def __init__(self) -> None:
+        self.hearers: tuple[Callable[[str, str, Mapping[str, Any]], None], ...] = ()
+        self._sent: dict[int, tuple[str, Mapping[str, Any]]] = {}
+
+    def started(self, event: monitoring.CommandStartedEvent) -> None:
+        self._sent[event.request_id] = event.database_name, event.command
+        self._tell("before", event.request_id)
+
+    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
+        self._tell("answered", event.request_id)
+        self._sent.pop(event.request_id, None)
+
+    def failed(self, event: monitoring.CommandFailedEvent) -> None:
+        self._sent.pop(event.request_id, None)
+
+    def _tell(self, moment: str, request_id: int) -> None:
+        for hear in self.hearers:
+            hear(moment, *self._sent.get(request_id, ("", {})))
+
+
+_LISTENER: Final = _Listener()
+monitoring.register(_LISTENER)
+
+
 class SentCommands:
     """Notes what is sent inside of its block: ``with SentCommands(database) as sent: …``.
-
-    Only clients made after this module was imported are heard; those of connectors are made at their first use.
 
     Args:
         database: name of the database that is listened to; None for all.
@@ -40,13 +67,13 @@ class SentCommands:
         self._database = database
 
     def __enter__(self) -> SentCommands:
-        _FAN_OUT.add(self)
+        _LISTENER.hearers += (self._hear,)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, exc_traceback: TracebackType | None
     ) -> None:
-        _FAN_OUT.remove(self)
+        _LISTENER.hearers = tuple(each for each in _LISTENER.hearers if each != self._hear)
 
     def of(self, name: str, collection_suffix: str = "") -> list[Mapping[str, Any]]:
         """Those of this name, e.g. ``"find"``, to collections whose name ends so, e.g. ``".chunks"``."""
@@ -66,54 +93,17 @@ class SentCommands:
             if _name(command) in WRITING or any({"$out", "$merge"} & set(stage) for stage in command.get("pipeline", ()))
         ]
 
-    def _hear(self, event: monitoring.CommandStartedEvent) -> None:
-        if self._database is None or event.database_name == self._database:
-            self.all.append(event.command)
+    def _hear(self, moment: str, database: str, command: Mapping[str, Any]) -> None:
+        if moment == "before" and self._database in (None, database):
+            self.all.append(command)
 
 
 def _name(command: Mapping[str, Any]) -> str:
     return next(iter(command), "")  # pymongo shows nothing of those that log in
 
 
-class _FanOut(monitoring.CommandListener):
-    """Hands events on; pymongo can register a listener for all clients, but never let go of it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._heard_by: tuple[SentCommands, ...] = ()
-
-    def add(self, listening: SentCommands) -> None:
-        with self._lock:
-            self._heard_by = (*self._heard_by, listening)
-
-    def remove(self, listening: SentCommands) -> None:
-        with self._lock:
-            self._heard_by = tuple(other for other in self._heard_by if other is not listening)
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        for listening in self._heard_by:
-            listening._hear(event)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        pass
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        pass
-
-
-_FAN_OUT: Final = _FanOut()
-monitoring.register(_FAN_OUT)
-
-
-class Meanwhile(monitoring.CommandListener):
-    """Does something else at a command of this process to MongoDB, once, before it goes on.
-
-    Only clients made after :func:`meanwhile` was imported are heard.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: tuple[str, str, Callable[[], object]] | None = None
-        self._sent: dict[int, str] = {}
+class Meanwhile:
+    """Does something else at a command of this process to MongoDB, once, before it goes on."""
 
     @contextlib.contextmanager
     def at(self, moment: str, command: str, work: Callable[[], object]) -> Iterator[None]:
@@ -121,37 +111,23 @@ class Meanwhile(monitoring.CommandListener):
 
         ``command`` is its name and what the name of its collection ends with: ``"find .resources"``.
         """
-        self._waiting = (moment, command, work)
+        name, _, collection = command.partition(" ")
+        waiting = [work]
+
+        def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
+            if waiting and now == moment and name == _name(sent) and str(sent[name]).endswith(collection):
+                waiting.pop()()
+
+        before = _LISTENER.hearers
+        _LISTENER.hearers += (hear,)
         try:
             yield
-            assert self._waiting is None, f"{command} was not sent"
+            assert not waiting, f"{command} was not sent"
         finally:
-            self._waiting = None
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        self._sent[event.request_id] = f"{event.command_name} {event.command.get(event.command_name)}"
-        self._look("before", event.request_id)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        self._look("answered", event.request_id)
-        self._sent.pop(event.request_id, None)
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        self._sent.pop(event.request_id, None)
-
-    def _look(self, moment: str, request_id: int) -> None:
-        if self._waiting is None:
-            return
-        wanted, command, work = self._waiting
-        name, _, collection = command.partition(" ")
-        sent_name, _, sent_collection = self._sent.get(request_id, "").partition(" ")
-        if moment == wanted and name == sent_name and sent_collection.endswith(collection):
-            self._waiting = None
-            work()
+            _LISTENER.hearers = before
 
 
 meanwhile: Final = Meanwhile()
-monitoring.register(meanwhile)
 
 
 def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> bool:
@@ -167,9 +143,14 @@ def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> boo
     """
     child = os.fork()
     if child == 0:
-        exit_code = 1
+        exit_code, numbers = 1, itertools.count(-number)
+
+        def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
+            if now == moment and next(numbers) == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
         try:
-            monitoring.register(_Killer(number, moment))
+            _LISTENER.hearers += (hear,)
             work()
             exit_code = 0
         except BaseException:
@@ -180,19 +161,3 @@ def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> boo
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
         raise RuntimeError(f"work failed before its command {number} ({moment}); see its traceback")
     return os.WIFSIGNALED(status)
-
-
-class _Killer(monitoring.CommandListener):
-    def __init__(self, number: int, moment: str) -> None:
-        self._number, self._moment = itertools.count(-number), moment
-
-    def started(self, event: monitoring.CommandStartedEvent) -> None:
-        if self._moment == "before" and next(self._number) == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def succeeded(self, event: monitoring.CommandSucceededEvent) -> None:
-        if self._moment == "answered" and next(self._number) == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def failed(self, event: monitoring.CommandFailedEvent) -> None:
-        pass

@@ -301,25 +301,6 @@ class MongoDBServer:
         raise RuntimeError(f"mongod was not up after {START_SECONDS:.0f} s:\n{self.log()}")
 
 
-class ExternalMongoDB:
-    """A server that somebody else runs, named by a URI; it can be neither killed nor frozen."""
-
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
-
-    def uri(self, database: str = "", **options: object) -> str:
-        """Its URI with this default database and further options."""
-        start, _, query = self._uri.partition("?")
-        scheme, _, rest = start.partition("://")
-        more = urlencode({name: value for name, value in options.items() if value is not None})
-        return f"{scheme}://{rest.partition('/')[0]}/{database}?" + "&".join(part for part in (query, more) if part)
-
-    def client(self, **options: Any) -> pymongo.MongoClient[Any]:
-        """A client of this server; the caller closes it."""
-        options.setdefault("serverSelectionTimeoutMS", 10_000)
-        return pymongo.MongoClient(self._uri, **options)
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0

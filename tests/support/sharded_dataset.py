@@ -94,22 +94,6 @@ class Random(Sharded):
         return SequenceDatasetIterator([attempts])
 
 
-class Whole(DatasetFactory):
-    """A dataset without shards."""
-
-    card = DatasetCard("whole", "1.0.0")
-    splits = ("all",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for step in prepared.steps(("one", "two")):
-            _log(f"step-{step}")
-            with prepared.create(f"{step}.txt") as file:
-                file.write(step.encode())
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return SequenceDatasetIterator([sorted(prepared)])
-
-
 class Clashing(Sharded):
     """A dataset two of whose shards make a resource of the same name."""
 

@@ -1,4 +1,4 @@
-"""A declared dataset keeps the contract of datasets, in every store; and the suite finds one that does not."""
+"""A declared dataset keeps the contract of datasets; and the suite finds one that does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
@@ -46,20 +45,9 @@ class TestRows(DatasetContract):
     def make_source(self, identifier: str) -> bytes:
         return bytes(range(10))
 
-    @pytest.fixture(autouse=True)
-    def _servers(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-        if "[mongodb]" in request.node.name:
-            monkeypatch.setenv("DATA_STACK_TEST_MONGODB_URI", request.getfixturevalue("mongodb_uri"))
-        if "[s3]" in request.node.name:
-            server = request.getfixturevalue("s3_server")
-            monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
-            monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
-            endpoint = server.options()["endpoint_url"]
-            monkeypatch.setenv("DATA_STACK_TEST_S3_URI", f"s3://{server.new_bucket()}?endpointUrl={endpoint}&region={REGION}")
-
 
 FAULTY = """
-import itertools, os, pickle
+import os, pickle
 from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.testing import DatasetContract
@@ -87,7 +75,6 @@ class Stateful(SequenceDatasetIterator):
 
 class TestFaulty(DatasetContract):
     factory = Faulty
-    n_kills = 1
 
     def make_source(self, identifier):
         return bytes(4)

@@ -11,7 +11,6 @@ import torch
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     SequenceDatasetIterator,
 )
 from data_stack.testing import DatasetIteratorContract, LayerContract
@@ -73,14 +72,6 @@ class TestMappedDatasetIterator(LayerContract):
 
     def expect(self, samples: list[Any]) -> list[Any]:
         return [negate(sample) for sample in samples]
-
-
-class TestDatasetIteratorView(LayerContract):
-    def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
-        return DatasetIteratorView(iterator, range(5, -1, -1))
-
-    def expect(self, samples: list[Any]) -> list[Any]:
-        return samples[5::-1]
 
 
 def negate(sample: Any) -> Any:

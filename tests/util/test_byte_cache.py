@@ -12,18 +12,6 @@ from hypothesis import strategies as st
 from data_stack.util.byte_cache import ByteCache
 
 
-def test_the_values_used_last_stay() -> None:
-    cache: ByteCache[str, bytes] = ByteCache(6, len)
-    for key in "abc":
-        cache.put(key, key.encode() * 2)
-
-    assert cache.get("a") == b"aa"
-    cache.put("d", b"dd")
-
-    assert cache.get_many("abcd") == {"a": b"aa", "c": b"cc", "d": b"dd"}
-    assert (len(cache), cache.n_bytes) == (3, 6)
-
-
 def test_the_last_value_is_kept_however_large_it_is() -> None:
     cache: ByteCache[int, bytes] = ByteCache(4, len)
     cache.put(1, b"1234")

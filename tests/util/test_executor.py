@@ -56,15 +56,6 @@ def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | N
     assert n_running == expected
 
 
-def test_threads_end_when_there_is_nothing_to_do() -> None:
-    pool = executor()
-    pool.submit(int).result()
-
-    assert pool._threads
-    until(lambda: not pool._threads)
-    assert pool.submit(int).result() == 0
-
-
 def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     begun: list[int] = []
 
@@ -80,23 +71,6 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     time.sleep(0.05)
     assert len(begun) <= 4
     assert list(results) == [number * number for number in range(1, 20)]
-
-
-def test_map_waits_for_what_is_under_way_when_one_fails() -> None:
-    ended: list[int] = []
-
-    def work(number: int) -> None:
-        if number == 0:
-            raise OSError("no room")
-        time.sleep(0.1)
-        ended.append(number)
-
-    with pytest.raises(OSError, match="no room"):
-        list(executor().map(work, range(10), at_once=3))
-
-    n_ended = len(ended)
-    time.sleep(0.2)
-    assert len(ended) == n_ended <= 3
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
 
 import pytest
 
-from data_stack.util import forks
 from data_stack.util.forks import ForkLock, call_in_forks
 
 
@@ -33,19 +31,6 @@ def test_a_method_is_called_in_the_child_only() -> None:
     _, status = os.waitpid(pid, 0)
 
     assert (os.waitstatus_to_exitcode(status), counted.n_forks) == (1, 0)
-
-
-def test_an_object_is_not_kept_for_it() -> None:
-    gc.collect()  # what other tests left
-    before = set(forks._methods)
-    counted = Counted()
-    added = set(forks._methods) - before
-
-    del counted
-    gc.collect()
-
-    assert len(added) == 1
-    assert not added & set(forks._methods)
 
 
 def test_nothing_is_said_at_the_end_of_python() -> None:

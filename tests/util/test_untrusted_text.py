@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -90,26 +88,3 @@ def test_too_many_bytes_are_refused() -> None:
     with pytest.raises(ValueError, match="utf-8"):
         parse_toml(b"a = '\xff'")
 
-
-LOCK = """
-import resource, sys
-import data_stack
-from data_stack.exception import LockError
-from data_stack.reproduce.lock import LockFile
-
-resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-try:
-    LockFile.read("data_stack.lock")
-except LockError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize("text", ["a." * 100_000 + "a = 1", "[" * 200_000, "[" + "a." * 100_000 + "a]", "x = " + "{a=" * 70_000])
-def test_a_hostile_lock_file_is_a_lock_error_in_little_memory(tmp_path: Any, text: str) -> None:
-    (tmp_path / "data_stack.lock").write_text(text)
-
-    done = subprocess.run([sys.executable, "-c", LOCK], cwd=tmp_path, capture_output=True, text=True)
-
-    assert done.returncode == 0, done.stderr
-    assert "cannot be read: TOML is nested more than 100 levels deep" in done.stdout

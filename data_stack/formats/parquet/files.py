@@ -24,8 +24,8 @@ from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_errors import storage_errors
 from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 
 __all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]

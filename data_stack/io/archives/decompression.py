@@ -7,7 +7,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, ConfigError, MissingDependencyError
 from data_stack.io.archives.limits import ArchiveLimits
@@ -116,18 +116,6 @@ def _limit(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterato
         yield chunk
 
 
-class _Decompressor(Protocol):
-    """What bz2 and lzma have in common."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
 class _Inflater:
     """A zlib decompressor with the interface of bz2 and lzma."""
 
@@ -157,7 +145,7 @@ class _ZstdInflater(_Inflater):
         return bytes(self._library.decompress(data))
 
 
-def _zstd() -> _Decompressor:
+def _zstd() -> _Inflater:
     try:
         import zstandard
     except ImportError as error:
@@ -165,7 +153,7 @@ def _zstd() -> _Decompressor:
     return _ZstdInflater(zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj())
 
 
-_MAKERS: Final[dict[str, Callable[[], _Decompressor]]] = {
+_MAKERS: Final[dict[str, Callable[[], Any]]] = {
     "gzip": lambda: _Inflater(zlib.decompressobj(16 + zlib.MAX_WBITS)),
     "bz2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW_BYTES),

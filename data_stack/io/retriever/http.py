@@ -45,7 +45,9 @@ class _Download:
         headers = {"Range": f"bytes={transfer.size}-", "If-Range": self._etag} if self._etag and transfer.size else {}
         seconds, limits = transfer.timeout_seconds, transfer.limits
         answer = Exchange(self._source, headers=headers, timeout_seconds=seconds, limits=limits, deadline=deadline)
-        with transfer.ending(answer.cut), answer:
+        transfer.interrupt = answer.cut
+        transfer.check()
+        with answer:
             self._check_status(answer)
             if transfer.size and answer.status == 206:
                 self._check_resumed(answer)

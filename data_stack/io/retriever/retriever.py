@@ -28,6 +28,7 @@ from data_stack.io.progress import byte_bar
 from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.file import copy_file, fetch_file
+from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.package import fetch_package
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -41,15 +42,9 @@ _OFFLINE: Final = "DATA_STACK_OFFLINE"
 _END_SECONDS: Final = 5.0
 
 
-def _fetch_http(source: str, transfer: Transfer) -> None:
-    from data_stack.io.retriever.http import fetch_http
-
-    fetch_http(source, transfer)
-
-
 #: Sources without a scheme are paths.
 _LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
-HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": _fetch_http, "https": _fetch_http})
+HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": fetch_http, "https": fetch_http})
 _registered: dict[str, Fetch] = {}
 
 
@@ -136,7 +131,7 @@ def retrieve(
         storage_connector.has_resource(definition.identifier)  # refuses malformed identifiers before anything is fetched
     if offline is None:
         offline = is_offline()
-    run = Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
+    run = _Retrieval(list(jobs.values()), storage_connector, fetchers, offline, timeout_seconds, limits, verify_stored)
     with byte_bar("retrieving", progress) as draw:
         run.supervise(min(max_parallel, len(jobs)), draw)
     return [run.results[definition.identifier] for definition in definitions]
@@ -180,7 +175,7 @@ def import_file(
         definition, source=path, mirrors=(), sha256=definition.sha256 or sha256, md5_sum=definition.md5_sum or md5_sum
     )
     try:
-        return _deliver(definition, path, copy_file, storage_connector, lambda writer: Transfer(definition, writer))
+        return _deliver(definition, path, copy_file, storage_connector, Transfer)
     except SourceError as error:
         raise RetrievalError(definition.identifier, [(shorten(path), error.reason)], _describe_promise(definition)) from error
 
@@ -188,24 +183,20 @@ def import_file(
 # ---------------------------------------------------------------------- one call
 
 
-class Retrieval:
+@dataclass
+class _Retrieval:
     """One call of ``retrieve()``: the calling thread supervises, other threads transfer, so that Ctrl-C can end them."""
 
-    def __init__(
-        self,
-        jobs: Sequence[ResourceDefinition],
-        connector: StorageConnector,
-        fetchers: Mapping[str, Fetch] | None,
-        offline: bool,
-        timeout_seconds: float,
-        limits: Limits,
-        verify_stored: bool = False,
-    ) -> None:
-        self._verify_stored = verify_stored
+    jobs: Sequence[ResourceDefinition]
+    connector: StorageConnector
+    fetchers: Mapping[str, Fetch] | None
+    offline: bool
+    timeout_seconds: float
+    limits: Limits
+    verify_stored: bool
+
+    def __post_init__(self) -> None:
         self.results: dict[str, RetrievedResource] = {}
-        self._jobs, self._connector, self._offline = jobs, connector, offline
-        self._fetchers = fetchers
-        self._timeout_seconds, self._limits = timeout_seconds, limits
         self._failures: dict[str, RetrievalError] = {}
         self._transfers: dict[str, Transfer] = {}
         self._failed_hosts: set[str] = set()
@@ -221,11 +212,11 @@ class Retrieval:
 
         def end() -> None:
             for transfer in list(self._transfers.values()):
-                transfer.end("interrupted")
+                transfer.end()
 
-        self._workers = Workers(self._jobs, self._work, n_threads)
+        self._workers = Workers(self.jobs, self._work, n_threads)
         self._workers.run(look, end, patience_seconds=_END_SECONDS)
-        failures = [self._failures[job.identifier] for job in self._jobs if job.identifier in self._failures]
+        failures = [self._failures[job.identifier] for job in self.jobs if job.identifier in self._failures]
         if len(failures) == 1:
             raise failures[0]
         if failures:
@@ -242,35 +233,34 @@ class Retrieval:
 
     def _store(self, definition: ResourceDefinition) -> RetrievedResource | None:
         """The stored resource; None if it is missing or wrong."""
-        identifier = definition.identifier
-        if not self._connector.has_resource(identifier):
+        identifier, promised = definition.identifier, _promises(definition)
+        if not self.connector.has_resource(identifier):
             return None
         try:
-            if self._verify_stored:
-                self._connector.verify_resource(identifier)
-            size, sha256 = (info := self._connector.stat(identifier)).size, info.sha256
-            found: list[tuple[str, Any, Any]] = [("size", definition.size, size)]
-            if size == definition.size or definition.size is None:  # otherwise it need not be read
-                if definition.sha256 is not None:
-                    sha256 = sha256 or self._hash_of_stored(identifier, "sha256")
-                    found.append(("sha256", definition.sha256, sha256))
-                elif definition.md5_sum is not None:
-                    found.append(("md5", definition.md5_sum, self._hash_of_stored(identifier, "md5")))
+            if self.verify_stored:
+                self.connector.verify_resource(identifier)
+            info = self.connector.stat(identifier)
+            actual: dict[str, Any] = {"size": info.size}
+            if definition.size in (None, info.size):  # otherwise it need not be read
+                if "sha256" in promised:
+                    actual["sha256"] = info.sha256 or self._hash_of_stored(identifier, "sha256")
+                elif "md5" in promised:
+                    actual["md5"] = self._hash_of_stored(identifier, "md5")
         except ResourceNotFoundError:
             return None  # deleted meanwhile
         except DatasetFileCorruptError as error:
             logger.warning("stored resource %r is retrieved again: %s", identifier, error)
             return None
-        for algorithm, expected, actual in found:
-            if expected is not None and expected != actual:
+        for name, value in actual.items():
+            if promised.get(name, value) != value:
                 message = "stored resource %r has %s %s, expected %s; it is retrieved again"
-                logger.warning(message, identifier, algorithm, actual, expected)
+                logger.warning(message, identifier, name, value, promised[name])
                 return None
-        return RetrievedResource(identifier, None, size, sha256, bool(definition.sha256 or definition.md5_sum))
+        return RetrievedResource(identifier, None, info.size, actual.get("sha256", info.sha256), bool(promised.keys() - {"size"}))
 
     def _hash_of_stored(self, identifier: str, algorithm: str) -> str:
         digest = hashlib.new(algorithm, usedforsecurity=False)
-        with self._connector.get_resource(identifier) as resource:
+        with self.connector.get_resource(identifier) as resource:
             for chunk in binary_chunks(resource):
                 digest.update(chunk)
                 self._workers.check()
@@ -286,10 +276,10 @@ class Retrieval:
         for source in sources:
             reasons: list[str] = []
             try:
-                fetch, is_local = fetcher_of(source, self._fetchers, offline=self._offline)
+                fetch, is_local = fetcher_of(source, self.fetchers, offline=self.offline)
                 for _ in range(1 if is_local else 2):
                     try:
-                        return _deliver(definition, source, fetch, self._connector, self._transfer_of(definition))
+                        return _deliver(definition, source, fetch, self.connector, self._begin)
                     except ChecksumMismatchError as error:
                         is_corrupt = True
                         page = ", in an HTML page" if looks_like_page(self._transfers[definition.identifier].head) else ""
@@ -298,7 +288,7 @@ class Retrieval:
                 reasons.append(redact(error.reason, source))
             attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
             # The error will report the last source, and offline ones.
-            level = logging.INFO if self._offline or source == sources[-1] else logging.WARNING
+            level = logging.INFO if self.offline or source == sources[-1] else logging.WARNING
             logger.log(level, "could not retrieve resource %r from %s: %s", definition.identifier, *attempts[-1])
             if (host := _host(source)) is not None:
                 self._failed_hosts.add(host)
@@ -307,14 +297,11 @@ class Retrieval:
             definition.identifier, attempts, _describe_promise(definition)
         )
 
-    def _transfer_of(self, definition: ResourceDefinition) -> Callable[[ResourceWriter], Transfer]:
-        def begin(writer: ResourceWriter) -> Transfer:
-            transfer = Transfer(definition, writer, timeout_seconds=self._timeout_seconds, limits=self._limits)
-            self._transfers[definition.identifier] = transfer
-            self._workers.check()
-            return transfer
-
-        return begin
+    def _begin(self, definition: ResourceDefinition, writer: ResourceWriter) -> Transfer:
+        transfer = Transfer(definition, writer, timeout_seconds=self.timeout_seconds, limits=self.limits)
+        self._transfers[definition.identifier] = transfer
+        self._workers.check()
+        return transfer
 
 
 def fetcher_of(source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool) -> tuple[Fetch, bool]:
@@ -341,7 +328,7 @@ def _deliver(
     source: str,
     fetch: Fetch,
     connector: StorageConnector,
-    begin: Callable[[ResourceWriter], Transfer],
+    begin: Callable[[ResourceDefinition, ResourceWriter], Transfer],
 ) -> RetrievedResource:
     """Store the bytes of ``source`` if they match the definition.
 
@@ -352,13 +339,13 @@ def _deliver(
     """
     identifier, verified = definition.identifier, bool(definition.sha256 or definition.md5_sum)
     try:
-        if fetch is _fetch_http and verified:  # else nothing could verify the partial file
+        if fetch is fetch_http and verified:  # else nothing could verify the partial file
             promised = (source, identifier, definition.size, definition.sha256, definition.md5_sum)
             created = connector.create_resumable(identifier, hashlib.sha256(repr(promised).encode()).hexdigest()[:32])
         else:
             created = connector.create(identifier)
         with created as writer:
-            transfer = begin(writer)
+            transfer = begin(definition, writer)
             try:
                 fetch(source, transfer)
             except (SourceError, StorageError):
@@ -367,15 +354,11 @@ def _deliver(
                 raise SourceError(f"{type(error).__name__}: {error}"[:300]) from None
             transfer.check()
             verified = verified or transfer.is_verified
-
             writer.close()
-            for algorithm, expected, actual in (
-                ("size", definition.size, transfer.size),
-                ("sha256", definition.sha256, writer.digest.sha256),
-                ("md5", definition.md5_sum, transfer.hash_by("md5").hexdigest()),
-            ):
-                if expected is not None and expected != actual:
-                    raise ChecksumMismatchError(identifier, shorten(source), str(expected), str(actual), algorithm)
+            actual = {"size": transfer.size, "sha256": writer.digest.sha256, "md5": transfer.hash_by("md5").hexdigest()}
+            for name, expected in _promises(definition).items():
+                if expected != actual[name]:
+                    raise ChecksumMismatchError(identifier, shorten(source), str(expected), str(actual[name]), name)
     except OSError as error:
         if isinstance(error, StorageError):
             raise
@@ -386,10 +369,15 @@ def _deliver(
     return RetrievedResource(identifier, shorten(source), writer.digest.size, writer.digest.sha256, verified)
 
 
+def _promises(definition: ResourceDefinition) -> dict[str, Any]:
+    """The expected size and digests that are known."""
+    promises = {"sha256": definition.sha256, "md5": definition.md5_sum, "size": definition.size}
+    return {name: value for name, value in promises.items() if value is not None}
+
+
 def _describe_promise(definition: ResourceDefinition) -> str | None:
     """The expected digests and size, for messages."""
-    promises = (("sha256", definition.sha256), ("md5", definition.md5_sum), ("size", definition.size))
-    return ", ".join(f"{name} {value}" for name, value in promises if value is not None) or None
+    return ", ".join(f"{name} {value}" for name, value in _promises(definition).items()) or None
 
 
 def _host(source: str) -> str | None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from data_stack.exception import DataStackError, StorageError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
-from data_stack.io.watch import Watch
 from data_stack.io.web import Limits
 
 if TYPE_CHECKING:
@@ -42,7 +40,10 @@ class Transfer:
         is_verified: whether the bytes have a digest that the source lists and the definition cannot hold; the fetcher sets it.
         timeout_seconds: longest silence of a source.
         limits: the other limits.
+        interrupt: called by another thread when the transfer is ended, to make a blocking call fail; the fetcher sets it.
     """
+
+    interrupt: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -61,11 +62,7 @@ class Transfer:
         self._hashes: dict[str, hashlib._Hash] = {}
         if definition.md5_sum is not None:
             self.hash_by("md5")
-        self._lock = threading.Lock()
-        self._interrupt: Callable[[], None] | None = None
-        self._watch: Watch | None = None
         self._ended = threading.Event()
-        self._reason = ""
 
     # ------------------------------------------------------------------ for fetchers
 
@@ -88,8 +85,6 @@ class Transfer:
         if size > most:
             limit = f"the limit of {most:,}" if self.definition.size is None else f"the expected {most:,}"
             raise SourceError(f"sends more than {limit} bytes")
-        if self._watch is not None:
-            self._watch.hold(len(view))  # while a slow disk writes
         try:
             self._writer.write(view)
         except StorageError:
@@ -100,8 +95,6 @@ class Transfer:
         if len(self.head) < _HEAD_BYTES:
             self.head += bytes(view[: _HEAD_BYTES - len(self.head)])
         self.size = size
-        if self._watch is not None:
-            self._watch.go()
 
     def take_up(self) -> str | None:
         """Resume an interrupted retrieval of this source, before anything is written.
@@ -147,41 +140,14 @@ class Transfer:
         """Check whether the transfer may continue.
 
         Raises:
-            SourceError: it was ended (by Ctrl-C), or its source stalled.
+            SourceError: it was ended (by Ctrl-C).
         """
-        if self._ended.is_set():
-            raise SourceError(self._reason)
-        if self._watch is not None and self._watch.is_overdue:
-            raise SourceError(f"stalled: too little came within {self.timeout_seconds:g} s")
+        self.wait(0)
 
     def wait(self, seconds: float) -> None:
         """Sleep until the transfer is ended, at most ``seconds``."""
         if self._ended.wait(seconds):
-            raise SourceError(self._reason)
-
-    @contextlib.contextmanager
-    def interruptible(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """Watch the block: if its source stalls or the transfer ends, another thread calls ``interrupt``, perhaps several times.
-
-        ``interrupt`` must make the blocking call of the block fail.
-        """
-        with self.ending(interrupt), Watch(interrupt, self.timeout_seconds, self.limits.least_bytes_per_second) as self._watch:
-            try:
-                yield
-            finally:
-                self._watch = None
-
-    @contextlib.contextmanager
-    def ending(self, interrupt: Callable[[], None]) -> Iterator[None]:
-        """As :meth:`interruptible`, of a block that watches its source itself."""
-        with self._lock:
-            self._interrupt = interrupt
-        try:
-            self.check()
-            yield
-        finally:
-            with self._lock:
-                self._interrupt = None
+            raise SourceError("interrupted")
 
     def _hash(self, data: Buffer) -> None:
         for each in self._hashes.values():
@@ -189,14 +155,10 @@ class Transfer:
 
     # ------------------------------------------------------------------ for the engine
 
-    def end(self, reason: str) -> None:
+    def end(self) -> None:
         """Make the fetcher fail at its next step."""
-        if not self._ended.is_set():
-            self._reason = reason
-            self._ended.set()
-        with self._lock:
-            if self._interrupt is not None:
-                self._interrupt()
+        self._ended.set()
+        self.interrupt()
 
 
 #: ``fetch(source, transfer)`` writes all bytes of ``source`` to ``transfer``. It raises SourceError; any other exception but

@@ -17,7 +17,6 @@ from data_stack.testing import DatasetContract
 class TestDigits(DatasetContract):
     factory = DigitsFactory
     n_samples: ClassVar[dict[str, int]] = {"train": 1437, "test": 360}
-    n_kills = 2  # iris is killed more often
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@
     demo_dataset.py left STORE SOURCES      exit status 0: no file but those of a ready dataset
     demo_dataset.py heal STORE SOURCES      exit status 3: it was not ready or right, is now right, nothing left
 
-The environment directs what happens on the way: DEMO_KILL_AT=n kills the process before its n-th change of
-a file of the store, DEMO_NO_LEASE=1 makes every lease free, DEMO_LOG=file gets a line for each step done,
-DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different, DEMO_VERSION=v is the version.
+The environment directs what happens on the way: DEMO_NO_LEASE=1 makes every lease free, DEMO_LOG=file gets a line for each
+step done, DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different,
+DEMO_VERSION=v is the version.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector, Lease
-from data_stack.testing.processes import count_changes, find_left_over
 
 SPLITS = ("train", "test")
 N_SAMPLES = 2_000
@@ -94,6 +93,11 @@ def is_right(factory: DatasetFactory) -> bool:
     return not factory.verify()
 
 
+def find_left_over(store: str) -> list[str]:
+    """Files that no ready dataset needs: unfinished writes, and journals."""
+    return [str(path) for path in Path(store).rglob("*") if path.name.startswith(".~") or path.name == "journal.json"]
+
+
 def main() -> int:
     action, store, folder = sys.argv[1:]
     logging.basicConfig(level=logging.ERROR)  # what is stored unverified, and why, is known
@@ -115,10 +119,7 @@ def main() -> int:
         found = find_left_over(store)
         print(*found)
         return 1 if found else 0
-    changes = count_changes(store, int(os.environ.get("DEMO_KILL_AT", "0")))
     report = factory.prepare(progress=False)
-    if os.environ.get("DEMO_KILL_AT") == "0":
-        print("operations", len(changes))
     print("ready" if report.already_ready else "prepared")
     return 0
 

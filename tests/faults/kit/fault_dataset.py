@@ -18,7 +18,6 @@ import numpy as np
 import s3fs  # noqa: F401
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ResourceNotFoundError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
@@ -123,11 +122,6 @@ def close(connector: StorageConnector) -> None:
 # ---------------------------------------------------------------------- what a process can be told to do
 
 
-def touch(description: Description) -> None:
-    """Create an empty file in a store's folder, so that a fault can strike there."""
-    Path(description["url"], "touched").touch()
-
-
 def prepare(description: Description, sources: str, version: int = 1) -> str:
     """Prepare the dataset."""
     with contextlib.closing(_Closing(description)) as held:
@@ -205,27 +199,6 @@ def check_version(data: bytes) -> int:
     if data != version_of(number):
         raise ValueError(f"a mixture of versions: {len(data)} bytes that begin as {number}")
     return number
-
-
-def replace_again_and_again(description: Description, start: int, seconds: float) -> int:
-    """Replace a resource as often as it goes; the number of times."""
-    until, n_replaced = time.monotonic() + seconds, 0
-    with contextlib.closing(_Closing(description)) as held:
-        while time.monotonic() < until:
-            held.connector.set_resource("x", version_of(start + 2 * n_replaced))
-            n_replaced += 1
-    return n_replaced
-
-
-def read_again_and_again(description: Description, seconds: float) -> int:
-    """Read a resource that others replace, in pieces; the number of times that all was of one version."""
-    until, n_read = time.monotonic() + seconds, 0
-    with contextlib.closing(_Closing(description)) as held:
-        while time.monotonic() < until:
-            with contextlib.suppress(ResourceNotFoundError), held.connector.get_resource("x") as opened:
-                check_version(b"".join(iter(lambda: opened.read(50_000), b"")))
-                n_read += 1
-    return n_read
 
 
 class _Closing:

@@ -9,12 +9,10 @@ REPORT is a file: 8 bytes with the number of the mutant at work, then JSON with 
 from __future__ import annotations
 
 import collections
-import contextlib
 import json
 import os
 import random
 import resource
-import shutil
 import signal
 import struct
 import sys
@@ -22,23 +20,20 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "support"))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-import fuzz_archives
-import fuzz_parquet
-from fuzz_datasets import VALUES, FuzzDataset, fuzz_datasets
-from fuzz_mutations import Mutant, Special, mutant_of, mutated_bytes
-from fuzz_readings import Attempt, Violation, read_records, resume_writing
+from fuzz_datasets import fuzz_datasets
+from fuzz_files import DamagedFiles, write_files
+from fuzz_mutations import mutant_of
+from fuzz_readings import Attempt, Violation, read_records
 
-from data_stack.codecs import Codec, codec_of
-
-KINDS = ("codecs", "folder", "archives", "parquet")
+KINDS = ("records", "files")
 _MEMORY_BYTES = 4 << 30
 _GROWTH_BYTES = 1500 << 20
 _MAX_FAILURES = 20
@@ -56,134 +51,24 @@ def _hung(*_: object) -> None:
     raise Hung(f"more than {_HUNG_SECONDS} s")
 
 
-class _Codecs:
-    """Records of each codec, damaged and decoded."""
-
-    def __init__(self) -> None:
-        slow = {"mp4": 1, "webm": 1, "flac": 8, "wav": 20, "webp": 10, "jpg": 20, "png": 20}
-        self._codecs: list[tuple[str, Codec, list[bytes]]] = []
-        for kind, value in VALUES.items():
-            codec = codec_of(kind)
-            self._codecs.append((kind, codec, [codec.encode(value(i)) for i in range(1, 4)]))
-        self._weights = [slow.get(kind, 60) for kind, _, _ in self._codecs]
-
-    def execute(self, chance: random.Random, counts: Counts) -> None:
-        kind, codec, seeds = chance.choices(self._codecs, self._weights)[0]
-        record = chance.choice(seeds)
-        for _ in range(chance.choice((1, 1, 1, 2, 3, 6))):
-            record = mutated_bytes(record, chance, seeds)
-        try:
-            value = codec.decode(record)
-            counts["records with a value"] += 1
-        except Exception as error:  # the reader reports any of them as damage
-            if isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError):
-                raise Violation(f"codec {kind}: a lack of memory") from error
-            value = None
-            counts["records refused"] += 1
-        layout = codec.layout_of(record)  # never raises
-        if layout is not None and layout.dtype.itemsize and kind not in ("i64", "u64"):
-            if value is None and layout.dtype.kind not in "bU":
-                raise Violation(f"codec {kind}: a layout, but no value")
-            if value is not None and (value.dtype, value.shape) != (layout.dtype, layout.shape):
-                raise Violation(f"codec {kind}: another layout, {layout}")
-
-
-class _Datasets:
-    """Datasets of every layout, damaged and read."""
+class _Records:
+    """Record datasets of every layout, damaged and read."""
 
     def __init__(self, folder: Path) -> None:
-        self._datasets = fuzz_datasets()
+        self._datasets, self._folder = fuzz_datasets(), folder / "records"
         self._weights = [dataset.weight for dataset in self._datasets]
-        self._folder = folder
-        for number, dataset in enumerate(self._datasets):
-            for name, data in dataset.files.items():
-                _write(folder / str(number) / name, data)
 
-    def execute(self, chance: random.Random, counts: Counts) -> None:
-        number = chance.choices(range(len(self._datasets)), self._weights)[0]
-        mutant = mutant_of(self._datasets[number], chance)
+    def execute(self, chance: random.Random) -> list[Attempt]:
+        mutant = mutant_of(chance.choices(self._datasets, self._weights)[0], chance)
+        write_files(self._folder, mutant.files)
         try:
-            self._read(number, mutant, chance, counts)
+            return read_records(self._folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
         except BaseException as error:
             if hasattr(error, "add_note"):  # Python 3.11
                 error.add_note(
                     f"{mutant.dataset.name}: {'; '.join(mutant.done)} ({mutant.promise}, damaged: {mutant.is_damaged})"
                 )
             raise
-
-    def _read(self, number: int, mutant: Mutant, chance: random.Random, counts: Counts) -> None:
-        folder = self._folder / str(number)
-        changed = _changed(mutant.dataset, mutant)
-        try:
-            for name in changed:
-                _replace(folder, name, mutant)
-            if chance.random() < 0.04 and "shards" not in mutant.dataset.name:
-                self._resume(folder, mutant, counts)
-            attempts = read_records(folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
-        finally:
-            for name in changed:
-                _remove(folder / name)
-                if "/" in name:
-                    with contextlib.suppress(OSError):  # something is in it, or it is gone
-                        (folder / name).parent.rmdir()
-            for name in changed:
-                if name in mutant.dataset.files:
-                    _write(folder / name, mutant.dataset.files[name])
-        _count(counts, attempts)
-        counts[f"mutants: {mutant.promise}"] += 1
-
-    def _resume(self, folder: Path, mutant: Mutant, counts: Counts) -> None:
-        if any(special.kind in ("null", "pipe") or special.kind.startswith("other") for special in mutant.specials.values()):
-            return
-        scratch = folder.parent / "scratch"
-        shutil.rmtree(scratch, ignore_errors=True)
-        shutil.copytree(folder, scratch, symlinks=True)
-        counts[f"writers {resume_writing(scratch, mutant.dataset.spec, mutant.dataset.truth, mutant.promise)}"] += 1
-
-
-def _count(counts: Counts, attempts: list[Attempt]) -> None:
-    n_values = sum(attempt.error is None for attempt in attempts)
-    counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
-
-
-def _changed(dataset: FuzzDataset, mutant: Mutant) -> list[str]:
-    names = {*dataset.files, *mutant.files, *mutant.specials}
-    return sorted(name for name in names if name in mutant.specials or mutant.files.get(name) != dataset.files.get(name))
-
-
-def _replace(folder: Path, name: str, mutant: Mutant) -> None:
-    path = folder / name
-    _remove(path)
-    if name in mutant.specials:
-        _make_special(path, folder, mutant.specials[name])
-    elif name in mutant.files:
-        _write(path, mutant.files[name])
-
-
-def _write(path: Path, data: bytes) -> None:
-    try:
-        path.write_bytes(data)
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _make_special(path: Path, folder: Path, special: Special) -> None:
-    path.parent.mkdir(exist_ok=True)
-    if special.kind == "folder":
-        path.mkdir()
-    elif special.kind == "pipe":
-        os.mkfifo(path)
-    else:
-        targets = {"loop": path.name, "dangling": "nowhere", "null": "/dev/zero"}
-        path.symlink_to(targets.get(special.kind) or folder / special.kind.removeprefix("other "))
 
 
 class _Budget:
@@ -204,15 +89,6 @@ class _Budget:
             raise Violation(f"{grown >> 10} MiB more memory for one mutant")
 
 
-def _executor(kind: str, folder: Path) -> Callable[[random.Random, Counts], None]:
-    if kind == "codecs":
-        return _Codecs().execute
-    if kind == "folder":
-        return _Datasets(folder).execute
-    run = fuzz_archives.Archives(folder).execute if kind == "archives" else fuzz_parquet.Parquets(folder).execute
-    return lambda chance, counts: _count(counts, run(chance))
-
-
 def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
     """Run the mutants ``first`` to ``stop``."""
     warnings.simplefilter("ignore")
@@ -223,7 +99,7 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
     counts: Counts = collections.Counter()
     failures: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="data_stack-fuzz-", dir=in_memory) as folder:
-        execute = _executor(kind, Path(folder))
+        damaged = _Records(Path(folder)) if kind == "records" else DamagedFiles(Path(folder))
         budget = _Budget()
         for number in range(first, stop):
             if handle >= 0:
@@ -231,7 +107,9 @@ def main(kind: str, seed: int, first: int, stop: int, report: str) -> None:
             started = time.process_time()
             signal.setitimer(signal.ITIMER_REAL, _HUNG_SECONDS)
             try:
-                execute(random.Random(f"{kind} {seed} {number}"), counts)
+                attempts = damaged.execute(random.Random(f"{kind} {seed} {number}"))
+                n_values = sum(attempt.error is None for attempt in attempts)
+                counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
                 budget.check()
             except (Exception, Hung) as error:
                 text = "".join(traceback.format_exception(error))

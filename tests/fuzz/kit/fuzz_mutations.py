@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
+from block_digests import digests_of_blocks
 from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
 
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
-from data_stack.io.integrity import digests_of_blocks
 from data_stack.values.strict_json import seal_json
 
 INTEGERS = [
@@ -33,13 +33,6 @@ _JSON_VALUES: list[Any] = [
 _NAMES = ["a", "aa", "../a", "refs", "x/y", "", "_", "ü", "a\n", "A", "manifest.json", "spec.json", "spec", "a.bag"]
 
 
-class Special:
-    """In the place of a file: ``"folder"``, ``"loop"``, ``"dangling"``, ``"null"``, ``"pipe"`` or ``"other NAME"``."""
-
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
-
-
 @dataclass
 class Mutant:
     """A damaged dataset.
@@ -47,13 +40,11 @@ class Mutant:
     Attributes:
         dataset: what it was.
         files: content by path.
-        specials: what is no file any more, by path.
         done: what was done to it.
     """
 
     dataset: FuzzDataset
     files: dict[str, bytes]
-    specials: dict[str, Special] = field(default_factory=dict)
     done: list[str] = field(default_factory=list)
 
     @property
@@ -82,10 +73,6 @@ class Mutant:
 
     def _differs(self, file: str, data: bytes) -> bool:
         is_whole = file.endswith(".json")  # of another file the end does not matter
-        if file in self.specials:
-            if not self.specials[file].kind.startswith("other "):
-                return True
-            file = self.specials[file].kind.removeprefix("other ")  # a link to a file that may hold the same
         if file not in self.files:
             return True
         return (self.files[file] if is_whole else self.files[file][: len(data)]) != data
@@ -257,22 +244,16 @@ def _change_files(mutant: Mutant, chance: random.Random) -> None:
         return
     file = chance.choice(sorted(mutant.files))
     other = chance.choice(sorted(mutant.files))
-    what = chance.randrange(5)
+    what = chance.randrange(4)
     if what == 0:
         del mutant.files[file]
     elif what == 1:
         mutant.files[file], mutant.files[other] = mutant.files[other], mutant.files[file]
     elif what == 2:
         mutant.files[file] = b""
-    elif what == 3:
+    else:
         extra = chance.choice(("refs.bag", "refs.bag.part", "refs.idx", "refs.idx.part", "000000/spec.json", "000007/x", "x.bag"))
         mutant.files.setdefault(extra, mutant.files[other])
-    else:
-        kind = chance.choice(("folder", "loop", "dangling", "null", "pipe", f"other {other}"))
-        del mutant.files[file]
-        mutant.specials[file] = Special(kind)
-        mutant.done.append(f"{kind} in the place of {file}")
-        return
     mutant.done.append(f"change {what} of {file} and {other}")
 
 
@@ -305,4 +286,4 @@ def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None)
     mutant.done.append("manifest sealed again")
 
 
-__all__ = ["INTEGERS", "Files", "Mutant", "Special", "mutant_of", "mutated_bytes", "mutated_json", "resealed"]
+__all__ = ["INTEGERS", "Files", "Mutant", "mutant_of", "mutated_bytes", "mutated_json", "resealed"]

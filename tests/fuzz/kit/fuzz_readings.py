@@ -6,7 +6,6 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from data_stack.exception import (
     StorageError,
 )
 from data_stack.formats import records
-from data_stack.formats.records import RecordWriter
 
 MAX_SECONDS = 5.0
 """Processor time of one reading."""
@@ -199,38 +197,3 @@ def _check_types(spec: Mapping[str, str], sample: Mapping[str, Any]) -> None:
         wanted = _TYPES.get(kind.removesuffix("[]"), object)
         if not isinstance(values, list) or not all(isinstance(each, wanted) for each in values):
             raise Violation(f"column {name!r} of type {kind!r} has {sample[name]!r:.300}")
-
-
-def resume_writing(folder: Path, spec: Any, truth: Sequence[Mapping[str, Any]], promise: str) -> str:
-    """Resume writing a damaged dataset as after a crash, and read the result.
-
-    Returns:
-        ``"refused"`` or ``"finished"``.
-
-    Raises:
-        Violation: it was finished, and cannot be read.
-    """
-
-    def write() -> int:
-        with RecordWriter(folder, spec) as writer:
-            n_found = len(writer)
-            for sample in itertools.islice(truth, n_found, None):
-                writer.append(sample)
-        return n_found
-
-    def read() -> list[Any]:
-        with records.open(folder) as reader:
-            reader.verify()
-            return list(reader)
-
-    written = Attempt(write)
-    if written.error is not None:
-        return "refused"
-    found = Attempt(read)
-    if found.error is not None:
-        # A writer that has nothing to write changes nothing.
-        if promise == "truth" and written.value < len(truth):
-            raise Violation("a writer finished a dataset that cannot be read") from found.error
-    elif promise == "truth" and not same(found.value[: len(truth)], [*truth]):
-        raise Violation(f"{found.value!r:.300}, not {truth!r:.300}")
-    return "finished"

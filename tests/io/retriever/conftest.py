@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 import trustme
+from web_server import ScriptedServer
 
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.testing.web_server import ScriptedServer
 
 
 @pytest.fixture

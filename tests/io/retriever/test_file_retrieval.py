@@ -85,12 +85,6 @@ def test_a_fifo_is_refused_without_waiting_for_a_writer(store: FileStorageConnec
     assert "is not a regular file" in refusal(store, str(tmp_path / "fifo"))
 
 
-@pytest.mark.parametrize("size", [1, len(BODY) + 1])
-def test_a_file_of_another_size_is_refused(store: FileStorageConnector, path: Path, size: int) -> None:
-    with pytest.raises(RetrievalError, match="expected"):
-        retrieve([ResourceDefinition("raw/data", str(path), size=size)], store)
-
-
 # ---------------------------------------------------------------------- as the original was called
 
 

@@ -24,7 +24,7 @@ from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConne
 from data_stack.stores.removal import collect_garbage
 
 if TYPE_CHECKING:
-    from data_stack.testing.web_server import ScriptedServer
+    from web_server import ScriptedServer
 
 BODY = random.Random(7).randbytes(1_000_000)
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -196,16 +196,3 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     assert [offset_of(server, number) > 0 for number in range(3)] == [False, False, True]
     assert stored(store) == BODY
     assert partials(tmp_path) == []
-
-
-def test_a_file_that_has_another_name_too_is_left_alone(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
-    url = interrupted_for_ever(server, GOOD)
-    interrupt(store, url)
-    (partial,) = partials(tmp_path)
-    before = partial.read_bytes()
-    os.link(partial, tmp_path / "published")
-
-    fetch(store, url)
-
-    assert stored(store) == BODY
-    assert (tmp_path / "published").read_bytes() == before

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
-import logging
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -24,13 +20,11 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import (
     Fetch,
     RetrievedResource,
-    SourceError,
     Transfer,
     register_scheme,
     retrieve,
 )
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-from data_stack.io.storage_connectors.writer import ResourceWriter
 
 BODY = b"the right bytes"
 SHA256 = hashlib.sha256(BODY).hexdigest()
@@ -149,33 +143,6 @@ def test_no_more_transfers_than_allowed_run_at_once() -> None:
     assert at_once == [1] * 8
 
 
-def test_a_slow_store_is_no_stalled_source() -> None:
-    class SlowWriter(ResourceWriter):
-        """Takes longer to write than a source may be silent."""
-
-        def write(self, data: Any, /) -> int:
-            time.sleep(0.5)
-            return super().write(data)
-
-    class SlowStore(InMemoryStorageConnector):
-        """Writes slowly."""
-
-        @contextlib.contextmanager
-        def create(self, identifier: str) -> Iterator[ResourceWriter]:
-            yield SlowWriter(identifier, io.BytesIO())
-
-    def fetch(source: str, transfer: Transfer) -> None:
-        stalled = threading.Event()
-        with transfer.interruptible(stalled.set):
-            transfer.write(BODY)
-            transfer.write(BODY)
-            transfer.check()
-
-    (resource,) = retrieve([ResourceDefinition("a", "test:a")], SlowStore(), timeout_seconds=0.2, fetchers={"test": fetch})
-
-    assert resource.size == 2 * len(BODY)
-
-
 # ---------------------------------------------------------------------- what goes wrong
 
 
@@ -234,17 +201,3 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
 
 # ---------------------------------------------------------------------- what is shown
-
-
-def test_the_log_has_neither_passwords_nor_control_characters(caplog: pytest.LogCaptureFixture) -> None:
-    def fetch(source: str, transfer: Transfer) -> None:
-        raise SourceError("\x1b[2Jwrong password: hunter22\r\n")
-
-    with caplog.at_level(logging.DEBUG, "data_stack"), pytest.raises(RetrievalError) as caught:
-        retrieve(
-            [ResourceDefinition("a", "test://me:hunter22@host/\x1b[2J")], InMemoryStorageConnector(), fetchers={"test": fetch}
-        )
-
-    for text in (caplog.text, str(caught.value)):
-        assert "hunter22" not in text
-        assert "\x1b" not in text

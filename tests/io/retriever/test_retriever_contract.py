@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from web_server import ScriptedServer
 
 from data_stack.io.retriever import Transfer
 from data_stack.io.retriever.file import fetch_file
 from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.package import fetch_package
 from data_stack.testing import RetrieverContract
-from data_stack.testing.web_server import ScriptedServer
 
 
 class TestFiles(RetrieverContract):

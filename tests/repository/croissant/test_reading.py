@@ -27,6 +27,7 @@ from croissant_documents import (
     table,
     zipped,
 )
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import (
@@ -40,7 +41,6 @@ from data_stack.exception import (
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
-from data_stack.testing.web_server import ScriptedServer
 
 
 @pytest.fixture

@@ -29,11 +29,11 @@ from croissant_documents import (
     table,
     zipped,
 )
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, PreparationError
 from data_stack.repository.croissant import rows, sources
-from data_stack.testing.web_server import ScriptedServer
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 import mlcroissant
 import numpy as np
 import pytest
+from web_server import ScriptedServer
 
 import data_stack
 from data_stack.cli.main import main
@@ -19,7 +20,6 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.testing.web_server import ScriptedServer
 
 ROWS = {
     "train": [{"id": index, "weight": index / 4, "name": f"nº {index}"} for index in range(5)],
