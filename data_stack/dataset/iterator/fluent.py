@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.named_columns import ColumnKey
-from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, explains, yielding
+from data_stack.dataset.iterator.names_of_others import yielding
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
 from data_stack.exception import ConfigError
 
@@ -65,7 +65,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
-    @explains(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
@@ -138,7 +137,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
-    @explains(METHOD_ARGUMENTS)
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
     ) -> _Same:
@@ -191,7 +189,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     # ------------------------------------------------------------------ what a sample is
 
-    @explains(METHOD_ARGUMENTS)
     def map(
         self,
         function: Callable[..., Any],
@@ -352,7 +349,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         return self._stack_layer(StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version)
 
     @yielding
-    @explains(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
@@ -361,7 +357,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     # ------------------------------------------------------------------ divided
 
-    @explains(METHOD_ARGUMENTS)
     def split(
         self: Any,
         ratios: Sequence[float] | Mapping[str, float] | None = None,
