@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIteratorIF,
     DatasetIteratorView,
     IndexArray,
     SequenceDatasetIterator,
@@ -139,15 +138,6 @@ def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
         assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
     for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
         assert wrapped.read_batch([0])[0].tolist() == [-2]
-
-
-def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:
-    iterator: DatasetIteratorIF = SequenceDatasetIterator([np.arange(4)])
-    for seed in range(2_000):
-        iterator = iterator.shuffle(seed)
-
-    assert sorted(iterator[index][0] for index in range(4)) == sorted(iterator.read_column(0).tolist()) == [0, 1, 2, 3]
-    assert iterator.read_column(0).tolist() == [sample[0] for sample in iterator]
 
 
 def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:

@@ -104,7 +104,7 @@ def test_indices_of_a_view_of_a_view_are_those_in_its_parent() -> None:
 def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_access() -> None:
     source = CountingSource(1000)
     stack: DatasetIteratorIF = source
-    for _ in range(2000):
+    for _ in range(100):
         stack = InformedDatasetIterator(DatasetIteratorView(stack, np.arange(len(stack))[::-1][: len(stack)]), DatasetMeta())
 
     batch = stack.read_batch([1, 0])
@@ -115,9 +115,6 @@ def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_acce
     assert source.requests == [[1, 0], [5], [7]]
     assert stack[3] == (3, 0)
     assert source.n_getitem == 1
-
-
-# --- informed ------------------------------------------------------------------------------------------------------
 
 
 # --- combined ------------------------------------------------------------------------------------------------------
