@@ -306,7 +306,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     # ------------------------------------------------------------------ where samples are kept
 
     def in_memory(self) -> _Same:
-        """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
+        """All samples, read now and kept; as one array per column where those below have one dtype and shape."""
         from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 
         return self._stack_layer(InMemoryDatasetIterator)
