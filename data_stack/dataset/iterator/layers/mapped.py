@@ -22,6 +22,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
+from data_stack.values.forms import replace_values
 from data_stack.values.stacking import (
     as_array,
     column_of,
@@ -309,9 +310,8 @@ class _ColumnMapAccess(EncodedAccess):
         return map(self._map, self.below.iterate(start, stop), range(start, stop))
 
     def _map(self, sample: Any, position: int) -> Sample:
-        structure = self._structure_of(sample)
-        key = structure.normal(self._key)
-        return structure.make_like(sample, {key: self._call(_natural(value_of(sample, key)), position)})
+        key = self._know(sample).normal(self._key)
+        return replace_values(sample, {key: self._call(_natural(value_of(sample, key)), position)})
 
     def _call(self, value: Any, position: int) -> Any:
         if self._mixed_seed is None:
