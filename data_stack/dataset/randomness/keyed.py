@@ -52,16 +52,15 @@ def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Arra
     return bits
 
 
-def high_product(factor: int, other: int) -> int:
+def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
     """``factor * other // 2**64``: of 64 random bits and n, a number in ``[0, n)``, each as likely up to n / 2**64.
 
     Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the rejection.
+
+    Args:
+        factors: many numbers.
+        others: one other factor, or one for each.
     """
-    return (factor * other) >> 64
-
-
-def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
-    """:func:`high_product` of many factors, with one other factor or with one for each."""
     high, low = factors >> _32, factors & _MASK_32
     other_high, other_low = others >> _32, others & _MASK_32
     middle = high * other_low
