@@ -26,7 +26,6 @@ from data_stack.dataset.encoders import (
 )
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
@@ -99,19 +98,6 @@ class TestStacks(DatasetIteratorContract):
 # ---------------------------------------------------------------------- fitting
 
 
-def test_encoders_are_fitted_on_the_iterator_named_and_shared_by_the_others() -> None:
-    train, test = SequenceDatasetIterator([NUMBERS[:8], LABELS[:8]]), SequenceDatasetIterator([NUMBERS[8:], LABELS[8:]])
-    encoder = ContinuousEncoder(dtype="float64")
-
-    encoded_train = train.encode(encoder, fit_on=train)
-    encoded_test = test.encode({0: encoder})
-
-    assert np.allclose(encoded_train.read_column(0).mean(axis=0), 0)
-    assert np.allclose(encoded_test.read_column(0), (NUMBERS[8:] - NUMBERS[:8].mean(axis=0)) / NUMBERS[:8].std(axis=0))
-    assert isinstance(encoded_test, EncodedDatasetIterator)
-    assert encoded_test.encoders[0] is encoder
-
-
 def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> None:
     iterator = SequenceDatasetIterator([NUMBERS, LABELS])
 
@@ -131,35 +117,6 @@ def test_each_sample_is_read_once_to_fit_several_columns() -> None:
 
 
 # ---------------------------------------------------------------------- reading
-
-
-class Columns(DatasetIterator):
-    """Says which columns are read."""
-
-    def __init__(self, n: int = 2**31 + 10) -> None:
-        self.n, self.log = n, list[Any]()
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> Any:
-        self.log.append("sample")
-        return index, index % 3
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.log.append(key)
-        positions = np.asarray(indices)
-        return positions if key in (0, -2) else positions % 3
-
-
-def test_reading_one_column_reads_no_other() -> None:
-    source = Columns()
-    stack = source.one_hot([0, 1, 2])
-
-    assert stack.read_column(1, [2**31]).tolist() == [[0, 0, 1]]
-    assert stack.read_column(0, [2**31, -1]).tolist() == [2**31, 2**31 + 9]
-
-    assert source.log == [1, 0]
 
 
 def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
@@ -300,12 +257,3 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
 def test_columns_and_encoders_that_do_not_fit_are_refused(encode: Callable[[Any], Any]) -> None:
     with pytest.raises(ConfigError):
         encode(SequenceDatasetIterator([NUMBERS, LABELS]))
-
-
-def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() -> None:
-    numbers = [*map(float, range(100)), "x"]
-
-    with pytest.raises(EncodingError, match=r"^fitting column 0: at position 100, 'x'") as caught:
-        fitted(SequenceDatasetIterator([numbers, numbers]), ContinuousEncoder())
-
-    assert caught.value.position == 100

@@ -15,7 +15,6 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.splitter import (
     CVSplitterImpl,
     NestedCVSplitterImpl,
-    RandomSplitterImpl,
     Splitter,
     SplitterFactory,
     StratifiedSplitterImpl,
@@ -141,24 +140,6 @@ def test_stratified_splits_read_targets_only_also_of_dict_samples(splitter: Spli
     splitter.split(Sealed(CLASSES))
 
 
-def test_sizes_are_cut_off_as_the_original_did() -> None:
-    iterator = SequenceDatasetIterator([list(range(100))])
-
-    parts = RandomSplitterImpl(ratios=[0.29, 0.57, 0.14]).get_indices(iterator)
-
-    assert [len(part) for part in parts] == [28, 56, 16]
-
-
-@pytest.mark.parametrize("ratios", [[1.0], [0.0, 1.0], [1.0, 0.0], [0.5, 0.5, 0.0]])
-def test_stratified_parts_may_be_empty_or_everything(ratios: list[float]) -> None:
-    iterator = SequenceDatasetIterator([list(range(20)), [0, 1] * 10])
-
-    parts = StratifiedSplitterImpl(ratios, seed=1).get_indices(iterator)
-
-    assert [len(part) for part in parts] == [int(20 * ratio) for ratio in ratios]
-    assert sorted(position for part in parts for position in part) == list(range(20))
-
-
 @pytest.mark.parametrize(
     ("splitter", "targets", "message"),
     [
@@ -173,10 +154,3 @@ def test_stratified_parts_may_be_empty_or_everything(ratios: list[float]) -> Non
 def test_what_cannot_be_split_is_an_error_that_says_why(splitter: Any, targets: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         splitter.get_indices(SequenceDatasetIterator([list(range(N)), targets]))
-
-
-def test_views_of_splitters_have_lists_as_indices_and_four_bytes_a_position() -> None:
-    for splitter in (SplitterFactory.get_random_splitter([0.5, 0.5], 1), SplitterFactory.get_stratified_splitter([0.5, 0.5], 1)):
-        part = splitter.split(dataset())[0]
-        assert type(part.indices) is list
-        assert part._given.dtype == np.int32

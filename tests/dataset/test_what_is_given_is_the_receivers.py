@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,15 +166,6 @@ def test_a_column_may_be_written_into_or_raises(layer: str) -> None:
             scribble(given.read_column(key, indices))
 
             assert frozen(given.read_column(key, indices)) == expected
-
-
-def test_arrays_of_memory_maps_are_read_only_or_copies(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.arange(12).reshape(6, 2))
-    given = SequenceDatasetIterator([np.load(tmp_path / "a.npy", mmap_mode="r")])
-
-    for way in ("loader inline", "batch"):
-        check(given, way)
-    check(given.batch(2), "one by one")
 
 
 class KeptColumns(DatasetIteratorIF):

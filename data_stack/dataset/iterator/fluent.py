@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.named_columns import ColumnKey
-from data_stack.dataset.iterator.names_of_others import yielding
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
 from data_stack.exception import ConfigError
 
@@ -52,12 +51,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
-    @yielding
     def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        return FluentIterator.take(self, n_samples)
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
@@ -348,7 +344,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             storage = storage_connector_from_url(storage)
         return self._stack_layer(StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version)
 
-    @yielding
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator

@@ -11,7 +11,6 @@ import numpy as np
 from data_stack.dataset.iterator.access import SampleAccess, stack_columns
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.values.large_arrays import has_own_memory
 from data_stack.values.stacking import Batch, Column, list_columns, map_columns, stack_samples
 
 _Batch = TypeVar("_Batch")
@@ -67,7 +66,7 @@ def detach(batch: Any) -> Any:
     if isinstance(batch, (dict, tuple)):
         return map_columns(detach, batch)  # n-grams have batches in batches
     whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
-    is_new = batch.flags.writeable and has_own_memory(whole)
+    is_new = batch.flags.writeable and whole.flags.owndata
     return copy_objects(batch if is_new else batch.copy())
 
 

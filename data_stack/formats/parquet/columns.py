@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from data_stack.exception import RequestLimitError
 from data_stack.util.request_limit import Request, current_request, decoding_for
-from data_stack.values.large_arrays import take_values
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import stack_values
 
@@ -102,7 +101,7 @@ class ArrayColumn(GroupColumn):
         if self._is_small:
             return self.array.take(rows, axis=0)
         if self._pieces is not None:
-            return take_values(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
+            return _take(self._pieces, rows).view(self.array.dtype).reshape(len(rows), *self._shape)
         return self.array[rows]
 
 
@@ -300,3 +299,7 @@ def _with_none(values: npt.NDArray[Any], is_null: npt.NDArray[np.bool_]) -> npt.
 
 def _message(error: Exception) -> str:
     return f"{error!s:.300}" or type(error).__name__
+
+
+def _take(values: npt.NDArray[Any], places: npt.NDArray[np.integer[Any]]) -> npt.NDArray[Any]:
+    return values.take(places) if values.flags.c_contiguous else values[places]  # take would copy all values first

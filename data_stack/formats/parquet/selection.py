@@ -20,7 +20,6 @@ from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
-from data_stack.values.large_arrays import new_array
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import Column, stack_values
 
@@ -101,7 +100,7 @@ class Gathering:
 
     def _into(self, places: npt.NDArray[np.intp], values: Column) -> None:
         if self._batch is None:
-            self._batch = new_array((len(self._located), *values.shape[1:]), values.dtype)
+            self._batch = np.empty((len(self._located), *values.shape[1:]), values.dtype)
         self._batch[places] = values
         self._places.append(places)
 

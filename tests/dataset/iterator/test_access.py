@@ -13,7 +13,6 @@ import pytest
 
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     OneToOneAccess,
@@ -159,21 +158,6 @@ def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_abov
 
     assert (shifted[0].tolist(), both[0].tolist()) == ([4], [7])
     assert DatasetIteratorView(Both([np.arange(4)]), [1, 3]).read_column(0).tolist() == [2, 6]
-
-
-def test_a_client_with_three_members_is_read_by_these() -> None:
-    class Client(DatasetIterator):
-        def __len__(self) -> int:
-            return 3
-
-        def __getitem__(self, index: int) -> tuple[int, str]:
-            return index, "abc"[index]
-
-    access = access_to(Client())
-
-    assert access.samples(np.array([2, 0])) == [(2, "c"), (0, "a")]
-    assert [column.tolist() for column in access.columns([1, 0])] == [["a", "b", "c"], [0, 1, 2]]
-    assert (access.blocks(), access.locate(0), access.fixed_columns, access.releases_gil) == (None, None, False, False)
 
 
 def test_a_stack_goes_when_its_last_user_does() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
@@ -57,29 +54,6 @@ class Counting(DatasetIterator):
 Pair = namedtuple("Pair", "a b")
 
 
-def plain(samples: Any) -> list[Any]:
-    return [(array.tolist(), index) for array, index in samples]
-
-
-@given(data=st.data(), max_bytes=st.sampled_from([None, 0, 1300, 4000, 10**6]))
-def test_a_cache_gives_what_its_source_gives(data: st.DataObject, max_bytes: int | None) -> None:
-    n_samples = data.draw(st.integers(0, 8))
-    samples = [(np.arange(3) + i, f"text {i}", i) for i in range(n_samples)]
-    source = SequenceDatasetIterator([[sample[key] for sample in samples] for key in range(3)])
-    cache = CachedDatasetIterator(source, max_bytes)
-
-    for _ in range(data.draw(st.integers(1, 6))):
-        indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if n_samples else []
-        some = data.draw(st.sampled_from([indices, np.arange(n_samples) % 2 == 0, slice(None, None, -1)]))
-        key = data.draw(st.integers(-3, 2))
-        assert repr(cache.__getitems__(some)) == repr(source.__getitems__(some))
-        assert repr(cache.read_batch(some)) == repr(source.read_batch(some) if n_samples else ())
-        assert repr(cache.read_column(key, some)) == repr(source.read_column(key, some))
-        assert repr(access_to(cache).columns([key, 0])) == repr(access_to(source).columns([key, 0]))
-        assert [repr(cache[i]) for i in indices] == [repr(source[i]) for i in indices]
-        assert repr(list(pickle.loads(pickle.dumps(cache)))) == repr(list(cache)) == repr(list(source))
-
-
 def test_each_sample_is_read_once() -> None:
     source = Counting()
     cache = CachedDatasetIterator(source)
@@ -103,19 +77,6 @@ def test_a_batch_reads_what_it_lacks_in_one_request() -> None:
     assert [index for _, index in samples] == [5, 1, 5, 2, 9, 1]
     assert source.requests == [[1, 2], [5, 9]]
     assert (cache.cache_info().hits, cache.cache_info().misses) == (2, 4)
-
-
-def test_the_samples_unused_for_longest_are_let_go() -> None:
-    source = Counting()
-    cache = CachedDatasetIterator(source, max_bytes=3 * 1600)
-    cache.__getitems__([0, 1, 2])
-
-    assert cache[0][1] == 0
-    assert cache[3][1] == 3  # in place of 1
-    source.read.clear()
-
-    assert [cache[i][1] for i in (0, 2, 3, 1)] == [0, 2, 3, 1]
-    assert source.read == [1]
 
 
 def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:

@@ -22,7 +22,7 @@ from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.exception import ConfigError
 
 N = 11
 
@@ -121,23 +121,3 @@ def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None
         assert iterator.read_batch(indices).tolist() == samples == iterator.__getitems__(indices)
         assert list(iterator[::-1][:1]) == samples[-1:]
         assert len(pickle.dumps(iterator)) < 5000
-
-
-def test_an_empty_iterator_gives_empty_layers() -> None:
-    empty = SequenceDatasetIterator([[], []])
-
-    for layer in (
-        ShuffledDatasetIterator(empty, 1),
-        RepeatedDatasetIterator(empty, 5),
-        InterleavedDatasetIterator([empty, empty]),
-        InterleavedDatasetIterator([]),
-        ResampledDatasetIterator(empty, 0, 1),
-        ResampledDatasetIterator(empty, 0, 1, weights=[]),
-        BalancedDatasetIterator(empty, 1, 1),
-        BalancedDatasetIterator(empty, 1, 1, n_samples=0),
-        *[ShardedDatasetIterator(empty, 2, 3, uneven=uneven) for uneven in ("keep", "pad", "drop")],
-    ):
-        assert len(layer) == 0
-        assert list(layer) == []
-        with pytest.raises(DatasetOutOfBoundsError):
-            layer[0]

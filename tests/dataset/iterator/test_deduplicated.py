@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Columns, Samples
+from layer_laws import Samples
 
 from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
 from data_stack.exception import ConfigError
@@ -54,17 +53,6 @@ def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
     assert kept(Samples([np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([2, 1])])) == [0, 2]
 
 
-def test_columns_are_read_once_and_in_blocks() -> None:
-    source = Columns(np.zeros((50_000, 4)), np.arange(50_000) % 5)
-
-    iterator = DeduplicatedDatasetIterator(source, 1)
-
-    assert {key for key, _ in source.requests} == {1}
-    assert sum(length for _, length in source.requests) == 50_000
-    assert max(length for _, length in source.requests) <= 1 << 14
-    assert iterator.indices.tolist() == [0, 1, 2, 3, 4]
-
-
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"builtins\.object"):
         kept(Samples([(object(),)]))
@@ -72,18 +60,6 @@ def test_what_cannot_be_compared_is_refused() -> None:
         kept(Samples([{"y": 1}]), "x")
     with pytest.raises(ConfigError, match="at least one column"):
         kept(Samples([(1,)]), [])
-
-
-def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
-    source = Samples([(i % 3,) for i in range(9)])
-    iterator = DeduplicatedDatasetIterator(source)
-    n_read = source.n_read
-
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert copy.underlying_iterators[0].n_read == n_read
-    assert list(copy) == [(0,), (1,), (2,)]
-    assert copy._arguments() == {"by": None}
 
 
 def test_digests_of_an_iterator_are_those_of_its_samples() -> None:

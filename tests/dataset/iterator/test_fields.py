@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,19 +113,6 @@ def test_only_sample_0_is_read_when_columns_are_chosen_and_only_they_are_read_la
     assert source.requests.count(0) <= 3  # sample 0, once for each layer that wants to know what columns there are
 
 
-def test_tuples_have_the_order_of_the_first_dict() -> None:
-    source = Samples([{"a": 1, "b": 2}, {"b": 4, "a": 3}])
-
-    tuples = source.as_tuple()
-
-    batch = tuples.read_batch([1, 0])
-    assert list(tuples) == [(1, 2), (3, 4)]
-    assert tuples[1] == (3, 4)
-    assert isinstance(batch, tuple)
-    assert [column.tolist() for column in batch] == [[3, 1], [4, 2]]
-    assert list(source.rename({"a": "c"})) == [{"c": 1, "b": 2}, {"b": 4, "c": 3}]
-
-
 TUPLES = [(1, 2, 3)]
 DICTS = [{"a": 1, "b": 2}]
 
@@ -211,7 +197,6 @@ def test_an_empty_iterator_has_no_samples_and_the_columns_that_are_known() -> No
 
 
 META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))
-KEYS = IteratorMeta("image", "label", "tag")
 
 
 def followed(samples: list[Any], meta: DatasetMeta, make: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
@@ -237,15 +222,6 @@ def followed(samples: list[Any], meta: DatasetMeta, make: Callable[[Any], Any]) 
 )
 def test_the_meta_follows_the_columns(make: Callable[[Any], Any], expected: tuple[Any, Any, Any]) -> None:
     assert followed([(10, 1, 2)], META, make) == expected
-
-
-def test_a_meta_that_counts_from_the_end_or_names_no_column_follows_too() -> None:
-    from_the_end = replace(META, iterator_meta=IteratorMeta(0, -1, 2))
-
-    assert followed([(10, 1)], from_the_end, lambda it: it.select(1, 0)) == (1, 0, 2)
-    assert followed([(10, 1)], from_the_end, lambda it: it.as_dict("x", "y")) == ("x", "y", 2)
-    assert followed([{"x": 1, "y": 2}], META, lambda it: it.select("y", "x")) == (0, 1, 2)
-    assert followed([{"x": 1, "y": 2}], META, lambda it: it.as_tuple("x", "y")) == (0, 1, 2)
 
 
 def test_what_was_known_of_a_column_goes_with_it_and_asking_for_it_says_what_there_is() -> None:

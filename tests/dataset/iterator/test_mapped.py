@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Columns, Samples, as_plain, check_all_ways_agree, sources
 
-from data_stack import from_recipe
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
@@ -63,16 +62,6 @@ def failing(sample: Any) -> Any:
     raise ZeroDivisionError(f"cannot map {sample!r}")
 
 
-class PostProcessor:
-    """As mlgym's."""
-
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def postprocess(self, sample: Any) -> Any:
-        return sample[0] * self.factor, *sample[1:]
-
-
 @given(source=sources(), data=st.data(), batched=st.booleans())
 def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
     source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject, batched: bool
@@ -108,12 +97,6 @@ def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_
 
     assert len({value for values in drawn for value in values}) == 200
     assert by_batch == drawn[0]
-
-
-def test_a_bound_method_of_a_client_maps_samples() -> None:
-    mapped = SequenceDatasetIterator([[1, 2, 3], "abc"]).map(PostProcessor(10).postprocess)
-
-    assert list(pickle.loads(pickle.dumps(mapped))) == [(10, "a"), (20, "b"), (30, "c")]
 
 
 def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
@@ -315,17 +298,6 @@ def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
     assert known(source.map(plus, column="x")) == (("x", "y", "z"), None, ("a", "b"), "label")
     assert known(source.map(plus, column=-2)) == (("x", "y", "z"), ("w", "h"), None, None)
     assert known(source.map(tagged)) == ((), None, ("a", "b"), "label")
-
-
-def test_a_mapped_column_is_in_the_recipe() -> None:
-    source = SequenceDatasetIterator([[1, 2], [3, 4]])
-    mapped = source.map(drawn, column=1, seed=3)
-
-    again = from_recipe(mapped.recipe(), functions={f"{__name__}:drawn": drawn})
-
-    assert as_plain(list(again)) == as_plain(list(mapped))
-    assert again.fingerprint() == mapped.fingerprint() != source.map(drawn, column=0, seed=3).fingerprint()
-    assert as_plain(list(again.at_epoch(1))) != as_plain(list(mapped))
 
 
 @pytest.mark.parametrize(

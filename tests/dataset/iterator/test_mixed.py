@@ -80,16 +80,6 @@ def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tupl
     assert all(counts[number] <= length for number, length in enumerate(lengths) if number != last)
 
 
-def test_whole_numbers_are_met_exactly_at_the_end_of_each_block() -> None:
-    iterator = mixed([10_000, 10_000, 10_000], [0.7, 0.2, 0.1], n_samples=10_000)
-
-    numbers = iterator.read_column(0).reshape(-1, 10)
-
-    assert iterator.block_size == 10
-    assert all(np.bincount(block).tolist() == [7, 2, 1] for block in numbers)
-    assert len({tuple(block) for block in numbers.tolist()}) > 250  # of 360 orders
-
-
 def test_an_iterator_of_proportion_zero_does_not_come() -> None:
     for proportions in ([0, 1, 0, 2, 0], [0, 1, 0, 2], [1, 0, 0, 2, 0]):
         lengths = [0 if proportion == 0 else 5 for proportion in proportions]

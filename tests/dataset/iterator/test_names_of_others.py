@@ -63,20 +63,6 @@ def test_columns_are_listed_by_names_keys_or_positions() -> None:
     assert data_stack.from_numpy([3, 4]).map(lambda sample: 5).column_names == tuples.take(0).column_names == []
 
 
-def test_features_are_dtype_and_shape_of_the_columns() -> None:
-    tuples = SequenceDatasetIterator([np.zeros((2, 4, 5), np.uint8), ["a", "b"]])
-    meta = {"column_names": ("image", "label")}
-
-    features = informed(tuples, **meta).features
-
-    assert {name: (each.dtype, each.shape, each.role) for name, each in features.items()} == {
-        "image": ("uint8", (4, 5), "sample"),
-        "label": ("str", (), "target"),
-    }
-    assert list(tuples.features) == [0, 1]
-    assert list(tuples.map(lambda sample: sample[1]).features) == ["value"]
-
-
 def test_distinct_values_come_in_the_order_of_their_appearance() -> None:
     iterator = SequenceDatasetIterator(
         [["b", "a", "b", None], [2.0, 2, np.nan, np.nan], np.array([[1, 2], [1, 2], [3, 4], [1, 2]])]
@@ -92,15 +78,12 @@ def test_distinct_values_come_in_the_order_of_their_appearance() -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_an_attribute_of_a_client_overrides_ours_also_inside_of_a_wrapper(name: str) -> None:
+def test_an_attribute_of_a_client_overrides_ours(name: str) -> None:
     of_instance, of_class = Plain(**{name: "mine"}), WithOwn()
 
-    for each in (of_instance, informed(of_instance), informed(informed(of_instance)), pickle.loads(pickle.dumps(of_instance))):
-        assert getattr(each, name) == "mine"
-    for each in (of_class, informed(of_class), copy.copy(of_class)):
+    for each in (of_instance, of_class, pickle.loads(pickle.dumps(of_instance)), copy.copy(of_class)):
         found = getattr(each, name)
         assert (found() if callable(found) else found) == "mine"
-    setattr(of_class, "extra", 1)  # noqa: B010
     wrapper = informed(Plain())
     setattr(wrapper, name, "set later")
     assert getattr(wrapper, name) == "set later"
@@ -125,12 +108,6 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
     assert repr(wrapper) == "<Wrapper: 3 samples of 'w', columns x, y>"
     with pytest.raises(AttributeError, match="no attribute 'targets'; here it is"):
         wrapper.targets  # noqa: B018
-
-
-def test_layers_do_not_take_the_names_of_what_is_below() -> None:
-    stacked = informed(WithOwn()).skip(1)
-
-    assert (stacked.column_names, [*stacked.head(1)], stacked.unique(1).tolist()) == ([0, 1], [(1, "b")], ["b", "c"])
 
 
 def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
@@ -163,13 +140,9 @@ def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:
         assert ours in str(caught.value)
 
 
-def test_an_argument_of_another_loader_or_load_is_an_error_that_says_ours(tmp_path: Path) -> None:
+def test_an_argument_of_another_load_is_an_error_that_says_ours(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n1\n")
 
-    with pytest.raises(TypeError, match=r"Loader\(\) has no argument 'num_workers'; here it is "):
-        data_stack.Loader([1, 2], 2, num_workers=4)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
-        data_stack.Loader([1, 2], 2, other=1)  # type: ignore[call-arg]
     for dataset in ("digits", str(tmp_path / "a.csv")):
         with pytest.raises(ConfigError, match="'cache_dir'; here it is "):
             data_stack.load(dataset, split="train" if dataset == "digits" else None, cache_dir="x")

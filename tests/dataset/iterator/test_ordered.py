@@ -15,21 +15,6 @@ from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
 from data_stack.exception import ConfigError
 
 
-class Columns(SequenceDatasetIterator):
-    """Counts what is read of its columns."""
-
-    def __init__(self, *columns: Any) -> None:
-        super().__init__(columns)
-        self.requests: list[Any] = []
-
-    def __getitem__(self, index: Any) -> Any:
-        raise AssertionError("a whole sample was read")
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.requests.append(key)
-        return super().read_column(key, indices)
-
-
 def order_of(column: Any, *, descending: bool = False) -> list[int]:
     order: list[int] = SortedDatasetIterator(SequenceDatasetIterator([column]), 0, descending=descending).indices.tolist()
     return order
@@ -94,20 +79,7 @@ def test_missing_values_come_last_in_both_directions(column: Any) -> None:
     assert order_of(column, descending=True) == [4, 1, 2, 0, 3]
 
 
-def test_none_is_refused_with_its_position() -> None:
-    with pytest.raises(ConfigError, match=r"column 0 has no value \(None\) at position 2"):
-        order_of([1, 2, None, None])
-
-
 @pytest.mark.parametrize("column", [np.zeros((2, 2, 2)), np.array([1j, 2j]), np.zeros(2, dtype=[("a", int)])])
 def test_values_without_an_order_are_refused(column: Any) -> None:
     with pytest.raises(ConfigError, match="have no order"):
         order_of(column)
-
-
-def test_only_the_column_is_read_and_only_once() -> None:
-    source = Columns(np.arange(100)[::-1], np.zeros((100, 10)))
-
-    SortedDatasetIterator(source, 0)
-
-    assert source.requests == [0]

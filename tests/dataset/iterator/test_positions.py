@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIteratorView,
     IndexArray,
     SequenceDatasetIterator,
 )
@@ -93,27 +90,6 @@ def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> 
         check_positions(indices, 10)
 
 
-def test_views_by_ranges_of_a_hundred_million_samples_keep_nothing() -> None:
-    source = SequenceDatasetIterator([range(100_000_000)])
-    tracemalloc.start()
-
-    view = DatasetIteratorView(source, range(1, 100_000_000, 2))[10:][::-1]
-
-    assert tracemalloc.get_traced_memory()[1] < 50_000
-    tracemalloc.stop()
-    assert (len(view), view[0], view[-1]) == (49_999_990, (99_999_999,), (21,))
-
-
-@given(lengths=st.lists(st.sampled_from([0, 1, 2, 50, 700]), max_size=40))
-def test_a_combination_finds_each_sample_however_uneven_its_parts(lengths: list[int]) -> None:
-    numbers = iter(range(sum(lengths)))
-    parts = [SequenceDatasetIterator([[next(numbers) for _ in range(length)]]) for length in lengths]
-
-    combined = CombinedDatasetIterator(parts)
-
-    assert [combined[index] for index in range(len(combined))] == [(number,) for number in range(sum(lengths))]
-
-
 class Loud(SequenceDatasetIterator):
     """A client's subclass that changes what a sample is, and nothing else."""
 
@@ -138,14 +114,3 @@ def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
         assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
     for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
         assert wrapped.read_batch([0])[0].tolist() == [-2]
-
-
-def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:
-    order = np.random.default_rng(0).permutation(10_000)
-    source = SequenceDatasetIterator([range(10_000)])
-    view = DatasetIteratorView(DatasetIteratorView(source, order), order)
-
-    data = pickle.dumps(view)
-
-    assert len(data) < 2 * 4 * 10_000 + 1_000
-    assert [*pickle.loads(data)] == [*view]

@@ -4,20 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
-
-
-@given(samples=st.lists(st.integers(), max_size=20), times=st.integers(0, 5))
-def test_passes_follow_each_other(samples: list[int], times: int) -> None:
-    repeated = RepeatedDatasetIterator(SequenceDatasetIterator([samples]), times)
-
-    assert len(repeated) == len(samples) * times
-    assert [sample for (sample,) in repeated] == samples * times
-    assert repeated.read_column(0).tolist() == samples * times
 
 
 def test_an_empty_iterator_can_be_repeated_any_number_of_times() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 from data_stack.exception import ConfigError
 
@@ -60,11 +60,6 @@ def test_samples_are_drawn_in_proportion_to_their_weights(scale: float) -> None:
     assert ((counts[weights > 0] - expected) ** 2 / expected).sum() < 20
 
 
-def test_the_first_draws_are_those_of_a_shorter_iterator() -> None:
-    assert drawn(10, 100, 3)[:20].tolist() == drawn(10, 20, 3).tolist()
-    assert drawn(10, 100, 3, range(10))[:20].tolist() == drawn(10, 20, 3, range(10)).tolist()
-
-
 # Never change these numbers: someone's experiment rests on them.
 @pytest.mark.parametrize(
     ("n", "seed", "weights", "expected"),
@@ -86,18 +81,3 @@ def test_draws_never_change(n: int, seed: int, weights: list[float] | None, expe
 def test_weights_that_are_not_allowed_are_refused(weights: Any) -> None:
     with pytest.raises(ConfigError):
         ResampledDatasetIterator(numbers(3), 5, 1, weights=weights)
-
-
-def test_the_largest_iterators_are_drawn_from() -> None:
-    class Huge(DatasetIterator):
-        def __len__(self) -> int:
-            return 2**63 - 1
-
-        def __getitem__(self, index: int) -> int:
-            return index
-
-    resampled = ResampledDatasetIterator(Huge(), 2**63 - 1, 1)
-
-    indices = [0, 5, 2**63 - 2]
-    assert resampled.read_batch(indices).tolist() == [resampled[index] for index in indices]  # type: ignore[union-attr]
-    assert max(resampled[index] for index in range(50)) > 2**62

@@ -5,9 +5,7 @@ from __future__ import annotations
 import enum
 import io
 import logging
-import multiprocessing
 import os
-import pickle
 import struct
 import threading
 from collections.abc import Iterator
@@ -25,7 +23,7 @@ from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, Listed, Point, check_equal_to_list, exact
 from sizes import sized
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.access import own_access
 from data_stack.dataset.iterator.layers import stored_samples
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
@@ -33,7 +31,6 @@ from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, wri
 from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
-    DatasetOutOfBoundsError,
 )
 from data_stack.io.integrity import block_digest
 from data_stack.io.resources import StreamedResource
@@ -104,30 +101,6 @@ def test_stored_samples_equal_those_of_a_list(data: st.DataObject, n_samples: in
         check_equal_to_list(in_small_blocks(samples, InMemoryStorageConnector(), most_in_block), samples, indices)
 
 
-def test_nothing_is_read_or_written_before_the_first_sample_is_asked_for(tmp_path: Path) -> None:
-    source = Listed([(1, "a"), (2, "b")])
-
-    cache = cached(source, FileStorageConnector(tmp_path))[::-1].cache()
-    view = DatasetIteratorView(cache, [0])
-    pickle.loads(pickle.dumps(view))
-
-    assert (len(cache), source.n_read, os.listdir(tmp_path)) == (2, 0, [])
-    assert view[0] == (2, "b")
-
-
-def test_the_source_is_read_once(storage: StorageConnector) -> None:
-    first, second = Listed([(1, "a"), (2, "b")]), Listed([(1, "a"), (2, "b")])
-
-    cached(first, storage, "x").fill()
-    n_read_by_fingerprint = Listed([(1, "a"), (2, "b")])
-    n_read_by_fingerprint.fingerprint()
-    cache = cached(second, storage, "x")
-
-    assert list(cache) == [(1, "a"), (2, "b")]
-    assert second.n_read == n_read_by_fingerprint.n_read
-    assert first.n_read == second.n_read + 2
-
-
 def test_other_samples_under_the_same_identifier_are_replaced_and_the_log_says_so(
     storage: StorageConnector, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,16 +123,6 @@ def test_what_is_no_cache_is_refused_and_stays(content: bytes, storage: StorageC
     assert stored_bytes(storage, "mine") == content
 
 
-def test_an_empty_iterator_is_stored_and_found_too(storage: StorageConnector) -> None:
-    source = SequenceDatasetIterator([[]])
-    cache = cached(source, storage)
-
-    assert (list(cache), cache.__getitems__([]), cache.read_batch([]), len(cache.read_column(0))) == ([], [], (), 0)
-    assert cached(source, storage).fill() == cache.fill()
-    with pytest.raises(DatasetOutOfBoundsError):
-        cache[0]
-
-
 # --- reading -------------------------------------------------------------------------------------------------------
 
 
@@ -173,18 +136,6 @@ def test_a_batch_is_one_request() -> None:
 
     assert len(storage.requests) == 1
     assert sum(size for _, size in storage.requests[0]) <= 10 * 2**18
-
-
-def test_what_is_handed_out_may_be_written_to(storage: StorageConnector) -> None:
-    cache = cached(Listed([(np.zeros(3), torch.zeros(2), np.zeros(i % 2)) for i in range(4)]), storage)
-
-    for array, tensor, ragged in [cache[0], *cache.__getitems__([0, 1]), *cache]:
-        array[:], tensor[:], ragged[:] = 1, 1, 1
-    for column in cache.read_batch([0, 1])[:2]:  # type: ignore[index]  # a tuple
-        column[:] = 1
-
-    assert [each[0].sum() for each in cache] == [0] * 4
-    torch.from_numpy(cache[0][0])  # warns if it must not be written to
 
 
 def test_the_samples_are_read_from_a_memory_map_where_there_are_files(tmp_path: Path) -> None:
@@ -260,24 +211,6 @@ def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_t
     source.fails = False
 
     assert list(cache) == [(i,) for i in range(5)]
-
-
-def test_samples_are_written_a_block_at_a_time() -> None:
-    alive: list[int] = []
-
-    class Tracked(DatasetIterator):
-        def __len__(self) -> int:
-            return 40
-
-        def __getitem__(self, index: int) -> Any:
-            alive.append(file.tell() if file is not None else 0)
-            return np.zeros(100_000, dtype=np.uint8), index
-
-    file: io.BytesIO | None = io.BytesIO()
-    write_samples(file, Tracked(), 40, "")
-    ahead = [100_000 * (number + 1) - written for number, written in enumerate(alive)]
-
-    assert max(ahead) < 2_000_000
 
 
 # --- damage --------------------------------------------------------------------------------------------------------
@@ -401,28 +334,6 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
 
         assert waiting.result() == samples
         assert storing.result() == "x"
-
-
-def read_with_others(storage: StorageConnector, started: Any) -> None:
-    """In a process of its own: use a cache at the same time as others do."""
-    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([list(range(300)), np.arange(300) * 2]), storage, "shared")
-    started.wait(60)
-    assert list(cache) == [(i, 2 * i) for i in range(300)]
-
-
-@pytest.mark.full
-def test_processes_that_begin_at_once_all_get_the_samples(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    storage, started = FileStorageConnector(tmp_path), context.Barrier(2)
-    processes = [context.Process(target=read_with_others, args=(storage, started)) for _ in range(2)]
-
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(60)
-
-    assert [process.exitcode for process in processes] == [0, 0]
-    assert storage.list_resources() == ["shared"]
 
 
 # --- as a layer ----------------------------------------------------------------------------------------------------

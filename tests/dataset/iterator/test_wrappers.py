@@ -19,13 +19,12 @@ from data_stack.dataset.iterator import (
     Column,
     CombinedDatasetIterator,
     DatasetIterator,
-    DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -90,33 +89,6 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
 
 
-def test_indices_of_a_view_of_a_view_are_those_in_its_parent() -> None:
-    source = SequenceDatasetIterator([list(range(10))])
-    parent = DatasetIteratorView(source, [9, 8, 7, 6])
-
-    view = DatasetIteratorView(parent, [2, 0])
-
-    assert view.indices == [2, 0]
-    assert view.underlying_iterators == [parent]
-    assert list(view) == [(7,), (9,)]
-
-
-def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_access() -> None:
-    source = CountingSource(1000)
-    stack: DatasetIteratorIF = source
-    for _ in range(100):
-        stack = InformedDatasetIterator(DatasetIteratorView(stack, np.arange(len(stack))[::-1][: len(stack)]), DatasetMeta())
-
-    batch = stack.read_batch([1, 0])
-    stack.read_column(1, [5])
-    stack.__getitems__([7])
-
-    assert lists(batch) == [[1, 0], [1, 0]]
-    assert source.requests == [[1, 0], [5], [7]]
-    assert stack[3] == (3, 0)
-    assert source.n_getitem == 1
-
-
 # --- combined ------------------------------------------------------------------------------------------------------
 
 
@@ -151,17 +123,6 @@ def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> Non
 
 
 # --- in memory -----------------------------------------------------------------------------------------------------
-
-
-def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
-    source = CountingSource(5)
-
-    in_memory = InMemoryDatasetIterator(source)
-
-    assert list(in_memory) == list(in_memory) == [(i, i % 3) for i in range(5)]
-    assert source.n_getitem == 5
-    assert in_memory.underlying_iterators == [source]
-    assert capfd.readouterr() == ("", "")
 
 
 def test_an_iterator_in_memory_pickles_without_its_source() -> None:
@@ -230,10 +191,6 @@ def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
     with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"):
         view.shufle(3)
     assert not hasattr(object.__new__(InformedDatasetIterator), "anything")
-
-
-def numbers() -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]])
 
 
 WRONG_CALLS: list[Callable[[Any], object]] = [

@@ -130,18 +130,6 @@ def test_samples_that_do_not_go_together_are_refused_by_the_numbers_of_their_ite
             read()
 
 
-@pytest.mark.parametrize("key", [3, -4, "a", None])
-def test_a_column_that_is_not_there_is_named(key: Any) -> None:
-    tuples = Samples([(1, 2)]).zip(Samples([3]))
-    dicts = Samples([{"x": 1}]).zip(Samples([{"y": 1}]))
-
-    for indices in (None, [0], []):
-        with pytest.raises(ConfigError, match=f"no column {key!r}"):
-            tuples.read_column(key, indices)
-        with pytest.raises(ConfigError, match=f"no column {key!r}"):
-            dicts.read_column(key, indices)
-
-
 def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:
     meta = DatasetMeta(IteratorMeta(0, -1, "tag"), "id", "digits", "train", "label", ("a", "b"))
     informed: Any = InformedDatasetIterator(Samples([(1, 2)]), meta)

@@ -56,22 +56,12 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
         self._iterators = list(iterators)
-        self._take_lengths()
-
-    def _take_lengths(self) -> None:
         self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
         if sum(self._lengths) > sys.maxsize:
             raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
 
     def make_access(self) -> SampleAccess:
         return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_iterators": self._iterators}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._iterators = state["_iterators"]
-        self._take_lengths()
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self._iterators)
