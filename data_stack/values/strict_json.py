@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from data_stack.exception import DatasetFileCorruptError
@@ -63,40 +62,44 @@ class JsonObject:
 
     def text(self, name: str) -> str:
         """A string."""
-        return self._read(name, "a string", _is_text)
+        value = self.value(name)
+        return value if isinstance(value, str) else self._wrong(name, value, "a string")
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
-        return self._read(name, "a string", _is_text, or_null=True)
+        return self.value(name) if self._fields.get(name, 0) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
         """A truth value."""
-        return self._read(name, "true or false", lambda value: isinstance(value, bool))
+        value = self.value(name)
+        return value if isinstance(value, bool) else self._wrong(name, value, "true or false")
 
     def size(self, name: str) -> int:
         """A number of bytes."""
-        return self._read(name, "a number of bytes", _is_size)
+        value = self.value(name)
+        return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
 
     def optional_size(self, name: str) -> int | None:
         """A number of bytes or null."""
-        return self._read(name, "a number of bytes", _is_size, or_null=True)
+        return self.value(name) if self._fields.get(name, 0) is None else self.size(name)
 
     def optional_seconds(self, name: str) -> float | None:
         """A duration or null."""
-        return self._read(name, "a number of seconds", lambda value: type(value) in (int, float) and value >= 0, or_null=True)
+        value = self.value(name)
+        if value is None or (type(value) in (int, float) and value >= 0):
+            return None if value is None else float(value)
+        return self._wrong(name, value, "a number of seconds")
 
-    def hexadecimal(self, name: str, n_digits: int, *, or_null: bool = False) -> Any:
+    def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
-        return self._read(
-            name,
-            f"{n_digits} hexadecimal digits",
-            lambda value: isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value),
-            or_null=or_null,
-        )
+        value = self.value(name)
+        if isinstance(value, str) and re.fullmatch(f"[0-9a-f]{{{n_digits}}}", value):
+            return value
+        return self._wrong(name, value, f"{n_digits} hexadecimal digits")
 
     def optional_hexadecimal(self, name: str, n_digits: int) -> str | None:
         """A digest or null."""
-        return self.hexadecimal(name, n_digits, or_null=True)
+        return self.value(name) if self._fields.get(name, 0) is None else self.hexadecimal(name, n_digits)
 
     def objects(self, name: str) -> list[JsonObject]:
         """A list of objects."""
@@ -110,21 +113,9 @@ class JsonObject:
         if self._fields:
             self._wrong(*next(iter(self._fields.items())), "no such field")
 
-    def _read(self, name: str, expected: str, is_valid: Callable[[Any], object], *, or_null: bool = False) -> Any:
-        value = self.value(name)
-        return value if (or_null and value is None) or is_valid(value) else self._wrong(name, value, expected)
-
     def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
         shown = f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
         raise DatasetFileCorruptError(f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs")
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= _MAX_SIZE
 
 
 def _digest(fields: dict[str, Any]) -> str:

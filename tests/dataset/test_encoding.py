@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
-from sklearn.preprocessing import StandardScaler
 
 import data_stack
 from data_stack.dataset.encoders import (
@@ -56,9 +55,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "arrays": lambda: fitted(
         SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}
     ),
-    "negative_keys": lambda: fitted(
-        SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
-    ),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
@@ -69,7 +65,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     ),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
-    "sklearn": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: StandardScaler()}),
     "view": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS])[::-1], {0: ContinuousEncoder()})[3:],
     "parts": lambda: fitted(
         CombinedDatasetIterator(
@@ -105,15 +100,6 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
         iterator.encode({0: ContinuousEncoder(), 1: OneHotEncoder([0, 1, 2])})
     with pytest.raises(ModelNotTrainedError, match=r"column 1, <CategoricalEncoder.*fit_on=train"):
         EncodedDatasetIterator(iterator, {1: CategoricalEncoder()})
-
-
-def test_each_sample_is_read_once_to_fit_several_columns() -> None:
-    client = Samples([(float(i), str(i % 3)) for i in range(200)])
-
-    client.encode({0: ContinuousEncoder(), 1: CategoricalEncoder("ordinal")}, fit_on=client)
-
-    assert sorted(set(client.read)) == list(range(200))
-    assert len(client.read) < 220  # the fingerprint looks at some of them, too
 
 
 # ---------------------------------------------------------------------- reading
@@ -163,19 +149,6 @@ def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict
     assert stack.read_column(0).tolist() == [i for i, _ in expected]
 
 
-def test_one_hot_takes_the_classes_of_the_meta() -> None:
-    meta = DatasetMeta(class_names=("dog", "cat", "bird"))
-
-    words = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), meta).one_hot()
-    numbers = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, LABELS]), meta).one_hot()
-
-    assert words[0][1].tolist() == [0, 1, 0]
-    assert numbers[0][1].tolist() == [1, 0, 0]
-    assert isinstance(words, InformedDatasetIteratorIF)
-    assert words.dataset_meta.target_kind == "one_hot"
-    assert words.dataset_meta.class_names == ("dog", "cat", "bird")
-
-
 # ---------------------------------------------------------------------- meta
 
 
@@ -188,15 +161,6 @@ def informed(**meta: Any) -> InformedDatasetIterator:
 def meta_of(iterator: DatasetIteratorIF) -> Any:
     assert isinstance(iterator, InformedDatasetIteratorIF)
     return iterator.dataset_meta
-
-
-def test_a_bare_encoder_is_for_the_sample_of_the_meta() -> None:
-    stack = fitted(informed(feature_names=("weight", "height", "age")), ContinuousEncoder())
-
-    assert stack[0]["x"].shape == (3,)
-    meta = meta_of(stack)
-    assert meta.feature_names == ("weight", "height", "age")
-    assert (meta.dataset_name, meta.provenance) == ("zoo", ("encoded",))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import sys
 from typing import Any
 
 from data_stack.dataset.meta import (
@@ -34,16 +33,6 @@ def test_what_is_left_out_is_inherited_and_none_clears() -> None:
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN) == TRAIN
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN, dataset_tag="val").identifier == "a"
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN, "b", "c", "d") == DatasetMeta(IteratorMeta(2, 0, 1), "b", "c", "d")
-
-
-def test_deriving_thousands_of_times_gives_a_flat_meta() -> None:
-    meta: DatasetMetaIF = TRAIN
-    for number in range(2 * sys.getrecursionlimit()):
-        meta = MetaFactory.get_dataset_meta_from_existing(meta, identifier=str(number))
-
-    assert meta == MetaFactory.get_dataset_meta_from_existing(TRAIN, identifier=str(2 * sys.getrecursionlimit() - 1))
-    assert len(pickle.dumps(meta)) < len(pickle.dumps(TRAIN)) + 10
-    assert meta.target_pos == 0
 
 
 def test_metas_of_other_classes_are_copied_by_content() -> None:

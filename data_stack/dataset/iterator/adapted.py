@@ -55,5 +55,5 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
         hint = ""
     else:
         return AdaptedIterator(samples)
-    kind = type(samples).__name__
-    raise ConfigError(f"expected an iterator, or an object with len() and [i] such as a list, got {kind} {samples!r:.80}{hint}")
+    shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"
+    raise ConfigError(f"expected an iterator, or an object with len() and [i] such as a list, got {shown}{hint}")

@@ -43,18 +43,6 @@ def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples
     assert [int(sample[0]) for sample in balanced(labels, seed, n_samples=n_samples)] == samples
 
 
-@given(labels=LABELS, seed=st.integers(0, 99))
-def test_the_members_of_a_class_all_come_before_one_comes_again(labels: list[int], seed: int) -> None:
-    samples = drawn(labels, seed, n_samples=250)
-
-    for label in set(labels):
-        members = [position for position, each in enumerate(labels) if each == label]
-        came = [position for position in samples if labels[position] == label]
-        passes = [came[start : start + len(members)] for start in range(0, len(came), len(members))]
-        assert all(sorted(each) == members for each in passes if len(each) == len(members))
-        assert all(len(set(each)) == len(each) for each in passes)
-
-
 # Never change these numbers: someone's experiment rests on them.
 @pytest.mark.parametrize(
     ("labels", "seed", "epoch", "expected"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples, check_all_ways_agree
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator
 from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
 from data_stack.values.stacking import stack_samples
 
@@ -23,16 +23,6 @@ class Huge(DatasetIterator):
 
     def __getitem__(self, index: Any) -> Any:
         return index, str(index)
-
-
-def test_batches_are_consecutive_samples_and_the_last_one_may_be_shorter() -> None:
-    source = SequenceDatasetIterator([np.arange(10), np.arange(30).reshape(10, 3), [str(i) for i in range(10)]])
-
-    batches, full = BatchedDatasetIterator(source, 4), BatchedDatasetIterator(source, 4, drop_last=True)
-
-    assert [batch[0].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert [batch[2].tolist() for batch in full] == [["0", "1", "2", "3"], ["4", "5", "6", "7"]]
-    assert batches[-1][1].tolist() == [[24, 25, 26], [27, 28, 29]]
 
 
 @given(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +13,10 @@ import pytest
 import torch
 from PIL import Image
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView
 from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.exception import ConfigError
-
-
-def brought(cache: CachedDatasetIterator) -> Any:
-    return access_to(cache)
 
 
 class Counting(DatasetIterator):
@@ -51,9 +45,6 @@ class Counting(DatasetIterator):
         return super().read_column(key, indices)
 
 
-Pair = namedtuple("Pair", "a b")
-
-
 def test_each_sample_is_read_once() -> None:
     source = Counting()
     cache = CachedDatasetIterator(source)
@@ -79,23 +70,6 @@ def test_a_batch_reads_what_it_lacks_in_one_request() -> None:
     assert (cache.cache_info().hits, cache.cache_info().misses) == (2, 4)
 
 
-def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
-    rows = np.zeros((1000, 100))
-    tensors = torch.zeros(1000, 100)
-    source = SequenceDatasetIterator([[Pair([rows[i]], {"a": tensors[i]}) for i in range(10)]])
-
-    caches = CachedDatasetIterator(source, max_bytes=10**6), CachedDatasetIterator(source)
-    for cache in caches:
-        cache.__getitems__([3])
-
-    (limited,), (unlimited,) = [brought(cache)._kept.get(3)[0] for cache in caches]
-
-    assert isinstance(limited, Pair)
-    assert limited.a[0].base is None
-    assert limited.b["a"].untyped_storage().nbytes() == 400
-    assert unlimited.a[0].base is rows
-
-
 def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
     source = Counting()
     cache = CachedDatasetIterator(source)
@@ -108,29 +82,6 @@ def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
     assert cache.cache_info().n_samples == 10
     with pytest.raises(ConfigError, match="no column 7"):
         cache.read_column(7, [0])
-
-
-@pytest.mark.parametrize("max_bytes", [None, 8000])
-def test_threads_get_the_right_samples(max_bytes: int | None) -> None:
-    source = Counting(50)
-    cache = CachedDatasetIterator(source, max_bytes)
-
-    def read(seed: int) -> bool:
-        generator = np.random.default_rng(seed)
-        for _ in range(30):
-            indices = generator.integers(0, 50, 5)
-            samples = [cache[int(indices[0])], *cache.__getitems__(indices[1:])]
-            if not all(
-                index == expected and (array == index).all() for (array, index), expected in zip(samples, indices, strict=True)
-            ):
-                return False
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        right = list(threads.map(read, range(16)))
-
-    assert all(right)
-    assert max_bytes is None or cache.cache_info().n_bytes <= max_bytes
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from layer_laws import Samples
 
-from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
+from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, iterator_digests
 from data_stack.exception import ConfigError
 from data_stack.values.digests import sample_digest
 
@@ -28,15 +26,6 @@ def test_the_first_of_equal_samples_stays() -> None:
 
     assert list(iterator) == [(1, "a"), (2, "a"), (1, "b")]
     assert iterator.indices.tolist() == [0, 1, 3]
-
-
-def test_only_the_columns_given_count() -> None:
-    samples = [{"x": i % 2, "y": i % 3, "z": i} for i in range(12)]
-
-    assert kept(Samples(samples), "x") == [0, 1]
-    assert kept(Samples(samples), ["x", "y"]) == [0, 1, 2, 3, 4, 5]
-    assert kept(Samples(samples), ("x",)) == [0, 1]
-    assert kept(Samples(samples)) == list(range(12))
 
 
 def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
@@ -69,14 +58,3 @@ def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
 
     assert [digest.tobytes() for digest in whole] == [sample_digest(sample) for sample in samples]
     assert [digest.tobytes() for digest in some] == [sample_digest((z, x)) for x, _, z in samples]
-
-
-@given(labels=st.lists(st.integers(0, 5), max_size=40))
-def test_equal_digests_are_numbered_by_their_first_appearance(labels: list[int]) -> None:
-    digests = np.array([list(sample_digest(label)) for label in labels], dtype=np.uint8).reshape(-1, 16)
-
-    first, number = equal_groups(digests)
-
-    seen = list(dict.fromkeys(labels))
-    assert first.tolist() == [labels.index(label) for label in seen]
-    assert number.tolist() == [seen.index(label) for label in labels]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,8 +23,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.loader import Collation, Concatenated, Loader, Padded
-from data_stack.values.stacking import stack_values
+from data_stack.loader import Loader
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
 
@@ -135,19 +133,3 @@ def test_a_stored_cache_gives_the_values_or_refuses_them(
 
     assert [meaning(value) for (value,) in cached] == list(map(meaning, values))
     assert_same_in_all_ways(cached, 0)
-
-
-@pytest.mark.parametrize("collation", [Padded(), Concatenated()])
-def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_it(collation: Collation) -> None:
-    values = [value for value in EXAMPLES if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim)]
-
-    for first, second in itertools.product(values, values):
-        column = stack_values([first, second])
-        try:
-            made = collation.collate(column)
-        except ConfigError:
-            continue
-        kept = made[0] if isinstance(made, tuple) else made
-        lengths = made[1] if isinstance(made, tuple) else [None, None]
-        found = [meaning(row[:length]) for row, length in zip(kept, lengths, strict=True)]
-        assert found == [meaning(first), meaning(second)]

@@ -13,15 +13,10 @@ import torch
 from layer_laws import Columns, Samples
 
 from data_stack.dataset.iterator import (
-    Batch,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 from data_stack.exception import ConfigError
-
-
-def pairs(n: int) -> list[tuple[int, str]]:
-    return [(i, f"label {i % 3}") for i in range(n)]
 
 
 def is_odd(number: int) -> bool:
@@ -67,17 +62,6 @@ def test_a_column_gives_python_numbers_arrays_or_what_is_in_the_sample(column: A
     FilteredDatasetIterator(SequenceDatasetIterator([column]), predicate, column=0)
 
     assert [type(value) for value in given_to_it] == [kind] * 3
-
-
-@pytest.mark.parametrize("samples", [pairs(9), [{"x": i, "y": str(i)} for i in range(9)], [float(i) for i in range(9)]])
-def test_a_batched_predicate_of_whole_samples_gets_batches(samples: list[Any]) -> None:
-    def predicate(batch: Batch) -> Any:
-        first = batch["x"] if isinstance(batch, dict) else batch[0] if isinstance(batch, tuple) else batch
-        return first % 2 == 0
-
-    filtered = FilteredDatasetIterator(Samples(samples), predicate, batched=True)
-
-    assert list(filtered) == samples[::2]
 
 
 @pytest.mark.parametrize(

@@ -32,24 +32,6 @@ class Plain(DatasetIterator):
         return index, "abc"[index]
 
 
-class WithOwn(Plain):
-    """Has all of the names as methods, properties and attributes of its class."""
-
-    batch: Any = "mine"
-    unique: Any = staticmethod(lambda: "mine")
-
-    @property
-    def features(self) -> Any:
-        return "mine"
-
-    @property
-    def column_names(self) -> str:  # type: ignore[override]
-        return "mine"
-
-    def head(self, n_samples: int = 5) -> Any:
-        return "mine"
-
-
 def informed(iterator: DatasetIteratorIF, **facts: Any) -> Any:
     return InformedDatasetIterator(iterator, DatasetMeta(**facts))
 
@@ -79,11 +61,10 @@ def test_distinct_values_come_in_the_order_of_their_appearance() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_an_attribute_of_a_client_overrides_ours(name: str) -> None:
-    of_instance, of_class = Plain(**{name: "mine"}), WithOwn()
+    of_instance, of_class = Plain(**{name: "mine"}), type("WithOwn", (Plain,), {name: "mine"})()
 
-    for each in (of_instance, of_class, pickle.loads(pickle.dumps(of_instance)), copy.copy(of_class)):
-        found = getattr(each, name)
-        assert (found() if callable(found) else found) == "mine"
+    for each in (of_instance, of_class, pickle.loads(pickle.dumps(of_instance))):
+        assert getattr(each, name) == "mine"
     wrapper = informed(Plain())
     setattr(wrapper, name, "set later")
     assert getattr(wrapper, name) == "set later"
@@ -118,19 +99,6 @@ def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
             assert ours in str(caught.value)
         assert getattr(informed(Plain(**{name: "mine"})), name) == "mine"
         assert not hasattr(DatasetIteratorIF, name)
-
-
-def test_other_missing_attributes_and_failing_properties_have_their_own_errors() -> None:
-    class Failing(Plain):
-        @property
-        def classes(self) -> Any:
-            return self.not_there  # type: ignore[attr-defined]
-
-    for name in ("classes", "not_there"):
-        with pytest.raises(AttributeError, match="'Failing' object has no attribute 'not_there'"):
-            getattr(Failing(), name)
-    with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'not_there'"):
-        informed(Plain()).not_there  # noqa: B018
 
 
 def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:

@@ -10,11 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    IndexArray,
-    SequenceDatasetIterator,
-)
 from data_stack.dataset.iterator.indices import check_positions
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, compose, narrow, take
 from data_stack.exception import DatasetOutOfBoundsError
@@ -88,29 +83,3 @@ def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None
 def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
     with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
         check_positions(indices, 10)
-
-
-class Loud(SequenceDatasetIterator):
-    """A client's subclass that changes what a sample is, and nothing else."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return (
-            tuple(f"{value}!" for value in super().__getitem__(index)) if isinstance(index, int) else super().__getitem__(index)
-        )
-
-
-class Batched(SequenceDatasetIterator):
-    """A client's subclass that has a way of its own to batches."""
-
-    def read_batch(self, indices: IndexArray) -> tuple[npt.NDArray[Any], ...]:
-        return tuple(-column for column in super().read_batch(indices))
-
-
-def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
-    loud, batched = Loud([[1, 2, 3]]), Batched([np.array([1, 2, 3])])
-
-    for wrapped in (loud[1:], CombinedDatasetIterator([loud, loud])[1:3], loud[1:][:]):
-        assert wrapped[0] == wrapped.__getitems__([0])[0] == next(iter(wrapped)) == ("2!",)
-        assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
-    for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
-        assert wrapped.read_batch([0])[0].tolist() == [-2]

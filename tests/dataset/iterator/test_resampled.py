@@ -43,23 +43,6 @@ def test_one_draw_and_many_agree_and_no_sample_without_weight_is_drawn(
         assert given_weights is None or all(weights[sample] > 0 for sample in samples)
 
 
-def test_all_samples_alike_are_drawn_equally_often() -> None:
-    counts = np.bincount(drawn(50, 100_000, 1), minlength=50)
-
-    assert ((counts - 2000) ** 2 / 2000).sum() < 49 + 5 * (2 * 49) ** 0.5
-
-
-@pytest.mark.parametrize("scale", [1.0, 1e-320, 1e300])
-def test_samples_are_drawn_in_proportion_to_their_weights(scale: float) -> None:
-    weights = np.array([1, 0, 3, 4, 0, 2, 0])
-
-    counts = np.bincount(drawn(7, 100_000, 1, weights * scale), minlength=7)
-
-    expected = weights[weights > 0] * 10_000
-    assert counts[weights == 0].tolist() == [0, 0, 0]
-    assert ((counts[weights > 0] - expected) ** 2 / expected).sum() < 20
-
-
 # Never change these numbers: someone's experiment rests on them.
 @pytest.mark.parametrize(
     ("n", "seed", "weights", "expected"),

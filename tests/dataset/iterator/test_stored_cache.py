@@ -33,25 +33,7 @@ from data_stack.exception import (
     DatasetFileCorruptError,
 )
 from data_stack.io.integrity import block_digest
-from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-
-
-class ThreeMethods(StorageConnector):
-    """A third party's, with what is required, and resources around buffers."""
-
-    def __init__(self) -> None:
-        self.stored: dict[str, bytes] = {}
-
-    def get_resource(self, identifier: str, resource_type: Any = None) -> StreamedResource:
-        return StreamedResource(identifier, io.BytesIO(self.stored[identifier]))
-
-    def set_resource(self, identifier: str, resource: Any) -> None:
-        resource.seek(0)
-        self.stored[identifier] = resource.read()
-
-    def has_resource(self, identifier: str) -> bool:
-        return identifier in self.stored
 
 
 class Counting(InMemoryStorageConnector):
@@ -71,11 +53,9 @@ def cached(source: Any, storage: StorageConnector, identifier: str | None = None
     return StoredCacheDatasetIterator(source, storage, identifier, version="1")
 
 
-@pytest.fixture(params=["files", "memory", "three methods"])
+@pytest.fixture(params=["files", "memory"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
-    return {"files": lambda: FileStorageConnector(tmp_path), "memory": InMemoryStorageConnector, "three methods": ThreeMethods}[
-        request.param
-    ]()
+    return FileStorageConnector(tmp_path) if request.param == "files" else InMemoryStorageConnector()
 
 
 def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block: int = 4) -> StoredCacheDatasetIterator:
@@ -289,24 +269,6 @@ def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.Dat
 # --- processes and threads -----------------------------------------------------------------------------------------
 
 
-def test_threads_share_one_cache(storage: StorageConnector) -> None:
-    source = Listed([(np.full(100, i), f"text {i}") for i in range(500)])
-    cache = cached(source, storage)
-    barrier = threading.Barrier(6)
-
-    def read(seed: int) -> bool:
-        indices = np.random.default_rng(seed).integers(0, 500, 40)
-        barrier.wait(30)
-        samples = [cache[int(indices[0])], *cache.__getitems__(indices[1:])]
-        return all((array == i).all() and text == f"text {i}" for (array, text), i in zip(samples, indices, strict=True))
-
-    with ThreadPoolExecutor(6) as threads:
-        assert all(threads.map(read, range(6)))
-    n_read_by_fingerprint = Listed(source._listed)
-    n_read_by_fingerprint.fingerprint()
-    assert source.n_read == 500 + n_read_by_fingerprint.n_read
-
-
 def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -324,7 +286,7 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     first = cached(Slow(samples), FileStorageConnector(tmp_path), "x")
     second = cached(Untouched(samples), FileStorageConnector(tmp_path), "x")
     brought: Any = own_access
-    brought(second)._samples_fingerprint = brought(first)._fingerprint()  # the classes differ
+    brought(second).fingerprint = brought(first).fingerprint  # the classes differ
 
     with ThreadPoolExecutor(2) as threads:
         storing = threads.submit(first.fill)
@@ -337,17 +299,3 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
 
 
 # --- as a layer ----------------------------------------------------------------------------------------------------
-
-
-def test_a_store_is_a_connector_a_path_or_a_url(tmp_path: Path) -> None:
-    iterator = SequenceDatasetIterator([np.arange(9)])
-
-    for storage in (tmp_path, str(tmp_path), tmp_path.as_uri(), FileStorageConnector(str(tmp_path))):
-        cached = iterator.cache(storage=storage, identifier="kept/samples")
-
-        assert cached[3] == (3,)
-        assert (tmp_path / "kept/samples").is_file()
-    assert [sample for (sample,) in iterator.cache(storage="memory://")] == list(range(9))
-    for wrong, message in ((5, "a path, a URL or a StorageConnector, not 5"), ("nope://x", "nope://")):
-        with pytest.raises(ConfigError, match=message):
-            iterator.cache(storage=wrong)  # type: ignore[arg-type]

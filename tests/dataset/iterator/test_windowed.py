@@ -21,7 +21,6 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.testing import DatasetIteratorContract
-from data_stack.testing.iterators import assert_same
 
 
 class Counting(SequenceDatasetIterator):
@@ -138,27 +137,6 @@ def test_gaps_end_runs_in_units_of_the_ordering_column(values: Any, max_gap: Any
     assert found(windows) == expected
 
 
-@pytest.mark.parametrize(
-    ("values", "length", "stride", "expected"),
-    [
-        ([0, 1, 1, 2, 3], 2, 1, [[0, 1], [3, 4]]),  # 2 begins at a larger value than the 1 that the first has ended with
-        ([0, 0, 0, 0], 2, 1, [[0, 1]]),
-        ([0, 0, 0, 1], 1, 1, [[0], [3]]),
-        ([0, 1, 2, 3, 4, 5], 2, 3, [[0, 1], [3, 4]]),
-        ([5, 4, 3, 2, 1, 0], 3, 1, [[5, 4, 3], [2, 1, 0]]),
-    ],
-)
-def test_windows_that_do_not_overlap_start_after_the_value_the_last_one_ended_with(
-    values: list[int], length: int, stride: int, expected: Any
-) -> None:
-    as_list, as_objects = numbered(len(values), values), numbered(len(values), [Decimal(value) for value in values])
-
-    windows = WindowedDatasetIterator(as_list, length, stride=stride, order_by=1, overlap=False)
-    windows_of_objects = WindowedDatasetIterator(as_objects, length, stride=stride, order_by=1, overlap=False)
-
-    assert found(windows) == found(windows_of_objects) == expected
-
-
 @given(
     rows=st.lists(st.tuples(st.integers(0, 12), st.sampled_from(["a", "b", "c"])), max_size=25),
     length=st.integers(1, 4),
@@ -202,15 +180,6 @@ def test_windows_are_what_plain_python_finds(
 
 def speeds(n_samples: int) -> Samples:
     return Samples([{"speed": i / 2, "image": np.full((2, 2), i), "time": n_samples - i} for i in range(n_samples)])
-
-
-def test_offsets_name_columns_of_samples_of_the_window() -> None:
-    windows = WindowedDatasetIterator(speeds(6), 4, offsets={-1: ["speed"], 0: ["speed", "image"], 2: None})
-
-    first = windows[0]
-
-    assert len(windows) == 3
-    assert_same(first, {-1: {"speed": 0.0}, 0: {"speed": 0.5, "image": np.full((2, 2), 1)}, 2: speeds(6)[3]})
 
 
 OFFSETS: list[Any] = [

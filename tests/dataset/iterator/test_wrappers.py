@@ -66,18 +66,6 @@ class CountingSource(DatasetIterator):
 # --- views ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_view_does_not_follow_later_changes_of_the_indices_it_was_given() -> None:
-    source = SequenceDatasetIterator([list(range(10))])
-    as_list, as_array = [0, 1, 2], np.array([0, 1, 2])
-    views = [DatasetIteratorView(source, as_list), DatasetIteratorView(source, as_array)]
-
-    as_list.clear()
-    as_array[:] = 9
-    views[1].indices[:] = 9
-
-    assert [list(view) for view in views] == [[(0,), (1,), (2,)]] * 2
-
-
 def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     source = SequenceDatasetIterator([list(range(10))])
 
@@ -101,15 +89,6 @@ def test_folds_of_one_source_are_read_in_one_request() -> None:
 
     assert lists(batch) == [[49, 59, 0, 99], [1, 2, 0, 0]]
     assert len(source.requests) == len(other.requests) == 1
-
-
-def test_a_column_is_read_only_from_the_parts_that_are_needed() -> None:
-    first, second = CountingSource(10), CountingSource(10)
-
-    CombinedDatasetIterator([first, second]).read_column(1, [12, 11])
-
-    assert first.requests == []
-    assert second.requests == [[2, 1]]
 
 
 def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from layer_laws import Samples, check_all_ways_agree, sources
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
     Batch,
     Column,
-    DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
@@ -44,38 +38,6 @@ class Recording(Samples):
     def read_column(self, key: Any, indices: Any = None) -> Column:
         self.requests.append(("column", key))
         return stack_samples([self.samples[index][key] for index in indices])  # type: ignore[return-value]  # of bare values
-
-
-def as_columns(sample: Any) -> tuple[Any, ...]:
-    return sample if isinstance(sample, tuple) else (sample,)
-
-
-@given(drawn=st.lists(sources(), min_size=1, max_size=3), data=st.data())
-def test_zipped_columns_are_those_of_the_samples_side_by_side(
-    drawn: list[tuple[DatasetIteratorIF, list[Any]]], data: st.DataObject
-) -> None:
-    n = min(len(samples) for _, samples in drawn)
-    iterators: list[DatasetIteratorIF] = [DatasetIteratorView(iterator, range(n)) for iterator, _ in drawn]
-    parts = [samples[:n] for _, samples in drawn]
-    batches: list[Any] = [iterator.read_batch([]) for iterator in iterators]
-    are_dicts = [isinstance(batch, dict) for batch in batches]
-    expected: list[Any]
-    if all(are_dicts):
-        iterators = [
-            iterator.rename({key: f"{key}.{i}" for key in batch})
-            for i, (iterator, batch) in enumerate(zip(iterators, batches, strict=True))
-        ]
-        parts = [[{f"{key}.{i}": value for key, value in sample.items()} for sample in part] for i, part in enumerate(parts)]
-        expected = [dict(chain.from_iterable(sample.items() for sample in samples)) for samples in zip(*parts, strict=True)]
-    else:
-        iterators = [it.as_tuple() if is_dict else it for it, is_dict in zip(iterators, are_dicts, strict=True)]
-        parts = [[tuple(s.values()) if isinstance(s, dict) else s for s in part] for part in parts]
-        expected = [tuple(chain.from_iterable(map(as_columns, samples))) for samples in zip(*parts, strict=True)]
-
-    zipped = ZippedDatasetIterator(iterators)
-
-    check_all_ways_agree(zipped, expected, data)
-    check_all_ways_agree(pickle.loads(pickle.dumps(zipped))[::-1], expected[::-1], data)
 
 
 def test_a_batch_is_one_request_to_each_iterator_and_a_column_one_to_the_one_that_has_it() -> None:
