@@ -10,55 +10,31 @@ import pytest
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
-    Batch,
     Column,
     InformedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import stack_samples
 
 
 class Recording(Samples):
-    """Tells what it was asked for."""
+    """Tells which columns it was asked for."""
 
     def __init__(self, samples: list[Any]) -> None:
         super().__init__(samples)
-        self.requests: list[Any] = []
-
-    def __getitems__(self, indices: Any) -> list[Any]:
-        self.requests.append(list(indices))
-        return [self.samples[index] for index in indices]
-
-    def read_batch(self, indices: Any) -> Batch:
-        self.requests.append(("batch", list(indices)))
-        return stack_samples([self.samples[index] for index in indices])
+        self.columns_read: list[Any] = []
 
     def read_column(self, key: Any, indices: Any = None) -> Column:
-        self.requests.append(("column", key))
-        return stack_samples([self.samples[index][key] for index in indices])  # type: ignore[return-value]  # of bare values
+        self.columns_read.append(key)
+        return super().read_column(key, indices)
 
 
-def test_a_batch_is_one_request_to_each_iterator_and_a_column_one_to_the_one_that_has_it() -> None:
-    images, labels, weights = (
-        Recording([(i, "x") for i in range(4)]),
-        Recording([(i % 2,) for i in range(4)]),
-        Recording([0.5] * 4),
-    )
-    zipped = images.zip(labels, weights)
+def test_a_column_is_read_from_the_iterator_that_has_it() -> None:
+    images, labels = Recording([(i, "x") for i in range(4)]), Recording([(i % 2,) for i in range(4)])
 
-    zipped.read_batch([3, 1])
-    zipped.__getitems__([2])
-    assert images.requests == labels.requests == weights.requests == [("batch", [3, 1]), [2]]
-    for recording in (images, labels, weights):
-        recording.requests.clear()
-    columns = [zipped.read_column(key, [1, 2]).tolist() for key in (0, -2, -1, 1)]
-
-    assert columns == [[1, 2], [1, 0], [0.5, 0.5], ["x", "x"]]
-    assert images.requests == [("column", 0), ("column", 1)]
-    assert labels.requests == [("column", 0)]
-    assert weights.requests == [("batch", [1, 2])]
+    assert images.zip(labels).read_column(-1, [1, 2]).tolist() == [1, 0]
+    assert (images.columns_read, labels.columns_read) == ([], [0])
 
 
 def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:
