@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,10 +71,12 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
                 raise error.within(f"fitting column {key!r}") from error
             except ConfigError as error:
                 raise ConfigError(f"fitting column {key!r}, from sample {start} on: {error}") from error
-    fingerprint = _fingerprint_of(iterator)
+    known: str | None = None
+    with contextlib.suppress(DataStackError):  # a part of the stack cannot be written
+        known = fingerprint(iterator)  # a client's class may have another method of that name
     for key, fitting in fittings.items():
         try:
-            fitting.finish(fingerprint)
+            fitting.finish(known)
         except ConfigError as error:
             raise ConfigError(f"fitting column {key!r}: {error}") from error
 
@@ -148,10 +151,3 @@ def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tupl
 
 def _meta_of(iterator: Any) -> Any:
     return getattr(iterator, "dataset_meta", None)
-
-
-def _fingerprint_of(iterator: DatasetIteratorIF) -> str | None:
-    try:
-        return str(fingerprint(iterator))  # a client's class may have another method of that name
-    except DataStackError:  # a part of the stack cannot be written
-        return None

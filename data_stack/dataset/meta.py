@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Final, Literal, Union
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
+from typing import Any, Literal
 
-
-class _NotGiven(Enum):
-    """Stands for a missing argument where None is a value."""
-
-    NOT_GIVEN = 0
-
-
-NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
-
-_NameOrNotGiven = Union[str, None, Literal[_NotGiven.NOT_GIVEN]]
-
+NOT_GIVEN: Any = object()
+"""Stands for a missing argument where None is a value."""
 
 TargetKind = Literal["label", "one_hot", "real"]
 """What the targets of a dataset are."""
@@ -108,20 +99,9 @@ class DatasetMeta(DatasetMetaIF):
     column_names: tuple[str, ...] | None = None
     column_kinds: tuple[tuple[int | str, str], ...] | None = None
 
-    @property
-    def sample_pos(self) -> int | str:
-        """Position or key of the sample proper."""
-        return self.iterator_meta.sample_pos
-
-    @property
-    def target_pos(self) -> int | str:
-        """Position or key of the target."""
-        return self.iterator_meta.target_pos
-
-    @property
-    def tag_pos(self) -> int | str:
-        """Position or key of the tag."""
-        return self.iterator_meta.tag_pos
+    sample_pos = property(attrgetter("iterator_meta.sample_pos"), doc="Position or key of the sample proper.")
+    target_pos = property(attrgetter("iterator_meta.target_pos"), doc="Position or key of the target.")
+    tag_pos = property(attrgetter("iterator_meta.tag_pos"), doc="Position or key of the tag.")
 
 
 class MetaFactory:
@@ -145,26 +125,16 @@ class MetaFactory:
     @staticmethod
     def copy_dataset_meta(dataset_meta: DatasetMetaIF) -> DatasetMeta:
         """An equal DatasetMeta, also of a meta of another class."""
-        return DatasetMeta(
-            IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos),
-            dataset_meta.identifier,
-            dataset_meta.dataset_name,
-            dataset_meta.dataset_tag,
-            # a client's meta need not be one of ours
-            getattr(dataset_meta, "target_kind", None),
-            getattr(dataset_meta, "class_names", None),
-            getattr(dataset_meta, "feature_names", None),
-            getattr(dataset_meta, "provenance", ()),
-            getattr(dataset_meta, "column_names", None),
-            getattr(dataset_meta, "column_kinds", None),
-        )
+        # a client's meta need not be one of ours
+        known: dict[str, Any] = {each.name: getattr(dataset_meta, each.name, each.default) for each in fields(DatasetMeta)[1:]}
+        return DatasetMeta(IteratorMeta(dataset_meta.sample_pos, dataset_meta.target_pos, dataset_meta.tag_pos), **known)
 
     @staticmethod
     def get_dataset_meta_from_existing(
         dataset_meta: DatasetMetaIF,
-        identifier: _NameOrNotGiven = NOT_GIVEN,
-        dataset_name: _NameOrNotGiven = NOT_GIVEN,
-        dataset_tag: _NameOrNotGiven = NOT_GIVEN,
+        identifier: str | None = NOT_GIVEN,
+        dataset_name: str | None = NOT_GIVEN,
+        dataset_tag: str | None = NOT_GIVEN,
     ) -> DatasetMeta:
         """``dataset_meta`` with changes; None clears a value, missing arguments keep it."""
         given = {"identifier": identifier, "dataset_name": dataset_name, "dataset_tag": dataset_tag}

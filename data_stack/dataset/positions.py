@@ -54,19 +54,11 @@ class _Composed(ComputedPositions):
     def __len__(self) -> int:
         return len(self._outer)
 
-    # A loop, as a thousand nested views would exceed the recursion limit.
-
     def at(self, index: int) -> int:
-        positions: Positions = self
-        while type(positions) is _Composed:
-            index, positions = int(positions._outer[index]), positions._inner
-        return int(positions[index])
+        return int(self._inner[int(self._outer[index])])
 
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        positions: Positions = self
-        while type(positions) is _Composed:
-            indices, positions = take(positions._outer, indices), positions._inner
-        return take(positions, indices)
+        return take(self._inner, take(self._outer, indices))
 
 
 def take(positions: Positions, indices: IndexArrayOfInts) -> IndexArrayOfInts:

@@ -16,7 +16,6 @@ import numpy as np
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.names_of_others import LOADER_ARGUMENTS, explains
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation
@@ -97,7 +96,6 @@ class Loader:
         ConfigError: an argument is out of range, or two arguments conflict.
     """
 
-    @explains(LOADER_ARGUMENTS)
     def __init__(
         self,
         iterator: DatasetIteratorIF | Indexable,

@@ -7,7 +7,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.values.exact import as_array, ticks_of
+from data_stack.values.exact import as_array, as_time, ticks_of
 from data_stack.values.stacked_values import stack_values
 
 DIGEST_BYTES = 16
@@ -162,17 +162,8 @@ def _decimal(value: Decimal) -> bytes:
 
 
 def _time(value: date | timedelta) -> bytes:
-    to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)  # pandas' are more exact
     is_aware = isinstance(value, datetime) and value.tzinfo is not None
-    if to_numpy is not None:
-        instant = to_numpy()
-    elif isinstance(value, timedelta):
-        instant = np.timedelta64(value)
-    elif isinstance(value, datetime) and is_aware:
-        instant = np.datetime64(value.astimezone(timezone.utc).replace(tzinfo=None))
-    else:
-        instant = np.datetime64(value)
-    return b"Z" * is_aware + _array(instant)
+    return b"Z" * is_aware + _array(as_time(value))
 
 
 def _sequence(values: Sequence[Any]) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -87,20 +88,23 @@ def _values_of(arrays: Sequence[_Array], dtype: np.dtype[Any]) -> _Array:
     return np.concatenate([array.reshape(-1) for array in arrays if array.dtype == dtype])
 
 
-def leaf_types(values: Sequence[Any]) -> set[type]:
-    """The types of what is in nested lists and tuples."""
-    types = set(map(type, values))
-    nested = tuple(kind for kind in types if issubclass(kind, (list, tuple)))
-    if not nested:
-        return types
-    return types.difference(nested).union(*[leaf_types(value) for value in values if isinstance(value, nested)])
-
-
 def python_values(values: Any) -> Any:
     """Scalars of numpy's, one or an array of them, as Python's; times stay numpy's, for Python has none of nanoseconds."""
     if values.dtype.kind in "mM":
         return list(values) if values.ndim else values[()]
     return values.tolist()
+
+
+def as_time(value: date | timedelta) -> Any:
+    """A date, time or span of Python's or pandas' as numpy's; in UTC if it has a time zone."""
+    to_numpy = getattr(value, "to_datetime64", None) or getattr(value, "to_timedelta64", None)  # pandas' are more exact
+    if to_numpy is not None:
+        return to_numpy()
+    if isinstance(value, timedelta):
+        return np.timedelta64(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
+    return np.datetime64(value)
 
 
 def ticks_of(time: Any) -> tuple[str, int]:

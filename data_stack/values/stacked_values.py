@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.values.exact import as_array, common_dtype, leaf_types
+from data_stack.values.exact import as_array, as_time, common_dtype
 
 _Array = npt.NDArray[Any]
 
 _NUMBERS = (bool, int, float, complex)
 _PYTHON_NUMBERS = set(_NUMBERS)
-_LISTS = {list, tuple}
 _UNSTACKABLE = (ValueError, TypeError, OverflowError, RuntimeError)  # ragged, recursive, or tensors that numpy refuses
 _NUMERIC_KINDS = "biufc"
 _NULLS = ("NAType", "NaTType", "MaskedConstant")
@@ -42,8 +41,6 @@ def stack_values(values: Sequence[Any]) -> _Array:
     only = next(iter(types)) if len(types) == 1 else None
     if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
-    if types <= _LISTS and (numbers := _numbers_of_lists(values)) is not None:  # three times as fast as one by one
-        return numbers
     arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
     stackable = [array for array in arrays if array is not None]
     if len(stackable) == len(arrays):
@@ -63,24 +60,12 @@ def exact_array(value: Any) -> _Array | None:
         except TypeError:  # a tensor of a dtype that numpy lacks
             return None
     if isinstance(value, (list, tuple)):
-        array = _numbers_of_lists(value)
         try:
-            column = stack_values(value) if array is None else array
+            column = stack_values(value)
         except _UNSTACKABLE:
             return None
         return column if column.dtype.kind in _NUMERIC_KINDS else None
     return None
-
-
-def _numbers_of_lists(values: Sequence[Any]) -> _Array | None:
-    """Lists of Python's numbers, nested or not, as an array that holds them exactly; None if it might not."""
-    try:
-        types = set(map(type, values))
-        if not types <= _PYTHON_NUMBERS:
-            types = leaf_types(values)
-        return _numbers(values, types) if types <= _PYTHON_NUMBERS else None
-    except _UNSTACKABLE:
-        return None
 
 
 def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
@@ -167,15 +152,8 @@ def present_values(column: _Array) -> tuple[_Array, npt.NDArray[np.bool_]]:
     if column.dtype != object or str in set(map(type, present)):
         return present, missing
     if len(present) and all(isinstance(value, datetime.date) for value in present):
-        present = map(_as_time, present)
+        present = map(as_time, present)
     return stack_values(list(present)), missing
-
-
-def _as_time(value: datetime.date) -> np.datetime64:
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-    # pandas' Timestamp is a datetime, in nanoseconds
-    return value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
 
 
 def one_hot_positions(rows: _Array) -> npt.NDArray[np.intp] | None:

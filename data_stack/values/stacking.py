@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError
-from data_stack.util.suggestions import did_you_mean
 from data_stack.values.exact import as_array, common_dtype
+from data_stack.values.forms import SampleForm
 from data_stack.values.stacked_values import exact_array, objects, stack_values
 
 __all__ = [
@@ -50,13 +50,7 @@ def value_of(sample: Any, key: int | str) -> Any:
     try:
         return sample[key]
     except (LookupError, TypeError) as error:
-        if isinstance(sample, Mapping):
-            known = "its keys are " + ", ".join(map(repr, sample)) + did_you_mean(key, sample)
-        elif isinstance(sample, (tuple, list)):
-            known = f"it has the columns 0 to {len(sample) - 1}"
-        else:
-            known = f"it is a bare {type(sample).__name__}"
-        raise ConfigError(f"a sample has no column {key!r}: {known}") from error
+        raise ConfigError(f"a sample has no column {key!r}: {SampleForm.of(sample).describe(key)}") from error
 
 
 def stack_samples(samples: Sequence[Any]) -> Batch:
@@ -72,12 +66,12 @@ def stack_samples(samples: Sequence[Any]) -> Batch:
         keys = first.keys()
         for sample in samples:
             if not isinstance(sample, Mapping) or sample.keys() != keys:
-                raise ConfigError(f"samples of one batch differ in their keys: {_structure(first)} and {_structure(sample)}")
+                raise _different(first, sample)
         return {key: stack_values([sample[key] for sample in samples]) for key in first}
     if isinstance(first, (tuple, list)):
         for sample in samples:
             if not isinstance(sample, (tuple, list)) or len(sample) != len(first):
-                raise ConfigError(f"samples of one batch differ in their columns: {_structure(first)} and {_structure(sample)}")
+                raise _different(first, sample)
         return tuple(stack_values(list(values)) for values in zip(*samples, strict=True))
     return stack_values(samples)
 
@@ -110,7 +104,7 @@ def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Co
         return tuple(join(columns) for columns in zip(*given, strict=True))
     if all(isinstance(batch, np.ndarray) for batch in given):
         return join(given)
-    raise ConfigError("samples of one batch differ: " + " and ".join(sorted({_structure(batch) for batch in batches})))
+    raise _different(first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first)))
 
 
 def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> Column:
@@ -123,8 +117,7 @@ def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> 
         column: Column = batch[key]  # type: ignore[index]  # the key suits the batch, or fails
         return column
     except (LookupError, TypeError) as error:
-        known = ", ".join(map(repr, batch)) + did_you_mean(key, batch) if isinstance(batch, dict) else f"0 to {len(batch) - 1}"
-        raise ConfigError(f"samples have no column {key!r}: they have the columns {known}") from error
+        raise ConfigError(f"samples have no column {key!r}: {SampleForm.of(batch).describe(key)}") from error
 
 
 def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
@@ -171,9 +164,6 @@ def empty_like(batch: Batch) -> Batch:
     return empty
 
 
-def _structure(sample: Any) -> str:
-    if isinstance(sample, Mapping):
-        return "keys " + ", ".join(map(repr, sample))
-    if isinstance(sample, (tuple, list)):
-        return f"{len(sample)} columns"
-    return f"a bare {type(sample).__name__}"
+def _different(one: Any, other: Any) -> ConfigError:
+    forms = [SampleForm.of(sample) for sample in (one, other)]
+    return ConfigError("samples of one batch differ: " + ", and ".join(f"{form.kind}s, {form.describe()}" for form in forms))

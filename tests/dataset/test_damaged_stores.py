@@ -13,7 +13,7 @@ from bson import Binary
 from pymongo.database import Database
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.exception import DamagedBlockError, DatasetFileCorruptError, ReadOnlyStorageError
+from data_stack.exception import DamagedBlockError, ReadOnlyStorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
@@ -177,21 +177,3 @@ def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_d
     assert isinstance(caught.value.__cause__, DamagedBlockError)
     assert "is damaged" in caplog.text
     assert "copy --deep" in caplog.text
-
-
-def test_an_error_of_open_about_other_bytes_is_not_damage(tmp_path: Path) -> None:
-    opened = []
-
-    class Wrong(numbers_class(tmp_path)):  # type: ignore[misc]  # a class made by a function
-        def open(self, split: str, prepared: Any) -> Any:
-            opened.append(split)
-            if len(opened) > 1:
-                raise DatasetFileCorruptError("not a file of this author")
-            return super().open(split, prepared)
-
-    factory = Wrong(FileStorageConnector(tmp_path / "store"))
-    factory.prepare()
-
-    with pytest.raises(DatasetFileCorruptError, match="not a file of this author"):
-        factory.get_dataset_iterator()
-    assert len(opened) == 2

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
-from sklearn.preprocessing import StandardScaler
 
 import data_stack
 from data_stack.dataset.encoders import (
@@ -26,7 +25,6 @@ from data_stack.dataset.encoders import (
 )
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
@@ -57,9 +55,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "arrays": lambda: fitted(
         SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}
     ),
-    "negative_keys": lambda: fitted(
-        SequenceDatasetIterator([NUMBERS, LABELS]), {-1: CategoricalEncoder(), -2: ContinuousEncoder()}
-    ),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
@@ -70,7 +65,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     ),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
-    "sklearn": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS]), {0: StandardScaler()}),
     "view": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS])[::-1], {0: ContinuousEncoder()})[3:],
     "parts": lambda: fitted(
         CombinedDatasetIterator(
@@ -99,19 +93,6 @@ class TestStacks(DatasetIteratorContract):
 # ---------------------------------------------------------------------- fitting
 
 
-def test_encoders_are_fitted_on_the_iterator_named_and_shared_by_the_others() -> None:
-    train, test = SequenceDatasetIterator([NUMBERS[:8], LABELS[:8]]), SequenceDatasetIterator([NUMBERS[8:], LABELS[8:]])
-    encoder = ContinuousEncoder(dtype="float64")
-
-    encoded_train = train.encode(encoder, fit_on=train)
-    encoded_test = test.encode({0: encoder})
-
-    assert np.allclose(encoded_train.read_column(0).mean(axis=0), 0)
-    assert np.allclose(encoded_test.read_column(0), (NUMBERS[8:] - NUMBERS[:8].mean(axis=0)) / NUMBERS[:8].std(axis=0))
-    assert isinstance(encoded_test, EncodedDatasetIterator)
-    assert encoded_test.encoders[0] is encoder
-
-
 def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> None:
     iterator = SequenceDatasetIterator([NUMBERS, LABELS])
 
@@ -121,45 +102,7 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
         EncodedDatasetIterator(iterator, {1: CategoricalEncoder()})
 
 
-def test_each_sample_is_read_once_to_fit_several_columns() -> None:
-    client = Samples([(float(i), str(i % 3)) for i in range(200)])
-
-    client.encode({0: ContinuousEncoder(), 1: CategoricalEncoder("ordinal")}, fit_on=client)
-
-    assert sorted(set(client.read)) == list(range(200))
-    assert len(client.read) < 220  # the fingerprint looks at some of them, too
-
-
 # ---------------------------------------------------------------------- reading
-
-
-class Columns(DatasetIterator):
-    """Says which columns are read."""
-
-    def __init__(self, n: int = 2**31 + 10) -> None:
-        self.n, self.log = n, list[Any]()
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> Any:
-        self.log.append("sample")
-        return index, index % 3
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.log.append(key)
-        positions = np.asarray(indices)
-        return positions if key in (0, -2) else positions % 3
-
-
-def test_reading_one_column_reads_no_other() -> None:
-    source = Columns()
-    stack = source.one_hot([0, 1, 2])
-
-    assert stack.read_column(1, [2**31]).tolist() == [[0, 0, 1]]
-    assert stack.read_column(0, [2**31, -1]).tolist() == [2**31, 2**31 + 9]
-
-    assert source.log == [1, 0]
 
 
 def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_iterator() -> None:
@@ -206,19 +149,6 @@ def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict
     assert stack.read_column(0).tolist() == [i for i, _ in expected]
 
 
-def test_one_hot_takes_the_classes_of_the_meta() -> None:
-    meta = DatasetMeta(class_names=("dog", "cat", "bird"))
-
-    words = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, WORDS]), meta).one_hot()
-    numbers = InformedDatasetIterator(SequenceDatasetIterator([NUMBERS, LABELS]), meta).one_hot()
-
-    assert words[0][1].tolist() == [0, 1, 0]
-    assert numbers[0][1].tolist() == [1, 0, 0]
-    assert isinstance(words, InformedDatasetIteratorIF)
-    assert words.dataset_meta.target_kind == "one_hot"
-    assert words.dataset_meta.class_names == ("dog", "cat", "bird")
-
-
 # ---------------------------------------------------------------------- meta
 
 
@@ -231,15 +161,6 @@ def informed(**meta: Any) -> InformedDatasetIterator:
 def meta_of(iterator: DatasetIteratorIF) -> Any:
     assert isinstance(iterator, InformedDatasetIteratorIF)
     return iterator.dataset_meta
-
-
-def test_a_bare_encoder_is_for_the_sample_of_the_meta() -> None:
-    stack = fitted(informed(feature_names=("weight", "height", "age")), ContinuousEncoder())
-
-    assert stack[0]["x"].shape == (3,)
-    meta = meta_of(stack)
-    assert meta.feature_names == ("weight", "height", "age")
-    assert (meta.dataset_name, meta.provenance) == ("zoo", ("encoded",))
 
 
 @pytest.mark.parametrize(
@@ -300,12 +221,3 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
 def test_columns_and_encoders_that_do_not_fit_are_refused(encode: Callable[[Any], Any]) -> None:
     with pytest.raises(ConfigError):
         encode(SequenceDatasetIterator([NUMBERS, LABELS]))
-
-
-def test_a_value_that_cannot_be_learned_is_named_with_its_column_and_position() -> None:
-    numbers = [*map(float, range(100)), "x"]
-
-    with pytest.raises(EncodingError, match=r"^fitting column 0: at position 100, 'x'") as caught:
-        fitted(SequenceDatasetIterator([numbers, numbers]), ContinuousEncoder())
-
-    assert caught.value.position == 100

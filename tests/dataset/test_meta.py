@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import pickle
-import sys
-from dataclasses import FrozenInstanceError
 from typing import Any
-
-import pytest
 
 from data_stack.dataset.meta import (
     DatasetMeta,
@@ -30,13 +26,6 @@ def test_equal_metas_are_equal_and_say_what_they_are() -> None:
     assert isinstance(TRAIN, (DatasetMetaIF, IdentifiyingInfoIF))
 
 
-def test_a_meta_does_not_change() -> None:
-    with pytest.raises(FrozenInstanceError):
-        TRAIN.dataset_tag = "test"  # type: ignore[misc]  # that is the point
-    with pytest.raises(FrozenInstanceError):
-        IteratorMeta().target_pos = 3  # type: ignore[misc]  # as above
-
-
 def test_what_is_left_out_is_inherited_and_none_clears() -> None:
     derived = MetaFactory.get_dataset_meta_from_existing(TRAIN, identifier="c", dataset_name="combined", dataset_tag=None)
 
@@ -44,29 +33,6 @@ def test_what_is_left_out_is_inherited_and_none_clears() -> None:
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN) == TRAIN
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN, dataset_tag="val").identifier == "a"
     assert MetaFactory.get_dataset_meta_from_existing(TRAIN, "b", "c", "d") == DatasetMeta(IteratorMeta(2, 0, 1), "b", "c", "d")
-
-
-def test_deriving_thousands_of_times_gives_a_flat_meta() -> None:
-    meta: DatasetMetaIF = TRAIN
-    for number in range(2 * sys.getrecursionlimit()):
-        meta = MetaFactory.get_dataset_meta_from_existing(meta, identifier=str(number))
-
-    assert meta == MetaFactory.get_dataset_meta_from_existing(TRAIN, identifier=str(2 * sys.getrecursionlimit() - 1))
-    assert len(pickle.dumps(meta)) < len(pickle.dumps(TRAIN)) + 10
-    assert meta.target_pos == 0
-
-
-def test_samples_are_sample_target_tag_unless_said_otherwise() -> None:
-    meta = MetaFactory.get_dataset_meta(identifier="a")
-
-    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
-    assert IteratorMeta() == IteratorMeta(sample_pos=0, target_pos=1, tag_pos=2)
-
-
-def test_dict_samples_are_described_by_their_keys() -> None:
-    meta = DatasetMeta(MetaFactory.get_iterator_meta("image", "label", "label"))
-
-    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == ("image", "label", "label")
 
 
 def test_metas_of_other_classes_are_copied_by_content() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from hypothesis import strategies as st
 from layer_laws import Samples as ClientSamples
 
 import data_stack
-from data_stack.dataset.encoders import ClassMapping
 from data_stack.dataset.iterator import (
     ColumnKey,
     DatasetIteratorIF,
@@ -107,16 +104,6 @@ def _index_array(draw: st.DrawFn) -> Layer:
     return layer
 
 
-def _mask(draw: st.DrawFn) -> Layer:
-    seed = draw(st.integers(0, 99))
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        mask = np.random.default_rng(seed).random(len(samples)) < 0.7
-        return iterator[mask], [sample for sample, is_wanted in zip(samples, mask, strict=True) if is_wanted]
-
-    return layer
-
-
 def _shuffle(draw: st.DrawFn) -> Layer:
     seed = draw(st.integers(0, 99))
     return lambda iterator, samples: _drawn(iterator, samples, lambda it: it.shuffle(seed))
@@ -156,27 +143,6 @@ def _mix(draw: st.DrawFn) -> Layer:
     return layer
 
 
-def _resample(draw: st.DrawFn) -> Layer:
-    seed, n_samples = draw(st.integers(0, 99)), draw(st.integers(0, 30))
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        return _drawn(iterator, samples, lambda it: it.resample(n_samples if samples else 0, seed=seed))
-
-    return layer
-
-
-def _balance(draw: st.DrawFn) -> Layer:
-    seed = draw(st.integers(0, 99))
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        by = _LABEL[_kind(samples)]
-        labels = [sample[by] for sample in samples]
-        probe = SequenceDatasetIterator([list(range(len(samples))), labels]).balance(seed=seed, by=1)
-        return iterator.balance(seed=seed, by=by), [samples[position] for position, _ in probe]
-
-    return layer
-
-
 def _filter(draw: st.DrawFn) -> Layer:
     kind = draw(st.sampled_from(["samples", "column", "batched"]))
 
@@ -203,23 +169,6 @@ def _sort(draw: st.DrawFn) -> Layer:
         # sorted() with reverse=True keeps equal ones in their old order, as ours does
         expected = sorted(samples, key=lambda sample: sample[by], reverse=descending)
         return iterator.sort(by, descending=descending), expected
-
-    return layer
-
-
-def _deduplicate(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples:
-            return iterator, samples
-        by = _ID[_kind(samples)]
-        firsts = {int(sample[by]): sample for sample in reversed(samples)}
-        expected = [sample for number, sample in enumerate(samples) if sample is firsts[int(sample[by])]]
-        unique, seen = [], set()
-        for sample in expected:  # the same object may stand in several places
-            if int(sample[by]) not in seen:
-                seen.add(int(sample[by]))
-                unique.append(sample)
-        return iterator.deduplicate(by), unique
 
     return layer
 
@@ -260,36 +209,12 @@ def _as_dict(draw: st.DrawFn) -> Layer:
     return layer
 
 
-def _as_tuple(draw: st.DrawFn) -> Layer:
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        if not samples or _kind(samples) == "tuple":
-            return iterator, samples
-        return iterator.as_tuple(), [tuple(sample.values()) for sample in samples]
-
-    return layer
-
-
 def _zip(draw: st.DrawFn) -> Layer:
     def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
         if not samples or _kind(samples) == "dict" or len(samples[0]) > 8:
             return iterator, samples
         others = samples[::-1]
         return iterator.zip(iterator[::-1]), [one + other for one, other in zip(samples, others, strict=True)]
-
-    return layer
-
-
-def _map_classes(draw: st.DrawFn) -> Layer:
-    mapping = {0: 1, 1: 0, 2: 7}
-
-    def layer(iterator: DatasetIteratorIF, samples: Samples) -> Stack:
-        label = _LABEL[_kind(samples)]
-        if not samples:
-            return iterator, samples
-        mapped = iterator.map_classes(ClassMapping(mapping), columns=[label])
-        if _kind(samples) == "dict":
-            return mapped, [{**sample, "label": mapping.get(int(sample["label"]), sample["label"])} for sample in samples]
-        return mapped, [(*s[:1], mapping.get(int(s[1]), s[1]), *s[2:]) for s in samples]
 
     return layer
 
@@ -312,9 +237,8 @@ def _inform(draw: st.DrawFn) -> Layer:
     return layer
 
 
-_REARRANGING = [_slice, _index_array, _mask, _shuffle, _repeat, _combine, _interleave, _mix, _resample, _balance, _filter, _sort]
-_REARRANGING += [_deduplicate, _shard]
-_CHANGING = [_map, _select, _as_dict, _as_tuple, _zip, _map_classes, _in_memory, _cache, _inform]
+_REARRANGING = [_slice, _index_array, _shuffle, _repeat, _combine, _interleave, _mix, _filter, _sort, _shard]
+_CHANGING = [_map, _select, _as_dict, _zip, _in_memory, _cache, _inform]
 
 
 @st.composite
@@ -391,18 +315,6 @@ def test_a_stack_gives_what_the_same_gives_with_lists(stack: Stack, indices: lis
             iterator.read_batch([index])
 
 
-@_thoroughly
-@given(stack=_stacks(), indices=_indices)
-def test_a_stack_that_was_pickled_is_the_same(stack: Stack, indices: list[float]) -> None:
-    iterator, samples = stack
-
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    _assert_same_samples(copy, samples)
-    _assert_same_batches(copy, samples, _some(indices, len(samples)))
-    assert copy.fingerprint() == iterator.fingerprint()
-
-
 def _leaves(iterator: DatasetIteratorIF) -> Iterator[DatasetIteratorIF]:
     if isinstance(iterator, ClientSamples):
         yield iterator
@@ -417,51 +329,14 @@ _FUNCTIONS = {
 
 @_thoroughly
 @given(stack=_stacks(), indices=_indices)
-def test_a_stack_that_was_rebuilt_from_its_recipe_is_the_same(stack: Stack, indices: list[float]) -> None:
+def test_a_stack_that_was_rebuilt_from_its_recipe_or_pickled_is_the_same(stack: Stack, indices: list[float]) -> None:
     iterator, samples = stack
     recipe = json.loads(json.dumps(iterator.recipe()))
 
     rebuilt = data_stack.from_recipe(recipe, sources=list(_leaves(iterator))[:1], functions=_FUNCTIONS)
 
-    _assert_same_samples(rebuilt, samples)
-    _assert_same_batches(rebuilt, samples, _some(indices, len(samples)))
     assert rebuilt.recipe() == recipe
-    assert rebuilt.fingerprint() == iterator.fingerprint()
-
-
-@pytest.fixture(scope="module")
-def spawned() -> Iterator[ProcessPoolExecutor]:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield pool
-
-
-def _read_all(iterator: DatasetIteratorIF) -> tuple[Samples, str]:
-    return list(iterator), iterator.fingerprint()
-
-
-@_thoroughly
-@given(stack=_stacks())
-def test_a_stack_gives_the_same_in_a_spawned_process(spawned: ProcessPoolExecutor, stack: Stack) -> None:
-    iterator, samples = stack
-
-    read, fingerprint = spawned.submit(_read_all, iterator).result(timeout=60)
-
-    assert len(read) == len(samples)
-    assert all(map(_equal, read, samples))
-    assert fingerprint == iterator.fingerprint()
-
-
-@_thoroughly
-@given(stack=_stacks(), length=st.integers(1, 4))
-def test_windows_and_batches_of_a_stack_are_runs_of_its_samples(stack: Stack, length: int) -> None:
-    iterator, samples = stack
-    starts = range(len(samples) - length + 1)
-
-    windows, batches = iterator.windows(length), iterator.batch(length)
-
-    assert len(windows) == len(starts)
-    assert len(batches) == -(-len(samples) // length)
-    for number, start in enumerate(starts):
-        assert _equal(windows[number], stack_samples(samples[start : start + length]))
-    for number in range(len(batches)):
-        assert _equal(batches[number], stack_samples(samples[number * length : (number + 1) * length]))
+    for copy in (rebuilt, pickle.loads(pickle.dumps(iterator))):
+        _assert_same_samples(copy, samples)
+        _assert_same_batches(copy, samples, _some(indices, len(samples)))
+        assert copy.fingerprint() == iterator.fingerprint()

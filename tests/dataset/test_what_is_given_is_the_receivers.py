@@ -5,14 +5,13 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 
@@ -145,37 +144,6 @@ def test_what_a_layer_gave_may_be_written_into(layer: str, kind: str) -> None:
         return  # it takes no bytearrays and no named tuples
     for way in WAYS:
         check(LAYERS[layer](source_of(kind)), way)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_loader_gave_of_the_users_own_samples_may_be_written_into(kind: str) -> None:
-    for way in ("loader inline", "loader threads", "loader, torch", "loader, samples"):
-        check(source_of(kind), way)
-        columns = list(zip(*samples_of(kind), strict=True)) if kind != "nested" else [samples_of(kind)]
-        check(SequenceDatasetIterator([list(column) for column in columns]), way)
-
-
-@pytest.mark.parametrize("layer", ["in memory", "cache"])
-def test_a_column_may_be_written_into_or_raises(layer: str) -> None:
-    for kind in KINDS:
-        given = LAYERS[layer](source_of(kind))
-        key = _key(given)
-        list(given)
-        for indices in (None, [1, 2]):
-            expected = frozen(given.read_column(key, indices))
-
-            scribble(given.read_column(key, indices))
-
-            assert frozen(given.read_column(key, indices)) == expected
-
-
-def test_arrays_of_memory_maps_are_read_only_or_copies(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.arange(12).reshape(6, 2))
-    given = SequenceDatasetIterator([np.load(tmp_path / "a.npy", mmap_mode="r")])
-
-    for way in ("loader inline", "batch"):
-        check(given, way)
-    check(given.batch(2), "one by one")
 
 
 class KeptColumns(DatasetIteratorIF):

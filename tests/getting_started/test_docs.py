@@ -26,30 +26,12 @@ import pytest
 import data_stack
 from data_stack import formats, loader, reproduce, show
 from data_stack.dataset import encoders
-from data_stack.dataset.iterator.names_of_others import FUNCTIONS, LOAD_ARGUMENTS, LOADER_ARGUMENTS, METHOD_ARGUMENTS, METHODS
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("plugins/*/README.md")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "partial", "range"}
-
-
-NAMES = {"from_huggingface": "huggingface", "from_tfds": "tfds", "from_torchvision": "torchvision", "exchange": "pandas"}
-
-
-def names_table(library: str) -> str:
-    """What a migration page prints of the names of a library."""
-    rows = ["| name | here |", "|---|---|"]
-    for names, shown in (
-        (METHODS, "{}"),
-        (FUNCTIONS, "{}(…)"),
-        (METHOD_ARGUMENTS, "{}="),
-        (LOADER_ARGUMENTS, "{}="),
-        (LOAD_ARGUMENTS, "{}="),
-    ):
-        rows += [f"| `{shown.format(name)}` | {here.ours} |" for name, here in names.items() if library in here.libraries.split()]
-    return "\n".join([f"<!-- names of {library} -->", *rows, "", "<!-- end of names -->"])
 
 
 def anchors(text: str) -> set[str]:
@@ -88,13 +70,6 @@ def test_the_code_of_every_page_is_run_by_a_test() -> None:
 
     assert len(pages) > 10
     assert [page.name for page in pages if f'"{page.stem}"' not in tests and f'"{page.name}"' not in tests] == []
-
-
-@pytest.mark.parametrize("page", NAMES)
-def test_a_migration_page_prints_the_names_that_errors_say(page: str) -> None:
-    table = names_table(NAMES[page])
-
-    assert table in TEXTS[ROOT / f"docs/{page}.md"], f"docs/{page}.md needs:\n{table}"
 
 
 def test_every_public_name_is_described_once() -> None:

@@ -23,7 +23,6 @@ from data_stack.formats.conversion import convert
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.records import RecordReader
 from data_stack.show.explanation import explain
-from data_stack.values import large_arrays
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}
@@ -115,7 +114,7 @@ def test_each_view_of_a_mapped_file_counts_nothing(tmp_path: Any) -> None:
         assert reader.explain().n_bytes < 20_000
 
 
-@pytest.mark.parametrize("make", [np.zeros, torch.zeros, large_arrays.new_array])
+@pytest.mark.parametrize("make", [np.zeros, torch.zeros])
 def test_an_array_counts_once_as_a_whole_and_as_the_list_of_its_rows(make: Any) -> None:
     values = make((5000, 100), dtype=torch.float64 if make is torch.zeros else np.float64)
 

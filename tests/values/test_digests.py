@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data_stack.exception import ConfigError
-from data_stack.values.digests import DIGEST_BYTES, column_digests, row_digests, sample_digest
+from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
 from data_stack.values.stacking import stack_samples
 
 
@@ -117,23 +117,6 @@ def test_rows_of_a_batch_have_the_digests_of_their_samples(samples: list[tuple[A
 
     assert digests.shape == (len(samples), DIGEST_BYTES)
     assert [digest.tobytes() for digest in digests] == expected
-
-
-def test_dict_batches_and_bare_batches_have_the_digests_of_their_samples() -> None:
-    dicts = [{"b": i, "a": str(i), "c": np.full(2, i)} for i in range(3)]
-    bare = [np.array([i, 2.5]) for i in range(3)]
-
-    by_dict, by_array = row_digests(stack_samples(dicts)), row_digests(stack_samples(bare))
-
-    assert [digest.tobytes() for digest in by_dict] == [sample_digest(dict(reversed(each.items()))) for each in dicts]
-    assert [digest.tobytes() for digest in by_array] == [sample_digest(each) for each in bare]
-
-
-def test_a_batch_without_samples_or_columns_has_no_digests() -> None:
-    assert row_digests(()).shape == (0, DIGEST_BYTES)
-    assert row_digests({}).shape == (0, DIGEST_BYTES)
-    assert row_digests((np.empty((0, 3)), np.empty(0, dtype=object))).shape == (0, DIGEST_BYTES)
-    assert column_digests(np.empty(0)).shape == (0, DIGEST_BYTES)
 
 
 def test_digests_stay_what_they_are() -> None:

@@ -10,8 +10,6 @@ import pytest
 
 from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.values.digests import column_digests, sample_digest
-from data_stack.values.stacking import stack_values
 
 FAR = np.array(["9999-12-31", "NaT", "2019-01-01"], "M8[D]")
 EXACT = np.array(["2020-01-01T00:00:00.000000001", "NaT", "2018-01-01T00:00"], "M8[ns]")
@@ -38,12 +36,6 @@ def test_samples_are_sorted_by_instant_whatever_the_units(late: Any, descending:
     assert list(ordered.indices) == expected
 
 
-def test_a_split_by_time_cuts_by_instant_whatever_the_units() -> None:
-    parts: Any = combined(FAR[[0, 2]], EXACT[[0, 2]]).split([0.5, 0.5], time=0)
-
-    assert [list(part.indices) for part in parts] == [[1, 3], [0, 2]]
-
-
 @pytest.mark.parametrize("times", [np.array(["1700-01-01", "2250-01-01"], "M8[ns]"), [FAR[0], EXACT[0]]])
 @pytest.mark.parametrize("gap", [np.timedelta64(1, "D"), timedelta(days=1), np.timedelta64(1, "ns")])
 def test_a_window_spans_no_gap_that_is_too_long_for_the_unit(times: Any, gap: Any) -> None:
@@ -56,22 +48,3 @@ def test_a_window_spans_no_gap_that_is_too_long_for_the_unit(times: Any, gap: An
 def test_a_gap_in_months_of_a_column_in_days_is_refused() -> None:
     with pytest.raises(ConfigError, match="cannot be compared"):
         SequenceDatasetIterator([FAR[[0, 2]]]).windows(2, order_by=0, max_gap=np.timedelta64(1, "M"))
-
-
-@pytest.mark.parametrize("late", [EXACT, WHOLE])
-def test_statistics_tell_the_first_and_last_instant_whatever_the_units(late: Any) -> None:
-    report = combined(FAR, late).report(statistics=True)
-
-    statistics = report.columns[0].statistics
-    assert statistics is not None
-    assert (statistics.min[:10], statistics.max[:10]) == ("2018-01-01", "9999-12-31")
-    assert (statistics.n_missing, statistics.n_distinct, statistics.n_numbers) == (2, 4, 0)
-
-
-def test_equal_instants_have_one_digest_in_a_batch_of_any_unit() -> None:
-    values = [np.datetime64("2019-01-01", "D"), np.datetime64("2019-01-01T00:00", "ns"), FAR[0], EXACT[0]]
-
-    digests = [bytes(each) for each in column_digests(stack_values(values))]
-
-    assert digests == [sample_digest((value,)) for value in values]
-    assert len(set(digests)) == 3

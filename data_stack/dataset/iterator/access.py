@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -174,9 +175,8 @@ class OneToOneAccess(SampleAccess):
     def __init__(self, below: SampleAccess, *, keeps_values: bool = False) -> None:
         self.below, self._keeps_values = below, keeps_values
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.below.n_samples
+    prefers_blocks = property(attrgetter("below.prefers_blocks"))
+    n_samples = property(attrgetter("below.n_samples"))
 
     @property
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
@@ -185,10 +185,6 @@ class OneToOneAccess(SampleAccess):
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return self._keeps_values and self.below.releases_gil
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.below.prefers_blocks
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
@@ -220,17 +216,9 @@ class RearrangedAccess(SampleAccess):
         # a closure takes two thirds of the time of a method
         self.sample = lambda position: read(at[position])  # type: ignore[method-assign]
 
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._source.fixed_columns
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._source.releases_gil
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._source.prefers_blocks
+    fixed_columns = property(attrgetter("_source.fixed_columns"))
+    releases_gil = property(attrgetter("_source.releases_gil"))
+    prefers_blocks = property(attrgetter("_source.prefers_blocks"))
 
     def sample(self, position: int) -> Any:
         return self._read(self._at[position])
@@ -284,40 +272,32 @@ class RearrangedAccess(SampleAccess):
 
 # ---------------------------------------------------------------------- access to any iterator
 
-_METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
+_SAMPLES = {"__getitem__", "__len__"}
+METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
+_READING = {*_SAMPLES, *METHODS}
 
 
-class ReadMethods(NamedTuple):
-    """Which methods read the samples of a class.
+def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
+    """The public methods by which the samples of a class are read; None: by the access that it makes.
 
-    Attributes:
-        public: the public methods to call because the class or a base redefines a reading method; None: read by the access.
-        inherited: public methods whose inherited version reads through the access, also when a redefinition calls it by
-            ``super()``.
+    A class that redefines any reading method above ``make_access`` is read through its public methods. If it redefines
+    ``__getitem__`` or ``__len__``, its samples change: the other methods are then built on these, unless the same class or one
+    above redefines them as well.
+
+    Args:
+        kind: the class.
+        called: the method whose inherited version reads. A redefinition of it calls that by ``super()``, and is not asked again.
     """
-
-    public: frozenset[str] | None
-    inherited: frozenset[str]
-
-    @classmethod
-    def of(cls, kind: type) -> ReadMethods:
-        """A class that redefines any reading method below ``make_access`` is read through its public methods.
-
-        If it redefines ``__getitem__`` or ``__len__``, its samples change: the other methods are then built on these, unless
-        they are redefined as well.
-        """
-        mro = kind.__mro__
-        names = ("make_access", "__getitem__", "__len__", *_METHODS)
-        depth = {name: next((at for at, base in enumerate(mro) if name in vars(base)), len(mro)) for name in names}
-        access, samples = depth["make_access"], min(depth["__getitem__"], depth["__len__"])
-        if access == len(mro) or samples < access:
-            public: frozenset[str] | None = frozenset([name for name in _METHODS if depth[name] <= samples])
-        else:
-            public = frozenset(_METHODS) if any(depth[name] < access for name in _METHODS) else None
-        # a class that redefines a method along with __getitem__ calls that of its parent by super()
-        changes = {name: {depth["__getitem__"], depth["__len__"]} - {depth[name]} for name in _METHODS}
-        inherited = [name for name in _METHODS if access < len(mro) and access <= min(changes[name], default=access)]
-        return cls(public, frozenset(inherited))
+    found: set[str] = set()
+    for base in kind.__mro__:
+        own = _READING.intersection(vars(base))
+        if "make_access" in vars(base):
+            if found & _SAMPLES or not found:
+                return frozenset(found) or None
+            return None if called else frozenset(METHODS)
+        if called not in own and not found & _SAMPLES:
+            found |= own
+    return frozenset(found)
 
 
 def _new(column: Any) -> Any:
@@ -383,33 +363,24 @@ def access_to(iterator: Any) -> SampleAccess:
     Args:
         iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
     """
-    methods: ReadMethods = iterator._read_methods
-    return own_access(iterator) if methods.public is None else DefaultAccess(iterator, methods.public)
+    methods: frozenset[str] | None = iterator._public_methods[""]
+    return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
 
 
 def own_access(iterator: Any) -> SampleAccess:
     """The access from ``make_access``, also where a subclass redefines public methods; made on first use."""
     access: SampleAccess | None = iterator._sample_access
-    if access is not None:
-        return access
-    stack = [iterator]  # made from the lowest up: of 200 layers each would otherwise make that below by recursion
-    below: Any = getattr(iterator, "_dataset_iterator", None)
-    while getattr(below, "_sample_access", ()) is None and below._read_methods.public is None:
-        stack.append(below)
-        below = getattr(below, "_dataset_iterator", None)
-    for layer in reversed(stack):
-        made: SampleAccess = layer.make_access()
-        if layer._keeps_access:
-            layer._sample_access = made
-    return made
+    if access is None:
+        access = iterator.make_access()
+        if iterator._keeps_access:
+            iterator._sample_access = access
+    return access
 
 
 def default_access(iterator: Any, name: str) -> SampleAccess:
     """The access for the inherited version of a public method, which a redefinition may call by ``super()``."""
-    methods: ReadMethods = iterator._read_methods
-    if name in methods.inherited:
-        return own_access(iterator)
-    return DefaultAccess(iterator, (methods.public or frozenset()) - {name})
+    methods: frozenset[str] | None = iterator._public_methods[name]
+    return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:

@@ -38,29 +38,22 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     """
     if isinstance(samples, DatasetIteratorIF):
         return samples
-    kind = type(samples).__name__
-    if isinstance(samples, str):
-        raise ConfigError(
-            f"expected an iterator, got the text {samples!r:.80}; load the dataset first: "
-            f"data_stack.load({samples!r:.80}, split=…)"
-        )
-    if isinstance(samples, Mapping) and samples and all(isinstance(each, DatasetIteratorIF) for each in samples.values()):
-        names = ", ".join(f"[{name!r}]" for name in samples)
-        raise ConfigError(f"expected an iterator, got a dict of iterators; choose one of them: {names:.200}")
     # pandas, Arrow, polars
     is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
-    if isinstance(samples, Mapping) or is_of_columns:
-        remedy = "SequenceDatasetIterator([columns[name] for name in names]).as_dict(*names)"
-        remedy = remedy if isinstance(samples, Mapping) else "data_stack.from_pandas(…), from_polars(…) or from_arrow(…)"
-        raise ConfigError(
-            f"expected an iterator, got {kind}, whose [0] is not a sample; make an iterator of its columns: {remedy}"
-        )
-    if isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
-        raise ConfigError("expected an iterator, got a list of iterators; pass them one by one, as in combine(*iterators)")
     is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
-    if not is_indexable or isinstance(samples, (bytes, bytearray, memoryview)):
-        hint = "; collect its samples in a list" if isinstance(samples, Iterator) else ""
-        raise ConfigError(
-            f"expected an iterator, or an object with len() and [i] such as a list, got {kind} {samples!r:.80}{hint}"
-        )
-    return AdaptedIterator(samples)
+    if isinstance(samples, str):
+        hint = f"; load the dataset first: data_stack.load({samples!r:.80}, split=…)"
+    elif isinstance(samples, Mapping) and samples and all(isinstance(each, DatasetIteratorIF) for each in samples.values()):
+        hint = f"; choose one of its iterators: {', '.join(f'[{name!r}]' for name in samples):.200}"
+    elif isinstance(samples, Mapping) or is_of_columns:
+        hint = "; make an iterator of its columns: data_stack.from_numpy(…), from_pandas(…), from_polars(…) or from_arrow(…)"
+    elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
+        hint = "; pass the iterators one by one, as in combine(*iterators)"
+    elif isinstance(samples, Iterator):
+        hint = "; collect its samples in a list"
+    elif not is_indexable or isinstance(samples, (bytes, bytearray, memoryview)):
+        hint = ""
+    else:
+        return AdaptedIterator(samples)
+    shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"
+    raise ConfigError(f"expected an iterator, or an object with len() and [i] such as a list, got {shown}{hint}")

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, SupportsIndex, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
 
-from data_stack.dataset.iterator.access import ReadMethods, SampleAccess, access_to, default_access, own_access
+from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, default_access, own_access, public_methods
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.fold import Fold  # noqa: F401  # for type checkers, named in strings
 from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _MAX_LAYERS_TOLD = 100
-_LAYERS_AT_ONCE = 50
-_NEW_OBJECT: Any = object().__reduce_ex__(2)[0]
 
 Sample = Any
 """What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
@@ -57,8 +55,8 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     versions, which would return the parent's samples.
     """
 
-    _read_methods: ClassVar[ReadMethods]
-    """Which methods read the samples of exactly this class."""
+    _public_methods: ClassVar[Mapping[str, frozenset[str] | None]]
+    """See :func:`~data_stack.dataset.iterator.access.public_methods`, for each method that calls it."""
 
     _noted: str = ""
     """What a representation says besides the number of samples."""
@@ -72,7 +70,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._read_methods = ReadMethods.of(cls)
+        cls._public_methods = {called: public_methods(cls, called) for called in ("", *METHODS)}
 
     @abstractmethod
     def __len__(self) -> int:
@@ -219,17 +217,6 @@ class AccessedDatasetIterator(DatasetIterator):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_sample_access"}
 
-    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        reduced = super().__reduce_ex__(protocol)
-        lower: Any = self
-        for _ in range(_LAYERS_AT_ONCE):
-            state = getattr(lower, "__dict__", {})
-            lower = state["_dataset_iterator"] if "_dataset_iterator" in state else next(iter(state.get("_iterators", ())), None)
-        if lower is None or reduced[0] is not _NEW_OBJECT:
-            return reduced
-        # pickled before the layers between: otherwise 200 layers exceed Python's limit of recursion
-        return _new_above, (lower, type(self)), *reduced[2:]
-
 
 class _InformedMethods(
     FluentIterator["InformedDatasetIteratorIF", "Fold[InformedDatasetIteratorIF[SampleT]]", "InformedDatasetIteratorIF[SampleT]"],
@@ -279,11 +266,6 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
             return super().__repr__().replace(">", f"{dataset}{columns}>")
         except Exception:  # noqa: BLE001  # as above
             return super().__repr__()
-
-
-def _new_above(lower: object, kind: Any) -> Any:
-    """An empty object of class ``kind``; ``lower`` is a layer below it, which its state refers to."""
-    return kind.__new__(kind)
 
 
 def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:

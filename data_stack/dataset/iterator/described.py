@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.named_columns import ColumnKey
-from data_stack.dataset.iterator.names_of_others import FamiliarNames, Yielding, yielding
+from data_stack.dataset.iterator.names_of_others import Attribute, FamiliarNames
 
 
 class DescribedIterator(FamiliarNames):
@@ -21,22 +21,20 @@ class DescribedIterator(FamiliarNames):
         features: Any  # clients have attributes of this name
     else:
 
+        @Attribute
         def column_names(self):
             """The names or keys of the columns; positions of tuples without names, nothing of bare values. May read sample 0."""
             from data_stack.dataset.iterator.layers.fields import list_column_names
 
             return list_column_names(self)
 
+        @Attribute
         def features(self):
             """The columns by their names, keys or positions, with dtype and shape, by a schema or a few samples."""
             from data_stack.show.reporting import features
 
             return features(self)
 
-        column_names = Yielding(column_names, is_attribute=True)
-        features = Yielding(features, is_attribute=True)
-
-    @yielding
     def unique(self: Any, column: int | str | None = None) -> Any:
         """The distinct values of a column, the target's by default, in the order of their appearance. Reads the column."""
         from data_stack.dataset.iterator.layers.deduplicated import unique

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.named_columns import ColumnKey
-from data_stack.dataset.iterator.names_of_others import METHOD_ARGUMENTS, explains, yielding
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
 from data_stack.exception import ConfigError
 
@@ -52,12 +51,9 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
-    @yielding
     def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        return FluentIterator.take(self, n_samples)
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
@@ -65,7 +61,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
-    @explains(METHOD_ARGUMENTS)
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
@@ -138,7 +133,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
         return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
-    @explains(METHOD_ARGUMENTS)
     def filter(
         self, predicate: Callable[[Any], Any], *, column: ColumnKey | Sequence[ColumnKey] | None = None, batched: bool = False
     ) -> _Same:
@@ -191,7 +185,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     # ------------------------------------------------------------------ what a sample is
 
-    @explains(METHOD_ARGUMENTS)
     def map(
         self,
         function: Callable[..., Any],
@@ -309,7 +302,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     # ------------------------------------------------------------------ where samples are kept
 
     def in_memory(self) -> _Same:
-        """All samples, read now and kept: as columns where they have one shape, so that they cost no Python objects."""
+        """All samples, read now and kept; as one array per column where those below have one dtype and shape."""
         from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 
         return self._stack_layer(InMemoryDatasetIterator)
@@ -351,8 +344,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             storage = storage_connector_from_url(storage)
         return self._stack_layer(StoredCacheDatasetIterator, storage=storage, identifier=identifier, version=version)
 
-    @yielding
-    @explains(METHOD_ARGUMENTS)
     def batch(self, batch_size: int, *, drop_last: bool = False) -> _Stack:
         """An iterator whose samples are batches: columns of ``batch_size`` consecutive samples (the last one may be shorter)."""
         from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
@@ -361,7 +352,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     # ------------------------------------------------------------------ divided
 
-    @explains(METHOD_ARGUMENTS)
     def split(
         self: Any,
         ratios: Sequence[float] | Mapping[str, float] | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Sequence
 from typing import Any, SupportsIndex, Union
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 
 IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
@@ -114,6 +116,19 @@ def check_integer(name: str, value: Any, *, at_least: int | None = None, at_most
     if at_most is not None and number > at_most:
         raise ConfigError(f"{name} must be at most {at_most}, got {number}")
     return number
+
+
+def check_draw(layer: str, seed: Any, epoch: Any, n_samples: Any = None) -> tuple[int, int, int | None, int]:
+    """Seed, epoch and number of samples of a random layer as plain ints, and the key that decides what it draws.
+
+    Raises:
+        ConfigError: one of them is not an integer, or out of range.
+    """
+    checked_seed = check_integer(f"the seed of a {layer} iterator", seed)
+    checked_epoch = check_integer(f"the epoch of a {layer} iterator", epoch, at_least=0)
+    if n_samples is not None:
+        n_samples = check_integer(f"the n_samples of a {layer} iterator", n_samples, at_least=0, at_most=sys.maxsize)
+    return checked_seed, checked_epoch, n_samples, derive_seed(layer, checked_seed, checked_epoch)
 
 
 def out_of_bounds(position: int, length: int, place: int | None = None) -> DatasetOutOfBoundsError:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from data_stack.dataset.iterator.access import SampleAccess, stack_columns
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
-from data_stack.values.large_arrays import has_own_memory
-from data_stack.values.stacking import list_columns, map_columns
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.values.stacking import Batch, Column, list_columns, map_columns, stack_samples
 
 _Batch = TypeVar("_Batch")
 
@@ -63,5 +66,26 @@ def detach(batch: Any) -> Any:
     if isinstance(batch, (dict, tuple)):
         return map_columns(detach, batch)  # n-grams have batches in batches
     whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
-    is_new = batch.flags.writeable and has_own_memory(whole)
+    is_new = batch.flags.writeable and whole.flags.owndata
     return copy_objects(batch if is_new else batch.copy())
+
+
+class KeptAccess(SampleAccess):
+    """Access to samples that are kept as objects, of which it returns copies; a subclass defines ``kept``."""
+
+    @abstractmethod
+    def kept(self, positions: Sequence[int]) -> list[Any]:
+        """The samples at ``positions`` themselves."""
+
+    def sample(self, position: int) -> Any:
+        return copy_value(self.kept([position])[0])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return list(map(copy_value, self.kept(positions.tolist())))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return copy_objects(stack_samples(self.kept(positions.tolist()))) if len(positions) else self.empty_batch()
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        samples = self.kept(range(self.n_samples) if positions is None else positions.tolist())
+        return [copy_objects(column) for column in stack_columns(samples, keys, self)]

@@ -53,15 +53,19 @@ def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Arra
 
 
 def high_product(factor: int, other: int) -> int:
-    """``factor * other // 2**64``: of 64 random bits and n, a number in ``[0, n)``, each as likely up to n / 2**64.
-
-    Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the rejection.
-    """
+    """:func:`high_product_array` of one factor."""
     return (factor * other) >> 64
 
 
 def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
-    """:func:`high_product` of many factors, with one other factor or with one for each."""
+    """``factor * other // 2**64``: of 64 random bits and n, a number in ``[0, n)``, each as likely up to n / 2**64.
+
+    Source: Lemire, Fast random integer generation in an interval (ACM TOMACS 2019), without the rejection.
+
+    Args:
+        factors: many numbers.
+        others: one other factor, or one for each.
+    """
     high, low = factors >> _32, factors & _MASK_32
     other_high, other_low = others >> _32, others & _MASK_32
     middle = high * other_low
@@ -133,14 +137,7 @@ def _permute_alike(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Arra
         return _sort_by_hash(sizes, own_keys, places)
     widths = _ceil_sqrt(sizes)
     heights = (sizes + widths - _1) // widths
-    places = _walk_array(places, widths, heights, own_keys, n_rounds)
-    outside = np.flatnonzero(places >= sizes)
-    while len(outside):
-        own = _part(own_keys, outside)
-        again = _walk_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
-        places[outside] = again
-        outside = outside[again >= _part(sizes, outside)]
-    return places
+    return _walk_inside(places, sizes, widths, heights, own_keys, n_rounds)
 
 
 def _sort_by_hash(sizes: Uint64Array, own_keys: Uint64Array, places: Uint64Array) -> Uint64Array:
@@ -199,15 +196,25 @@ class Network:
 
     def permute(self, places: Uint64Array) -> None:
         """Replace many places by where they go."""
-        n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
+        numbers = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
+        n, width, height, own_key = numbers.reshape(4, 1)  # each of shape (1,)
         for start in range(0, len(places), _CHUNK):
-            chunk = places[start : start + _CHUNK]
-            chunk[:] = _walk_array(chunk, width, height, own_key, len(self._keys))
-            outside = np.flatnonzero(chunk >= n)
-            while len(outside):
-                again = _walk_array(chunk[outside], width, height, own_key, len(self._keys))
-                chunk[outside] = again
-                outside = outside[again >= n]
+            chunk = slice(start, start + _CHUNK)
+            places[chunk] = _walk_inside(places[chunk], n, width, height, own_key, len(self._keys))
+
+
+def _walk_inside(
+    places: Uint64Array, sizes: Uint64Array, widths: Uint64Array, heights: Uint64Array, own_keys: Uint64Array, n_rounds: int
+) -> Uint64Array:
+    """Many places through their networks until they are inside of their sizes."""
+    places = _walk_array(places, widths, heights, own_keys, n_rounds)
+    outside = np.flatnonzero(places >= sizes)
+    while len(outside):
+        own = _part(own_keys, outside)
+        again = _walk_array(places[outside], _part(widths, outside), _part(heights, outside), own, n_rounds)
+        places[outside] = again
+        outside = outside[again >= _part(sizes, outside)]
+    return places
 
 
 def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _Each, n_rounds: int) -> Uint64Array:

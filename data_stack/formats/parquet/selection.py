@@ -18,7 +18,6 @@ from data_stack.formats.parquet.selecting.predicate import InstantColumns
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
-from data_stack.values.large_arrays import new_array
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import Column, stack_values
 
@@ -41,7 +40,7 @@ class Gathering:
     def put(self, places: Places, values: Column) -> None:
         """Add the values of some rows, shape ``(n, ...)``."""
         if self._batch is None:
-            self._batch = new_array((self._n_rows, *values.shape[1:]), values.dtype)
+            self._batch = np.empty((self._n_rows, *values.shape[1:]), values.dtype)
         self._is_of_objects |= values.dtype == object and values.ndim == 1
         if not self._is_mixed and (self._batch.dtype != values.dtype or self._batch.shape[1:] != values.shape[1:]):
             self._is_mixed, self._batch = True, objects(list(self._batch))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import pickle
 import weakref
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     OneToOneAccess,
@@ -25,7 +23,6 @@ from data_stack.dataset.iterator import (
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
-from data_stack.loader.jobs import BatchMaker, EpochStacks
 
 # ---------------------------------------------------------------------- a source and a layer of a client
 
@@ -90,17 +87,6 @@ class Negated(AccessedDatasetIterator):
 # ---------------------------------------------------------------------- what they get
 
 
-def test_all_ways_to_the_samples_come_with_one_method() -> None:
-    negated: Any = Negated(Pages())
-
-    assert (len(negated), negated[-1], list(negated)[3]) == (60, {"x": -59}, {"x": -3})
-    assert negated.__getitems__([1, 2]) == [{"x": -1}, {"x": -2}]
-    assert negated.read_batch([5, 4])["x"].tolist() == negated.read_column("x", [5, 4]).tolist() == [-5, -4]
-    assert negated[10:20].read_column("x", [0]).tolist() == [-10]
-    assert negated.read_batch([])["x"].shape == (0,)
-    assert pickle.loads(pickle.dumps(negated))[7] == {"x": -7}
-
-
 def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
     negated = Negated(Pages())
 
@@ -111,16 +97,6 @@ def test_a_block_wise_shuffle_asks_for_the_blocks_below_the_layer() -> None:
     assert access_to(negated[5:25]).blocks().tolist() == [5, 10, 5, 0, 0, 0]  # type: ignore[union-attr]  # it tells them
 
 
-def test_blocks_that_come_next_are_read_ahead_below_the_layer() -> None:
-    source = Pages()
-
-    for _ in Loader(Negated(source), 5, shuffle=BlockShuffled(window=1), seed=1, workers=1, worker_kind="threads"):
-        pass
-
-    assert source.prefetched
-    assert all(position % 10 == 0 for position in source.prefetched)  # a sample of each block
-
-
 def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
     source = Pages(torn=23)
 
@@ -128,14 +104,6 @@ def test_the_place_of_a_sample_that_cannot_be_read_is_told() -> None:
         list(Loader(Negated(source), 5, worker_kind="inline"))
     with pytest.raises(LoadingError, match=r"sample 3 \(line 3 of page 2\)"):
         list(Loader(Negated(DatasetIteratorView(source, range(20, 30))), 5, worker_kind="inline"))
-
-
-def test_a_source_that_releases_the_gil_gets_threads_and_no_processes() -> None:
-    maker = BatchMaker(EpochStacks(Negated(Pages()[3:]), redraw=False))
-
-    assert maker.releases_gil
-    assert not maker.only_gathers
-    assert not BatchMaker(EpochStacks(Pages().map(dict), redraw=False)).releases_gil
 
 
 # ---------------------------------------------------------------------- subclasses, and clients
@@ -159,21 +127,6 @@ def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_abov
 
     assert (shifted[0].tolist(), both[0].tolist()) == ([4], [7])
     assert DatasetIteratorView(Both([np.arange(4)]), [1, 3]).read_column(0).tolist() == [2, 6]
-
-
-def test_a_client_with_three_members_is_read_by_these() -> None:
-    class Client(DatasetIterator):
-        def __len__(self) -> int:
-            return 3
-
-        def __getitem__(self, index: int) -> tuple[int, str]:
-            return index, "abc"[index]
-
-    access = access_to(Client())
-
-    assert access.samples(np.array([2, 0])) == [(2, "c"), (0, "a")]
-    assert [column.tolist() for column in access.columns([1, 0])] == [["a", "b", "c"], [0, 1, 2]]
-    assert (access.blocks(), access.locate(0), access.fixed_columns, access.releases_gil) == (None, None, False, False)
 
 
 def test_a_stack_goes_when_its_last_user_does() -> None:

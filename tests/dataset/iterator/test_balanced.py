@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -11,28 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.exception import ConfigError
-
-
-class ColumnOnly(DatasetIterator):
-    """Refuses to read samples, and counts how often its targets are read."""
-
-    def __init__(self, targets: Any) -> None:
-        self.targets = targets
-        self.n_reads = 0
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def __getitem__(self, index: int) -> Any:
-        raise AssertionError("a sample was read")
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        assert key == "target"
-        self.n_reads += 1
-        return self.targets if indices is None else self.targets[np.asarray(indices)]
 
 
 def balanced(labels: Any, seed: int = 1, **options: Any) -> BalancedDatasetIterator:
@@ -61,18 +41,6 @@ def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples
     assert all(sorted(each) == classes for each in rounds if len(each) == len(classes))
     assert all(len(set(each)) == len(each) for each in rounds)
     assert [int(sample[0]) for sample in balanced(labels, seed, n_samples=n_samples)] == samples
-
-
-@given(labels=LABELS, seed=st.integers(0, 99))
-def test_the_members_of_a_class_all_come_before_one_comes_again(labels: list[int], seed: int) -> None:
-    samples = drawn(labels, seed, n_samples=250)
-
-    for label in set(labels):
-        members = [position for position, each in enumerate(labels) if each == label]
-        came = [position for position in samples if labels[position] == label]
-        passes = [came[start : start + len(members)] for start in range(0, len(came), len(members))]
-        assert all(sorted(each) == members for each in passes if len(each) == len(members))
-        assert all(len(set(each)) == len(each) for each in passes)
 
 
 # Never change these numbers: someone's experiment rests on them.
@@ -124,13 +92,3 @@ def test_classes_may_be_of_any_kind(labels: Any) -> None:
 def test_labels_that_name_no_class_are_refused_with_their_position(labels: Any, position: int) -> None:
     with pytest.raises(ConfigError, match=f"balanced by column 1.* position {position} "):
         balanced(labels)
-
-
-def test_only_the_column_is_read_and_only_once() -> None:
-    source = ColumnOnly(np.array([0, 1, 1]))
-
-    iterator = BalancedDatasetIterator(source, "target", 1)
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert source.n_reads == copy.underlying_iterators[0].n_reads == 1
-    assert copy.indices == iterator.indices

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import pickle
 import threading
-from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -13,19 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, SequenceDatasetIterator
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView
 from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.exception import ConfigError
-
-
-def brought(cache: CachedDatasetIterator) -> Any:
-    return access_to(cache)
 
 
 class Counting(DatasetIterator):
@@ -54,32 +45,6 @@ class Counting(DatasetIterator):
         return super().read_column(key, indices)
 
 
-Pair = namedtuple("Pair", "a b")
-
-
-def plain(samples: Any) -> list[Any]:
-    return [(array.tolist(), index) for array, index in samples]
-
-
-@given(data=st.data(), max_bytes=st.sampled_from([None, 0, 1300, 4000, 10**6]))
-def test_a_cache_gives_what_its_source_gives(data: st.DataObject, max_bytes: int | None) -> None:
-    n_samples = data.draw(st.integers(0, 8))
-    samples = [(np.arange(3) + i, f"text {i}", i) for i in range(n_samples)]
-    source = SequenceDatasetIterator([[sample[key] for sample in samples] for key in range(3)])
-    cache = CachedDatasetIterator(source, max_bytes)
-
-    for _ in range(data.draw(st.integers(1, 6))):
-        indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if n_samples else []
-        some = data.draw(st.sampled_from([indices, np.arange(n_samples) % 2 == 0, slice(None, None, -1)]))
-        key = data.draw(st.integers(-3, 2))
-        assert repr(cache.__getitems__(some)) == repr(source.__getitems__(some))
-        assert repr(cache.read_batch(some)) == repr(source.read_batch(some) if n_samples else ())
-        assert repr(cache.read_column(key, some)) == repr(source.read_column(key, some))
-        assert repr(access_to(cache).columns([key, 0])) == repr(access_to(source).columns([key, 0]))
-        assert [repr(cache[i]) for i in indices] == [repr(source[i]) for i in indices]
-        assert repr(list(pickle.loads(pickle.dumps(cache)))) == repr(list(cache)) == repr(list(source))
-
-
 def test_each_sample_is_read_once() -> None:
     source = Counting()
     cache = CachedDatasetIterator(source)
@@ -105,36 +70,6 @@ def test_a_batch_reads_what_it_lacks_in_one_request() -> None:
     assert (cache.cache_info().hits, cache.cache_info().misses) == (2, 4)
 
 
-def test_the_samples_unused_for_longest_are_let_go() -> None:
-    source = Counting()
-    cache = CachedDatasetIterator(source, max_bytes=3 * 1600)
-    cache.__getitems__([0, 1, 2])
-
-    assert cache[0][1] == 0
-    assert cache[3][1] == 3  # in place of 1
-    source.read.clear()
-
-    assert [cache[i][1] for i in (0, 2, 3, 1)] == [0, 2, 3, 1]
-    assert source.read == [1]
-
-
-def test_with_a_limit_a_view_keeps_nothing_larger_alive() -> None:
-    rows = np.zeros((1000, 100))
-    tensors = torch.zeros(1000, 100)
-    source = SequenceDatasetIterator([[Pair([rows[i]], {"a": tensors[i]}) for i in range(10)]])
-
-    caches = CachedDatasetIterator(source, max_bytes=10**6), CachedDatasetIterator(source)
-    for cache in caches:
-        cache.__getitems__([3])
-
-    (limited,), (unlimited,) = [brought(cache)._kept.get(3)[0] for cache in caches]
-
-    assert isinstance(limited, Pair)
-    assert limited.a[0].base is None
-    assert limited.b["a"].untyped_storage().nbytes() == 400
-    assert unlimited.a[0].base is rows
-
-
 def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
     source = Counting()
     cache = CachedDatasetIterator(source)
@@ -147,29 +82,6 @@ def test_a_column_is_made_of_kept_samples_once_all_are_kept() -> None:
     assert cache.cache_info().n_samples == 10
     with pytest.raises(ConfigError, match="no column 7"):
         cache.read_column(7, [0])
-
-
-@pytest.mark.parametrize("max_bytes", [None, 8000])
-def test_threads_get_the_right_samples(max_bytes: int | None) -> None:
-    source = Counting(50)
-    cache = CachedDatasetIterator(source, max_bytes)
-
-    def read(seed: int) -> bool:
-        generator = np.random.default_rng(seed)
-        for _ in range(30):
-            indices = generator.integers(0, 50, 5)
-            samples = [cache[int(indices[0])], *cache.__getitems__(indices[1:])]
-            if not all(
-                index == expected and (array == index).all() for (array, index), expected in zip(samples, indices, strict=True)
-            ):
-                return False
-        return True
-
-    with ThreadPoolExecutor(8) as threads:
-        right = list(threads.map(read, range(16)))
-
-    assert all(right)
-    assert max_bytes is None or cache.cache_info().n_bytes <= max_bytes
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from data_stack import from_recipe
@@ -19,7 +18,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
     column_names,
 )
-from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.factories.prepared import Resources
 from data_stack.repository.repository import DatasetRepository
@@ -46,21 +45,6 @@ def flowers() -> InformedDatasetIteratorIF:
     return iterator
 
 
-def test_a_column_is_read_by_its_name_and_by_its_position(flowers: InformedDatasetIteratorIF) -> None:
-    assert flowers.read_column("species").tolist() == flowers.read_column(1).tolist() == [0, 1, 2] * 3
-    assert flowers.read_column("number", [2, 0]).tolist() == [2, 0]
-    assert flowers[3:6].read_column("number").tolist() == [3, 4, 5]
-    assert flowers[[1, 7]][::-1].read_column("size", [0]).tolist() == [3.5]
-
-
-def test_a_meta_of_names_is_one_of_positions_to_programs(flowers: InformedDatasetIteratorIF) -> None:
-    meta = flowers.dataset_meta
-
-    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
-    assert meta.column_names == ("size", "species", "number")
-    assert MetaFactory.get_dataset_meta_from_existing(meta, identifier="x").column_names == meta.column_names
-
-
 def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: InformedDatasetIteratorIF) -> None:
     message = r"no column 'specis' \(did you mean 'species'\?\): they have the columns 'size', 'species', 'number'"
 
@@ -82,23 +66,12 @@ def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: Info
 
 SAME: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (lambda it: it.select("number", "size"), lambda it: it.select(2, 0)),
-    (lambda it: it.as_dict(), lambda it: it.as_dict("size", "species", "number")),
-    (
-        lambda it: it.filter(max, column=["species", "number"]),
-        lambda it: it.filter(max, column=[1, 2]),
-    ),
-    (lambda it: it.sort("species", descending=True), lambda it: it.sort(1, descending=True)),
     (lambda it: it.balance(seed=1, by="species"), lambda it: it.balance(seed=1, by=1)),
     (
         lambda it: it.windows(2, offsets={0: ["size"], 1: None}),
         lambda it: it.windows(2, offsets={0: [0], 1: None}),
     ),
     (lambda it: it.split([0.5, 0.5], stratify="species")[0], lambda it: it.split([0.5, 0.5], stratify=1)[0]),
-    (lambda it: it.folds(3, stratify="species")[0].train, lambda it: it.folds(3, stratify=1)[0].train),
-    (
-        lambda it: it.map_classes(ClassMapping({0: 7}, unmapped="drop"), columns=["number"]),
-        lambda it: it.map_classes(ClassMapping({0: 7}, unmapped="drop"), columns=[2]),
-    ),
     (lambda it: it.one_hot(column="species"), lambda it: it.one_hot(column=1)),
     (
         lambda it: it.encode({"size": ContinuousEncoder()}, fit_on=it),
@@ -169,12 +142,6 @@ def test_a_map_of_whole_tuples_loses_the_names(flowers: InformedDatasetIteratorI
     assert mapped.as_dict(*"abc"[: len(mapped[0])]).read_column("a").tolist() == mapped.read_column(0).tolist()
 
 
-def test_a_map_to_dicts_has_their_keys(flowers: InformedDatasetIteratorIF) -> None:
-    dicts = flowers.map(lambda sample: {"species": sample[1]})
-
-    assert dicts.read_column("species").tolist() == flowers.read_column("species").tolist()
-
-
 def test_a_map_that_declares_columns_has_these_names(flowers: InformedDatasetIteratorIF) -> None:
     swapped = flowers.map(lambda sample: (sample[1], sample[0]), columns=["species", "size"])
     batched = flowers.map(lambda batch: (batch[1], batch[0]), columns=["species", "size"], batched=True)
@@ -206,16 +173,12 @@ def test_the_roles_of_a_meta_follow_the_declared_names(
     assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == positions
 
 
-def test_declared_columns_are_as_many_as_the_function_gives(flowers: InformedDatasetIteratorIF) -> None:
-    for function, gave in ((identity, "3 columns"), (lambda _: {"a": 1, "b": 2}, "a dict"), (lambda _: 5, "a int")):
-        with pytest.raises(ConfigError, match=rf"columns=\['a', 'b'\] .*2 columns.*{gave}"):
-            flowers.map(function, columns=["a", "b"])[0]
-
-
 @pytest.mark.parametrize("columns", [[], ["a", "a"], "ab", [1, 2], [""]])
 def test_declared_columns_are_distinct_names(flowers: InformedDatasetIteratorIF, columns: Any) -> None:
     with pytest.raises(ConfigError, match="names of"):
         flowers.map(identity, columns=columns)
+    with pytest.raises(ConfigError, match="must return tuples of 2 columns; its function returned 3 columns"):
+        flowers.map(identity, columns=["a", "b"])[0]
     with pytest.raises(ConfigError, match="one column keeps the names of all"):
         flowers.map(identity, column="size", columns=["a"])
 
@@ -234,20 +197,3 @@ def test_columns_side_by_side_have_names_where_no_two_are_the_same(flowers: Info
 
     assert column_names(flowers.zip(others)) == ("size", "species", "number", "a", "b", "c")
     assert column_names(flowers.zip(flowers)) == column_names(flowers.zip(SequenceDatasetIterator([range(9)]))) == ()
-
-
-def test_names_are_seen_in_representation_report_and_data_frame(flowers: InformedDatasetIteratorIF) -> None:
-    frame = pd.DataFrame(flowers.as_dict().read_batch(range(3)))
-
-    assert repr(flowers) == "<InformedDatasetIterator: 9 samples of 'flowers/all', columns size, species, number>"
-    assert "| species | target | int64 | one value |" in str(flowers.report())
-    assert [column["name"] for column in flowers.report("dict")["columns"]] == ["size", "species", "number"]
-    assert frame.to_dict("list") == {"size": [0.0, 0.5, 1.0], "species": [0, 1, 2], "number": [0, 1, 2]}
-
-
-@pytest.mark.parametrize("columns", ["image", ("a", "a"), ("", "b"), (1, 2), 5])
-def test_columns_are_distinct_names(columns: Any) -> None:
-    factory = type("Wrong", (Flowers,), {"columns": columns, "iterator_meta": IteratorMeta()})
-
-    with pytest.raises(ConfigError, match=r"Wrong\.columns"):
-        factory().get_dataset_iterator()

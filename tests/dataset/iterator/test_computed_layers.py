@@ -6,25 +6,20 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
-    DatasetIteratorView,
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
-from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-
-N = 11
+from data_stack.exception import ConfigError
 
 
 class HugeIterator(DatasetIterator):
@@ -39,46 +34,6 @@ class HugeIterator(DatasetIterator):
     def __getitem__(self, index: int) -> int:
         assert 0 <= index < self.n_samples
         return index
-
-
-class CountingIterator(SequenceDatasetIterator):
-    """Counts requests for batches."""
-
-    n_requests = 0
-
-    def read_batch(self, indices: Any) -> Any:
-        self.n_requests += 1
-        return super().read_batch(indices)
-
-
-LABELS = [0, 1, 1, 0, 2, 1, 1, 1, 0, 1, 1]
-
-LAYERS: dict[str, Callable[[DatasetIteratorIF], DatasetIteratorIF]] = {
-    "shuffled": lambda it: ShuffledDatasetIterator(it, 1, epoch=2),
-    "repeated": lambda it: RepeatedDatasetIterator(it, 3),
-    "interleaved": lambda it: InterleavedDatasetIterator([DatasetIteratorView(it, range(4)), it, it]),
-    "interleaved to the shortest": lambda it: InterleavedDatasetIterator(
-        [it, DatasetIteratorView(it, [5, 1, 1])], stop="shortest"
-    ),
-    "mixed": lambda it: MixedDatasetIterator([it, DatasetIteratorView(it, range(3))], [0.7, 0.3], 5, n_samples=40),
-    "mixed without repeats": lambda it: MixedDatasetIterator([DatasetIteratorView(it, [3, 4, 5]), it], [1, 4], 5),
-    "resampled": lambda it: ResampledDatasetIterator(it, 30, 5),
-    "resampled by weights": lambda it: ResampledDatasetIterator(it, 30, 5, weights=[i % 4 for i in range(N)]),
-    "balanced": lambda it: BalancedDatasetIterator(it, 1, 3, n_samples=25),
-    "sharded": lambda it: ShardedDatasetIterator(it, 1, 3, uneven="pad"),
-    "sharded beyond the end": lambda it: ShardedDatasetIterator(it, 2, 3, contiguous=True, uneven="pad"),
-}
-
-
-@pytest.mark.parametrize("layer", LAYERS)
-def test_reading_through_several_layers_is_one_request(layer: str) -> None:
-    source = CountingIterator([np.arange(N), np.array(LABELS)])
-
-    iterator = LAYERS[layer](ShuffledDatasetIterator(RepeatedDatasetIterator(DatasetIteratorView(source, range(N)[::-1]), 1), 3))
-    source.n_requests = 0
-    iterator[::-1].read_batch([0, 2, 1])
-
-    assert source.n_requests == 1
 
 
 @pytest.mark.parametrize(
@@ -121,23 +76,3 @@ def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None
         assert iterator.read_batch(indices).tolist() == samples == iterator.__getitems__(indices)
         assert list(iterator[::-1][:1]) == samples[-1:]
         assert len(pickle.dumps(iterator)) < 5000
-
-
-def test_an_empty_iterator_gives_empty_layers() -> None:
-    empty = SequenceDatasetIterator([[], []])
-
-    for layer in (
-        ShuffledDatasetIterator(empty, 1),
-        RepeatedDatasetIterator(empty, 5),
-        InterleavedDatasetIterator([empty, empty]),
-        InterleavedDatasetIterator([]),
-        ResampledDatasetIterator(empty, 0, 1),
-        ResampledDatasetIterator(empty, 0, 1, weights=[]),
-        BalancedDatasetIterator(empty, 1, 1),
-        BalancedDatasetIterator(empty, 1, 1, n_samples=0),
-        *[ShardedDatasetIterator(empty, 2, 3, uneven=uneven) for uneven in ("keep", "pad", "drop")],
-    ):
-        assert len(layer) == 0
-        assert list(layer) == []
-        with pytest.raises(DatasetOutOfBoundsError):
-            layer[0]

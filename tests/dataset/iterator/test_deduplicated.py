@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from layer_laws import Columns, Samples
+from layer_laws import Samples
 
-from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, equal_groups, iterator_digests
+from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, iterator_digests
 from data_stack.exception import ConfigError
 from data_stack.values.digests import sample_digest
 
@@ -31,15 +28,6 @@ def test_the_first_of_equal_samples_stays() -> None:
     assert iterator.indices.tolist() == [0, 1, 3]
 
 
-def test_only_the_columns_given_count() -> None:
-    samples = [{"x": i % 2, "y": i % 3, "z": i} for i in range(12)]
-
-    assert kept(Samples(samples), "x") == [0, 1]
-    assert kept(Samples(samples), ["x", "y"]) == [0, 1, 2, 3, 4, 5]
-    assert kept(Samples(samples), ("x",)) == [0, 1]
-    assert kept(Samples(samples)) == list(range(12))
-
-
 def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
     values = [
         np.array([1, 2]),
@@ -54,17 +42,6 @@ def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
     assert kept(Samples([np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([2, 1])])) == [0, 2]
 
 
-def test_columns_are_read_once_and_in_blocks() -> None:
-    source = Columns(np.zeros((50_000, 4)), np.arange(50_000) % 5)
-
-    iterator = DeduplicatedDatasetIterator(source, 1)
-
-    assert {key for key, _ in source.requests} == {1}
-    assert sum(length for _, length in source.requests) == 50_000
-    assert max(length for _, length in source.requests) <= 1 << 14
-    assert iterator.indices.tolist() == [0, 1, 2, 3, 4]
-
-
 def test_what_cannot_be_compared_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"builtins\.object"):
         kept(Samples([(object(),)]))
@@ -74,18 +51,6 @@ def test_what_cannot_be_compared_is_refused() -> None:
         kept(Samples([(1,)]), [])
 
 
-def test_a_pickle_carries_the_positions_and_reads_nothing() -> None:
-    source = Samples([(i % 3,) for i in range(9)])
-    iterator = DeduplicatedDatasetIterator(source)
-    n_read = source.n_read
-
-    copy = pickle.loads(pickle.dumps(iterator))
-
-    assert copy.underlying_iterators[0].n_read == n_read
-    assert list(copy) == [(0,), (1,), (2,)]
-    assert copy._arguments() == {"by": None}
-
-
 def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
     samples = [(np.arange(i % 4), str(i), i / 2) for i in range(50)]
 
@@ -93,14 +58,3 @@ def test_digests_of_an_iterator_are_those_of_its_samples() -> None:
 
     assert [digest.tobytes() for digest in whole] == [sample_digest(sample) for sample in samples]
     assert [digest.tobytes() for digest in some] == [sample_digest((z, x)) for x, _, z in samples]
-
-
-@given(labels=st.lists(st.integers(0, 5), max_size=40))
-def test_equal_digests_are_numbered_by_their_first_appearance(labels: list[int]) -> None:
-    digests = np.array([list(sample_digest(label)) for label in labels], dtype=np.uint8).reshape(-1, 16)
-
-    first, number = equal_groups(digests)
-
-    seen = list(dict.fromkeys(labels))
-    assert first.tolist() == [labels.index(label) for label in seen]
-    assert number.tolist() == [seen.index(label) for label in labels]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +11,6 @@ import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
 from hypothesis import strategies as st
-from sizes import sized
 
 from data_stack.dataset.iterator import (
     DatasetIterator,
@@ -26,9 +23,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.loader import Collation, Concatenated, Loader, Padded
-from data_stack.values.digests import column_digests, sample_digest
-from data_stack.values.stacking import stack_values
+from data_stack.loader import Loader
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
 
@@ -138,50 +133,3 @@ def test_a_stored_cache_gives_the_values_or_refuses_them(
 
     assert [meaning(value) for (value,) in cached] == list(map(meaning, values))
     assert_same_in_all_ways(cached, 0)
-
-
-def many_pairs(*without: type) -> list[Any]:
-    """Hundreds of pairs, one after the other."""
-    values = [value for value in EXAMPLES if not isinstance(value, without)]
-    return [
-        value for pair in random.Random(20).sample(list(itertools.product(values, values)), sized(250, 1000)) for value in pair
-    ]
-
-
-@pytest.mark.filterwarnings("ignore:.*takes long:RuntimeWarning")  # where a processor is busy
-@pytest.mark.parametrize(
-    "options", [{"workers": 0}, {"workers": 2, "worker_kind": "threads"}, {"workers": 1, "worker_kind": "processes"}]
-)
-def test_a_loader_gives_each_pair_of_values_as_it_is(options: dict[str, Any]) -> None:
-    values = many_pairs()
-    with Loader(SequenceDatasetIterator([values]), 2, **options) as loader:
-        found = [meaning(value) for (column,) in loader for value in column]
-
-    assert found == list(map(meaning, values))
-
-
-@pytest.mark.parametrize("collation", [Padded(), Concatenated()])
-def test_padded_and_ragged_batches_have_each_pair_of_values_as_it_is_or_refuse_it(collation: Collation) -> None:
-    values = [value for value in EXAMPLES if isinstance(value, list) or (isinstance(value, np.ndarray) and value.ndim)]
-
-    for first, second in itertools.product(values, values):
-        column = stack_values([first, second])
-        try:
-            made = collation.collate(column)
-        except ConfigError:
-            continue
-        kept = made[0] if isinstance(made, tuple) else made
-        lengths = made[1] if isinstance(made, tuple) else [None, None]
-        found = [meaning(row[:length]) for row, length in zip(kept, lengths, strict=True)]
-        assert found == [meaning(first), meaning(second)]
-
-
-@given(values=PAIRS)
-def test_a_value_has_one_digest_by_itself_and_in_a_batch(values: tuple[Any, Any]) -> None:
-    try:
-        expected = [sample_digest((value,)) for value in values]
-        found = column_digests(stack_values(values))
-    except ConfigError:  # of no known content, or of more digits than other machines have
-        return
-
-    assert [bytes(each) for each in found] == expected

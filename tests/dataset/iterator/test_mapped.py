@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,15 +10,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Columns, Samples, as_plain, check_all_ways_agree, sources
+from layer_laws import Columns, Samples, as_plain, check_all_ways_agree
 
-from data_stack import from_recipe
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
@@ -44,13 +41,6 @@ def tagged(sample: Any) -> Any:
     return (*sample, 7.5) if isinstance(sample, tuple) else {"bare": sample}
 
 
-def tagged_batch(batch: Any) -> Any:
-    """The same of a batch."""
-    if isinstance(batch, dict):
-        return {**batch, "more": np.ones(len(next(iter(batch.values()))), dtype=bool)}
-    return (*batch, [7.5] * len(batch[0])) if isinstance(batch, tuple) else {"bare": batch}
-
-
 def jittered(sample: Any, generator: np.random.Generator) -> Any:
     return sample, generator.integers(1 << 40)
 
@@ -61,28 +51,6 @@ def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
 
 def failing(sample: Any) -> Any:
     raise ZeroDivisionError(f"cannot map {sample!r}")
-
-
-class PostProcessor:
-    """As mlgym's."""
-
-    def __init__(self, factor: int) -> None:
-        self.factor = factor
-
-    def postprocess(self, sample: Any) -> Any:
-        return sample[0] * self.factor, *sample[1:]
-
-
-@given(source=sources(), data=st.data(), batched=st.booleans())
-def test_every_way_to_a_mapped_sample_gives_the_function_of_the_sample(
-    source: tuple[DatasetIteratorIF, list[Any]], data: st.DataObject, batched: bool
-) -> None:
-    iterator, samples = source
-
-    mapped = iterator.map(tagged_batch if batched else tagged, batched=batched)
-
-    check_all_ways_agree(mapped, [tagged(sample) for sample in samples], data)
-    check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), [tagged(sample) for sample in samples], data)
 
 
 @given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
@@ -110,12 +78,6 @@ def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_
     assert by_batch == drawn[0]
 
 
-def test_a_bound_method_of_a_client_maps_samples() -> None:
-    mapped = SequenceDatasetIterator([[1, 2, 3], "abc"]).map(PostProcessor(10).postprocess)
-
-    assert list(pickle.loads(pickle.dumps(mapped))) == [(10, "a"), (20, "b"), (30, "c")]
-
-
 def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
     source = Recording([(i,) for i in range(10)])
     mapped = MappedDatasetIterator(source, tagged)
@@ -126,51 +88,6 @@ def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
     mapped[2:].read_column(1, [0])
 
     assert source.requests == [[3, 1], [9, 0], [7, 7], [2]]
-
-
-def test_several_columns_map_each_sample_once_and_columns_of_many_samples_hold_few() -> None:
-    calls: list[int] = []
-    source = Recording([(i,) for i in range(3000)])
-
-    def counted(sample: Any) -> Any:
-        calls.append(sample[0])
-        return (*sample, 1)
-
-    columns = access_to(MappedDatasetIterator(source, counted)).columns([1, 0])
-
-    assert calls == list(range(3000))
-    assert [column.tolist() for column in columns] == [[1] * 3000, list(range(3000))]
-    assert max(map(len, source.requests)) <= 1024
-
-
-def test_an_exception_of_the_function_comes_through_unchanged() -> None:
-    for batched in (False, True):
-        mapped = SequenceDatasetIterator([[1, 2]]).map(failing, batched=batched)
-        reads: list[Callable[[DatasetIteratorIF], Any]] = [
-            lambda iterator: iterator[0],
-            list,
-            lambda iterator: iterator.__getitems__([0]),
-            lambda iterator: iterator.read_batch([0]),
-            lambda iterator: iterator.read_column(0),
-        ]
-        for read in reads:
-            with pytest.raises(ZeroDivisionError, match="cannot map"):
-                read(mapped)
-
-
-def test_iterating_over_a_batched_map_reads_ahead_in_growing_batches() -> None:
-    sizes: list[int] = []
-
-    def counted(batch: Any) -> Any:
-        sizes.append(len(batch[0]))
-        return batch
-
-    samples = iter(SequenceDatasetIterator([np.arange(1000)]).map(counted, batched=True))
-
-    assert next(samples) == (0,)
-    assert sizes == [1]
-    assert [int(sample[0]) for sample in samples] == list(range(1, 1000))
-    assert sizes == [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 233]
 
 
 @pytest.mark.parametrize(
@@ -248,34 +165,6 @@ def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
     check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
 
 
-def test_the_function_of_a_column_gets_one_kind_of_values_whichever_way_they_are_read() -> None:
-    kinds: list[Any] = []
-
-    def noted(value: Any) -> Any:
-        kinds.append(type(value))
-        return value
-
-    time, flat = np.array(["2026-01-01"], "datetime64[D]"), np.zeros((1, 2))
-    columns: list[Any] = [[1], np.array([1.5], np.float32), [True], ["a"], [b"a"], [None], time, flat, [[1, 2]], torch.ones(1, 2)]
-    columns += [[torch.tensor(3)], [["a"]]]
-    source = SequenceDatasetIterator(columns)
-    for number in range(len(columns)):
-        mapped = source.map(noted, column=number)
-        reads = (
-            mapped[0],
-            mapped.__getitems__([0]),
-            [*mapped],
-            mapped.read_batch([0]),
-            mapped.read_column(number),
-            mapped.skip(0)[0],
-        )
-
-        assert (len(reads), len(set(kinds[-6:]))) == (6, 1), columns[number]
-    assert [kinds[i] for i in range(0, len(kinds), 6)] == [
-        *(int, float, bool, str, bytes, type(None), np.datetime64, np.ndarray, np.ndarray, np.ndarray, int, list)
-    ]
-
-
 def test_other_columns_are_read_without_the_function_and_the_mapped_one_without_the_others() -> None:
     source = Columns(np.arange(5), np.arange(5) * 10)
 
@@ -315,17 +204,6 @@ def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:
     assert known(source.map(plus, column="x")) == (("x", "y", "z"), None, ("a", "b"), "label")
     assert known(source.map(plus, column=-2)) == (("x", "y", "z"), ("w", "h"), None, None)
     assert known(source.map(tagged)) == ((), None, ("a", "b"), "label")
-
-
-def test_a_mapped_column_is_in_the_recipe() -> None:
-    source = SequenceDatasetIterator([[1, 2], [3, 4]])
-    mapped = source.map(drawn, column=1, seed=3)
-
-    again = from_recipe(mapped.recipe(), functions={f"{__name__}:drawn": drawn})
-
-    assert as_plain(list(again)) == as_plain(list(mapped))
-    assert again.fingerprint() == mapped.fingerprint() != source.map(drawn, column=0, seed=3).fingerprint()
-    assert as_plain(list(again.at_epoch(1))) != as_plain(list(mapped))
 
 
 @pytest.mark.parametrize(

@@ -53,19 +53,6 @@ def test_the_proportions_hold_at_every_length(mix: list[tuple[int, float]], seed
 
 
 @given(mix=MIXES, seed=st.integers(0, 99))
-def test_the_samples_of_each_iterator_all_come_before_one_comes_again(mix: list[tuple[int, float]], seed: int) -> None:
-    lengths, proportions = zip(*mix, strict=True)
-
-    samples = samples_of(mixed(lengths, proportions, seed, n_samples=200))
-
-    for number, length in enumerate(lengths):
-        came = [position for each, position in samples if each == number]
-        passes = [came[start : start + length] for start in range(0, len(came), length)]
-        assert all(sorted(each) == list(range(length)) for each in passes if len(each) == length)
-        assert all(len(set(each)) == len(each) for each in passes)
-
-
-@given(mix=MIXES, seed=st.integers(0, 99))
 def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tuple[int, float]], seed: int) -> None:
     lengths, proportions = zip(*mix, strict=True)
 
@@ -78,30 +65,6 @@ def test_without_a_number_it_ends_before_an_iterator_starts_again(mix: list[tupl
     last = one_more[-1][0]
     assert counts[last] == lengths[last] + 1
     assert all(counts[number] <= length for number, length in enumerate(lengths) if number != last)
-
-
-def test_whole_numbers_are_met_exactly_at_the_end_of_each_block() -> None:
-    iterator = mixed([10_000, 10_000, 10_000], [0.7, 0.2, 0.1], n_samples=10_000)
-
-    numbers = iterator.read_column(0).reshape(-1, 10)
-
-    assert iterator.block_size == 10
-    assert all(np.bincount(block).tolist() == [7, 2, 1] for block in numbers)
-    assert len({tuple(block) for block in numbers.tolist()}) > 250  # of 360 orders
-
-
-def test_an_iterator_of_proportion_zero_does_not_come() -> None:
-    for proportions in ([0, 1, 0, 2, 0], [0, 1, 0, 2], [1, 0, 0, 2, 0]):
-        lengths = [0 if proportion == 0 else 5 for proportion in proportions]
-        iterator = mixed(lengths, proportions, n_samples=30)
-
-        counts = Counter(number for number, _ in samples_of(iterator))
-
-        assert {number: counts[number] for number in range(len(lengths))} == {
-            number: 10 * proportion for number, proportion in enumerate(proportions)
-        }
-        assert [tuple(map(int, sample)) for sample in iterator] == samples_of(iterator)
-    assert len(set(samples_of(mixed([5, 0], [1, 0])))) == 5
 
 
 # Never change these numbers: someone's experiment rests on them.

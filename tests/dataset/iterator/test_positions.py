@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
-import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    DatasetIteratorIF,
-    DatasetIteratorView,
-    IndexArray,
-    SequenceDatasetIterator,
-)
 from data_stack.dataset.iterator.indices import check_positions
 from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, compose, narrow, take
 from data_stack.exception import DatasetOutOfBoundsError
@@ -92,70 +83,3 @@ def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None
 def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
     with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):
         check_positions(indices, 10)
-
-
-def test_views_by_ranges_of_a_hundred_million_samples_keep_nothing() -> None:
-    source = SequenceDatasetIterator([range(100_000_000)])
-    tracemalloc.start()
-
-    view = DatasetIteratorView(source, range(1, 100_000_000, 2))[10:][::-1]
-
-    assert tracemalloc.get_traced_memory()[1] < 50_000
-    tracemalloc.stop()
-    assert (len(view), view[0], view[-1]) == (49_999_990, (99_999_999,), (21,))
-
-
-@given(lengths=st.lists(st.sampled_from([0, 1, 2, 50, 700]), max_size=40))
-def test_a_combination_finds_each_sample_however_uneven_its_parts(lengths: list[int]) -> None:
-    numbers = iter(range(sum(lengths)))
-    parts = [SequenceDatasetIterator([[next(numbers) for _ in range(length)]]) for length in lengths]
-
-    combined = CombinedDatasetIterator(parts)
-
-    assert [combined[index] for index in range(len(combined))] == [(number,) for number in range(sum(lengths))]
-
-
-class Loud(SequenceDatasetIterator):
-    """A client's subclass that changes what a sample is, and nothing else."""
-
-    def __getitem__(self, index: Any) -> Any:
-        return (
-            tuple(f"{value}!" for value in super().__getitem__(index)) if isinstance(index, int) else super().__getitem__(index)
-        )
-
-
-class Batched(SequenceDatasetIterator):
-    """A client's subclass that has a way of its own to batches."""
-
-    def read_batch(self, indices: IndexArray) -> tuple[npt.NDArray[Any], ...]:
-        return tuple(-column for column in super().read_batch(indices))
-
-
-def test_a_wrapper_never_goes_round_what_a_subclass_redefines() -> None:
-    loud, batched = Loud([[1, 2, 3]]), Batched([np.array([1, 2, 3])])
-
-    for wrapped in (loud[1:], CombinedDatasetIterator([loud, loud])[1:3], loud[1:][:]):
-        assert wrapped[0] == wrapped.__getitems__([0])[0] == next(iter(wrapped)) == ("2!",)
-        assert wrapped.read_batch([0])[0].tolist() == wrapped.read_column(0, [0]).tolist() == ["2!"]
-    for wrapped in (batched[1:], CombinedDatasetIterator([batched, batched])[1:3]):
-        assert wrapped.read_batch([0])[0].tolist() == [-2]
-
-
-def test_a_thousand_orders_of_orders_are_read_without_recursion() -> None:
-    iterator: DatasetIteratorIF = SequenceDatasetIterator([np.arange(4)])
-    for seed in range(2_000):
-        iterator = iterator.shuffle(seed)
-
-    assert sorted(iterator[index][0] for index in range(4)) == sorted(iterator.read_column(0).tolist()) == [0, 1, 2, 3]
-    assert iterator.read_column(0).tolist() == [sample[0] for sample in iterator]
-
-
-def test_a_pickled_view_of_views_holds_each_index_array_once() -> None:
-    order = np.random.default_rng(0).permutation(10_000)
-    source = SequenceDatasetIterator([range(10_000)])
-    view = DatasetIteratorView(DatasetIteratorView(source, order), order)
-
-    data = pickle.dumps(view)
-
-    assert len(data) < 2 * 4 * 10_000 + 1_000
-    assert [*pickle.loads(data)] == [*view]

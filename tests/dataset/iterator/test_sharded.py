@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, Literal
 
 import numpy as np
@@ -10,21 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.exception import ConfigError
 
 Uneven = Literal["keep", "pad", "drop"]
-
-
-class Longest(DatasetIterator):
-    """As many samples as Python can count."""
-
-    def __len__(self) -> int:
-        return sys.maxsize
-
-    def __getitem__(self, index: int) -> int:
-        return index
 
 
 def shards(n: int, world: int, contiguous: bool, uneven: Uneven) -> list[list[int]]:
@@ -66,17 +55,6 @@ def test_padded_parts_are_equal_and_go_on_from_the_start(n: int, world: int) -> 
 
     assert strided == [padded[rank::world] for rank in range(world)]
     assert runs == [padded[rank * size : (rank + 1) * size] for rank in range(world)]
-
-
-@pytest.mark.parametrize("uneven", ["keep", "drop"])
-@pytest.mark.parametrize("contiguous", [False, True])
-@pytest.mark.parametrize("world", [2, sys.maxsize - 1])
-def test_the_largest_iterator_and_world_are_counted_exactly(world: int, contiguous: bool, uneven: Uneven) -> None:
-    shard = ShardedDatasetIterator(Longest(), world - 1, world, contiguous=contiguous, uneven=uneven)
-
-    for index in {0, len(shard) - 1}:
-        assert shard.read_batch([index]).tolist() == [shard[index]]  # type: ignore[union-attr]  # bare samples
-        assert 0 <= shard[index] < sys.maxsize
 
 
 @pytest.mark.parametrize(

@@ -23,18 +23,6 @@ def as_plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-@given(values=st.one_of(st.lists(VALUES), st.lists(st.text()), st.lists(st.binary()), st.lists(st.integers())))
-def test_stacking_changes_no_value(values: list[Any]) -> None:
-    column = stack_values(values)
-
-    assert len(column) == len(values)
-    for stacked, value in zip(column.tolist(), values, strict=True):
-        if isinstance(value, int) and isinstance(stacked, float):
-            assert stacked == float(value)  # numbers of mixed types become floats, as in numpy
-        else:
-            assert as_plain(stacked) == value
-
-
 @given(values=st.lists(VALUES, min_size=2), data=st.data())
 def test_joining_pieces_is_stacking_the_whole(values: list[Any], data: st.DataObject) -> None:
     cut = data.draw(st.integers(1, len(values) - 1))

@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
-from data_stack.exception import ConfigError, DatasetOutOfBoundsError
-from data_stack.values.stacking import stack_samples, stack_values, value_of
+from data_stack.exception import ConfigError
+from data_stack.testing import DatasetIteratorContract
 
 
 class Counting(SequenceDatasetIterator):
@@ -43,60 +41,6 @@ class Counting(SequenceDatasetIterator):
     def read_column(self, key: Any, indices: Any = None) -> Any:
         self.requests.append((key, [] if indices is None else np.asarray(indices).tolist()))
         return super().read_column(key, indices)
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether both are of the same types, dtypes, shapes and values."""
-    if isinstance(one, (tuple, list)):
-        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, dict):
-        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, np.ndarray):
-        if not isinstance(other, np.ndarray) or one.dtype != other.dtype or one.shape != other.shape:
-            return False
-        return all(map(same, one.ravel(), other.ravel())) if one.dtype == object else bool((one == other).all())
-    return bool(one == other)
-
-
-def assert_lawful(iterator: DatasetIteratorIF, expected: list[Any], keys: Sequence[Any]) -> None:
-    """All ways to the samples lead to the same."""
-    n_samples = len(expected)
-    assert len(iterator) == n_samples
-    assert same([iterator[position] for position in range(n_samples)], expected)
-    assert same(list(iterator), expected)
-    everything = list(range(n_samples))
-    for indices in (
-        everything,
-        everything[::-1],
-        everything[-1:] * 3,
-        [-1, 0] * (n_samples > 0),
-        np.arange(n_samples, dtype=np.int32),
-    ):
-        chosen = [expected[index] for index in indices]
-        assert same(iterator.__getitems__(indices), chosen)
-        assert same(list(iterator[np.asarray(indices, dtype=np.int64)]), chosen)
-        if chosen:
-            assert same(iterator.read_batch(indices), stack_samples(chosen))
-            for key in keys:
-                assert same(iterator.read_column(key, indices), stack_values([value_of(sample, key) for sample in chosen]))
-    if n_samples:
-        assert same(iterator.read_batch([]), _emptied(stack_samples(expected[:1])))
-        assert all(same(iterator.read_column(key, [])[:0], stack_values([value_of(expected[0], key)])[:0]) for key in keys)
-        assert all(same(iterator.read_column(key), stack_values([value_of(each, key) for each in expected])) for key in keys)
-        columns = access_to(iterator).columns(list(keys), np.arange(n_samples))
-        assert same(columns, [stack_values([value_of(each, key) for each in expected]) for key in keys])
-    for index in (n_samples, -n_samples - 1):
-        with pytest.raises(DatasetOutOfBoundsError):
-            iterator[index]
-        with pytest.raises(DatasetOutOfBoundsError):
-            iterator.read_batch([index])
-    assert same(list(pickle.loads(pickle.dumps(iterator))), expected)
-
-
-def _emptied(batch: Any) -> Any:
-    if isinstance(batch, dict):
-        return {key: column[:0] for key, column in batch.items()}
-    return tuple(column[:0] for column in batch) if isinstance(batch, tuple) else batch[:0]
 
 
 def positions_of_windows(
@@ -145,51 +89,14 @@ def numbered(n_samples: int, *columns: Any) -> SequenceDatasetIterator:
 
 
 @pytest.mark.parametrize(
-    ("n_samples", "length", "stride", "overlap", "expected"),
-    [
-        (5, 3, 1, True, [[0, 1, 2], [1, 2, 3], [2, 3, 4]]),
-        (6, 2, 3, True, [[0, 1], [3, 4]]),
-        (7, 3, 1, False, [[0, 1, 2], [3, 4, 5]]),
-        (7, 2, 4, False, [[0, 1], [4, 5]]),
-        (3, 1, 1, True, [[0], [1], [2]]),
-        (3, 3, 9, True, [[0, 1, 2]]),
-        (2, 3, 1, True, []),
-        (0, 1, 1, True, []),
-    ],
-)
-def test_windows_of_an_iterator_in_its_own_order(n_samples: int, length: int, stride: int, overlap: bool, expected: Any) -> None:
-    windows = WindowedDatasetIterator(numbered(n_samples), length, stride=stride, overlap=overlap)
-
-    assert found(windows) == expected
-
-
-def test_windows_do_not_span_groups_and_none_is_lost_at_a_border_of_parts() -> None:
-    vehicles = [f"vehicle {number}" for number in range(20) for _ in range(250)]
-    times = np.tile(np.arange(250), 20)
-    whole = numbered(5000, times, vehicles)
-    combined = CombinedDatasetIterator([whole[:777], whole[777:778], whole[5:5], whole[778:]])
-
-    windows = WindowedDatasetIterator(combined, 3, order_by=1, max_gap=1, group_by=2)
-
-    assert len(windows) == 20 * 248  # 4,960
-    assert len(WindowedDatasetIterator(combined, 3)) == 4998
-    assert all(len(set(names.tolist())) == 1 for names in windows.read_column(2))
-    assert found(windows) == positions_of_windows(times.tolist(), vehicles, 5000, 3, max_gap=1)
-
-
-@pytest.mark.parametrize(
     "groups",
     [
         [1, 2, 1, 2, 1],
-        np.array([1, 2, 1, 2, 1], dtype=np.uint8),
         np.array([0.5, np.nan, 0.5, np.nan, 0.5]),
         [None, "a", None, "a", None],
         [None, 3, None, 3.0, None],
-        np.array(["a", "b", "a", "b", "a"]),
         np.array(["2020", "NaT", "2020", "NaT", "2020"], dtype="M8[Y]"),
-        [(1, 2), (2, 1), (1, 2), (2, 1), (1, 2)],
         [("a", 2), ("b", 1), ("a", 2), ("b", 1), ("a", 2)],
-        [True, False, True, False, True],
         [b"x", "x", b"x", "x", b"x"],
     ],
 )
@@ -224,27 +131,6 @@ def test_gaps_end_runs_in_units_of_the_ordering_column(values: Any, max_gap: Any
     windows = WindowedDatasetIterator(numbered(5, values), 2, order_by=1, max_gap=max_gap)
 
     assert found(windows) == expected
-
-
-@pytest.mark.parametrize(
-    ("values", "length", "stride", "expected"),
-    [
-        ([0, 1, 1, 2, 3], 2, 1, [[0, 1], [3, 4]]),  # 2 begins at a larger value than the 1 that the first has ended with
-        ([0, 0, 0, 0], 2, 1, [[0, 1]]),
-        ([0, 0, 0, 1], 1, 1, [[0], [3]]),
-        ([0, 1, 2, 3, 4, 5], 2, 3, [[0, 1], [3, 4]]),
-        ([5, 4, 3, 2, 1, 0], 3, 1, [[5, 4, 3], [2, 1, 0]]),
-    ],
-)
-def test_windows_that_do_not_overlap_start_after_the_value_the_last_one_ended_with(
-    values: list[int], length: int, stride: int, expected: Any
-) -> None:
-    as_list, as_objects = numbered(len(values), values), numbered(len(values), [Decimal(value) for value in values])
-
-    windows = WindowedDatasetIterator(as_list, length, stride=stride, order_by=1, overlap=False)
-    windows_of_objects = WindowedDatasetIterator(as_objects, length, stride=stride, order_by=1, overlap=False)
-
-    assert found(windows) == found(windows_of_objects) == expected
 
 
 @given(
@@ -285,22 +171,6 @@ def test_windows_are_what_plain_python_finds(
 # --- in which form -------------------------------------------------------------------------------------------------
 
 
-FORMS: dict[str, tuple[list[Any], list[Any]]] = {
-    "tuples": ([(i, float(i), np.full((2, 2), i), f"text {i}") for i in range(7)], [0, 1, 2, 3, -1]),
-    "dicts": ([{"a": i, "b": str(i), "c": None} for i in range(7)], ["a", "b", "c"]),
-    "bare numbers": ([float(i) for i in range(7)], [0, -1]),
-    "bare texts": ([str(i) for i in range(7)], [0, 2]),
-    "bare arrays": ([np.arange(3) + i for i in range(7)], [0, -1]),
-    "lists": ([[i, [i, i]] for i in range(7)], [0, 1]),
-    "ragged arrays": ([(np.arange(i // 3), i) for i in range(7)], [0, 1]),
-    "ragged lists": ([([0] * (i // 3), i) for i in range(7)], [0, 1]),
-    "numbers, then texts": ([(i if i < 4 else str(i),) for i in range(7)], [0]),
-    "large integers": ([(2**70 + i,) for i in range(7)], [0]),
-    "dicts within": ([({"x": i}, i) for i in range(7)], [0, 1]),
-    "tuples of texts": ([(("a", str(i)), i) for i in range(7)], [0, 1]),
-}
-
-
 # --- with offsets --------------------------------------------------------------------------------------------------
 
 
@@ -308,35 +178,30 @@ def speeds(n_samples: int) -> Samples:
     return Samples([{"speed": i / 2, "image": np.full((2, 2), i), "time": n_samples - i} for i in range(n_samples)])
 
 
-def test_offsets_name_columns_of_samples_of_the_window() -> None:
-    windows = WindowedDatasetIterator(speeds(6), 4, offsets={-1: ["speed"], 0: ["speed", "image"], 2: None})
+OFFSETS: list[Any] = [
+    {-1: ["speed"], 0: ["speed", "image"], 2: None},
+    {0: ["image"], 3: ["time"]},
+    {-3: None, 0: None},
+    {5: ["speed"], 8: ["speed", "time"]},
+]
 
-    first = windows[0]
 
-    assert len(windows) == 3
-    assert same(first, {-1: {"speed": 0.0}, 0: {"speed": 0.5, "image": np.full((2, 2), 1)}, 2: speeds(6)[3]})
+class TestWindowsWithOffsets(DatasetIteratorContract):
+    @pytest.fixture(params=OFFSETS, ids=str)
+    def offsets(self, request: pytest.FixtureRequest) -> Any:
+        return request.param
 
+    @pytest.fixture
+    def iterator(self, offsets: Any) -> DatasetIteratorIF:
+        return WindowedDatasetIterator(speeds(9), max(offsets) - min(offsets) + 1, order_by="time", offsets=offsets)
 
-@pytest.mark.parametrize(
-    "offsets",
-    [
-        {-1: ["speed"], 0: ["speed", "image"], 2: None},
-        {0: ["image"], 3: ["time"]},
-        {-3: None, 0: None},
-        {5: ["speed"], 8: ["speed", "time"]},
-    ],
-)
-def test_windows_with_offsets_obey_the_law(offsets: Any) -> None:
-    length, lowest = max(offsets) - min(offsets) + 1, min(offsets)
-    source = speeds(9)
-
-    windows = WindowedDatasetIterator(source, length, order_by="time", offsets=offsets)
-
-    expected = []
-    for start in range(9 - length + 1):
-        rows = {offset: source[8 - (start + offset - lowest)] for offset in offsets}
-        expected.append({o: rows[o] if keys is None else {key: rows[o][key] for key in keys} for o, keys in offsets.items()})
-    assert_lawful(windows, expected, list(offsets))
+    @pytest.fixture
+    def expected(self, offsets: Any) -> list[Any]:
+        source, length, lowest, expected = speeds(9), max(offsets) - min(offsets) + 1, min(offsets), []
+        for start in range(9 - length + 1):
+            rows = {offset: source[8 - (start + offset - lowest)] for offset in offsets}
+            expected.append({o: rows[o] if keys is None else {key: rows[o][key] for key in keys} for o, keys in offsets.items()})
+        return expected
 
 
 def test_only_the_columns_at_their_offsets_are_read() -> None:

@@ -19,13 +19,12 @@ from data_stack.dataset.iterator import (
     Column,
     CombinedDatasetIterator,
     DatasetIterator,
-    DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -67,18 +66,6 @@ class CountingSource(DatasetIterator):
 # --- views ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_view_does_not_follow_later_changes_of_the_indices_it_was_given() -> None:
-    source = SequenceDatasetIterator([list(range(10))])
-    as_list, as_array = [0, 1, 2], np.array([0, 1, 2])
-    views = [DatasetIteratorView(source, as_list), DatasetIteratorView(source, as_array)]
-
-    as_list.clear()
-    as_array[:] = 9
-    views[1].indices[:] = 9
-
-    assert [list(view) for view in views] == [[(0,), (1,), (2,)]] * 2
-
-
 def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     source = SequenceDatasetIterator([list(range(10))])
 
@@ -88,36 +75,6 @@ def test_a_view_says_which_indices_and_tags_it_was_made_with() -> None:
     assert view.view_tags == {"fold": 1}
     assert DatasetIteratorView(source, range(2)).view_tags is None
     assert DatasetIteratorView(source, np.array([4, 2])).indices.tolist() == [4, 2]
-
-
-def test_indices_of_a_view_of_a_view_are_those_in_its_parent() -> None:
-    source = SequenceDatasetIterator([list(range(10))])
-    parent = DatasetIteratorView(source, [9, 8, 7, 6])
-
-    view = DatasetIteratorView(parent, [2, 0])
-
-    assert view.indices == [2, 0]
-    assert view.underlying_iterators == [parent]
-    assert list(view) == [(7,), (9,)]
-
-
-def test_a_deep_stack_reads_a_batch_in_one_request_and_each_sample_with_one_access() -> None:
-    source = CountingSource(1000)
-    stack: DatasetIteratorIF = source
-    for _ in range(2000):
-        stack = InformedDatasetIterator(DatasetIteratorView(stack, np.arange(len(stack))[::-1][: len(stack)]), DatasetMeta())
-
-    batch = stack.read_batch([1, 0])
-    stack.read_column(1, [5])
-    stack.__getitems__([7])
-
-    assert lists(batch) == [[1, 0], [1, 0]]
-    assert source.requests == [[1, 0], [5], [7]]
-    assert stack[3] == (3, 0)
-    assert source.n_getitem == 1
-
-
-# --- informed ------------------------------------------------------------------------------------------------------
 
 
 # --- combined ------------------------------------------------------------------------------------------------------
@@ -134,15 +91,6 @@ def test_folds_of_one_source_are_read_in_one_request() -> None:
     assert len(source.requests) == len(other.requests) == 1
 
 
-def test_a_column_is_read_only_from_the_parts_that_are_needed() -> None:
-    first, second = CountingSource(10), CountingSource(10)
-
-    CombinedDatasetIterator([first, second]).read_column(1, [12, 11])
-
-    assert first.requests == []
-    assert second.requests == [[2, 1]]
-
-
 def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> None:
     grown = CountingSource(3)
     combined, zipped, cached = grown.combine(grown), grown.zip(CountingSource(3)), grown.cache()
@@ -154,17 +102,6 @@ def test_what_a_part_has_gained_since_is_in_no_combination_zip_or_cache() -> Non
 
 
 # --- in memory -----------------------------------------------------------------------------------------------------
-
-
-def test_an_iterator_in_memory_reads_its_source_once_and_quietly(capfd: pytest.CaptureFixture[str]) -> None:
-    source = CountingSource(5)
-
-    in_memory = InMemoryDatasetIterator(source)
-
-    assert list(in_memory) == list(in_memory) == [(i, i % 3) for i in range(5)]
-    assert source.n_getitem == 5
-    assert in_memory.underlying_iterators == [source]
-    assert capfd.readouterr() == ("", "")
 
 
 def test_an_iterator_in_memory_pickles_without_its_source() -> None:
@@ -233,10 +170,6 @@ def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:
     with pytest.raises(AttributeError, match="'InformedDatasetIterator' object has no attribute 'shufle'"):
         view.shufle(3)
     assert not hasattr(object.__new__(InformedDatasetIterator), "anything")
-
-
-def numbers() -> SequenceDatasetIterator:
-    return SequenceDatasetIterator([[5, 6, 7], [0, 1, 0]])
 
 
 WRONG_CALLS: list[Callable[[Any], object]] = [

@@ -2,101 +2,39 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from layer_laws import Samples, check_all_ways_agree, sources
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
-    Batch,
     Column,
-    DatasetIteratorIF,
-    DatasetIteratorView,
     InformedDatasetIterator,
 )
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import stack_samples
 
 
 class Recording(Samples):
-    """Tells what it was asked for."""
+    """Tells which columns it was asked for."""
 
     def __init__(self, samples: list[Any]) -> None:
         super().__init__(samples)
-        self.requests: list[Any] = []
-
-    def __getitems__(self, indices: Any) -> list[Any]:
-        self.requests.append(list(indices))
-        return [self.samples[index] for index in indices]
-
-    def read_batch(self, indices: Any) -> Batch:
-        self.requests.append(("batch", list(indices)))
-        return stack_samples([self.samples[index] for index in indices])
+        self.columns_read: list[Any] = []
 
     def read_column(self, key: Any, indices: Any = None) -> Column:
-        self.requests.append(("column", key))
-        return stack_samples([self.samples[index][key] for index in indices])  # type: ignore[return-value]  # of bare values
+        self.columns_read.append(key)
+        return super().read_column(key, indices)
 
 
-def as_columns(sample: Any) -> tuple[Any, ...]:
-    return sample if isinstance(sample, tuple) else (sample,)
+def test_a_column_is_read_from_the_iterator_that_has_it() -> None:
+    images, labels = Recording([(i, "x") for i in range(4)]), Recording([(i % 2,) for i in range(4)])
 
-
-@given(drawn=st.lists(sources(), min_size=1, max_size=3), data=st.data())
-def test_zipped_columns_are_those_of_the_samples_side_by_side(
-    drawn: list[tuple[DatasetIteratorIF, list[Any]]], data: st.DataObject
-) -> None:
-    n = min(len(samples) for _, samples in drawn)
-    iterators: list[DatasetIteratorIF] = [DatasetIteratorView(iterator, range(n)) for iterator, _ in drawn]
-    parts = [samples[:n] for _, samples in drawn]
-    batches: list[Any] = [iterator.read_batch([]) for iterator in iterators]
-    are_dicts = [isinstance(batch, dict) for batch in batches]
-    expected: list[Any]
-    if all(are_dicts):
-        iterators = [
-            iterator.rename({key: f"{key}.{i}" for key in batch})
-            for i, (iterator, batch) in enumerate(zip(iterators, batches, strict=True))
-        ]
-        parts = [[{f"{key}.{i}": value for key, value in sample.items()} for sample in part] for i, part in enumerate(parts)]
-        expected = [dict(chain.from_iterable(sample.items() for sample in samples)) for samples in zip(*parts, strict=True)]
-    else:
-        iterators = [it.as_tuple() if is_dict else it for it, is_dict in zip(iterators, are_dicts, strict=True)]
-        parts = [[tuple(s.values()) if isinstance(s, dict) else s for s in part] for part in parts]
-        expected = [tuple(chain.from_iterable(map(as_columns, samples))) for samples in zip(*parts, strict=True)]
-
-    zipped = ZippedDatasetIterator(iterators)
-
-    check_all_ways_agree(zipped, expected, data)
-    check_all_ways_agree(pickle.loads(pickle.dumps(zipped))[::-1], expected[::-1], data)
-
-
-def test_a_batch_is_one_request_to_each_iterator_and_a_column_one_to_the_one_that_has_it() -> None:
-    images, labels, weights = (
-        Recording([(i, "x") for i in range(4)]),
-        Recording([(i % 2,) for i in range(4)]),
-        Recording([0.5] * 4),
-    )
-    zipped = images.zip(labels, weights)
-
-    zipped.read_batch([3, 1])
-    zipped.__getitems__([2])
-    assert images.requests == labels.requests == weights.requests == [("batch", [3, 1]), [2]]
-    for recording in (images, labels, weights):
-        recording.requests.clear()
-    columns = [zipped.read_column(key, [1, 2]).tolist() for key in (0, -2, -1, 1)]
-
-    assert columns == [[1, 2], [1, 0], [0.5, 0.5], ["x", "x"]]
-    assert images.requests == [("column", 0), ("column", 1)]
-    assert labels.requests == [("column", 0)]
-    assert weights.requests == [("batch", [1, 2])]
+    assert images.zip(labels).read_column(-1, [1, 2]).tolist() == [1, 0]
+    assert (images.columns_read, labels.columns_read) == ([], [0])
 
 
 def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:
@@ -128,18 +66,6 @@ def test_samples_that_do_not_go_together_are_refused_by_the_numbers_of_their_ite
     for read in reads:
         with pytest.raises(ConfigError, match=message):
             read()
-
-
-@pytest.mark.parametrize("key", [3, -4, "a", None])
-def test_a_column_that_is_not_there_is_named(key: Any) -> None:
-    tuples = Samples([(1, 2)]).zip(Samples([3]))
-    dicts = Samples([{"x": 1}]).zip(Samples([{"y": 1}]))
-
-    for indices in (None, [0], []):
-        with pytest.raises(ConfigError, match=f"no column {key!r}"):
-            tuples.read_column(key, indices)
-        with pytest.raises(ConfigError, match=f"no column {key!r}"):
-            dicts.read_column(key, indices)
 
 
 def test_the_meta_is_that_of_the_first_iterator_at_the_same_columns() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -11,12 +10,11 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_draw, check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
 from data_stack.dataset.randomness.keyed import hash_array, hash_of, permute_array
-from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 
@@ -57,16 +55,9 @@ class BalancedDatasetIterator(DatasetIteratorView):
         epoch: SupportsIndex = 0,
     ) -> None:
         key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
-        checked_seed = check_integer("the seed of a balanced iterator", seed)
-        checked_epoch = check_integer("the epoch of a balanced iterator", epoch, at_least=0)
-        n_wanted: int | None = None
-        if n_samples is not None:
-            n_wanted = check_integer("the n_samples of a balanced iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
         source = access_to(as_iterator(dataset_iterator))
-        seed_of_draws = derive_seed("balanced", checked_seed, checked_epoch)
-        super().__init__(
-            dataset_iterator, _balance(source, key, source.n_samples if n_wanted is None else n_wanted, seed_of_draws)
-        )
+        super().__init__(dataset_iterator, _balance(source, key, source.n_samples if n_wanted is None else n_wanted, draw))
         self._made_with = {"by": key, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
 
 

@@ -10,16 +10,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, own_access, stack_columns
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, own_access
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.ownership import copy_objects, copy_value
+from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.stacking import stack_samples
 
 _ENTRY_BYTES = 250  # of what keeps a sample in its place
 
@@ -86,7 +85,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         return access.info()  # type: ignore[no-any-return]  # that of this class
 
 
-class _CachedAccess(OneToOneAccess):
+class _CachedAccess(KeptAccess, OneToOneAccess):
     """Access to samples that are kept once they were read; the length is taken when it is made.
 
     Args:
@@ -95,7 +94,7 @@ class _CachedAccess(OneToOneAccess):
     """
 
     def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
-        super().__init__(below)
+        OneToOneAccess.__init__(self, below)
         self._max_bytes, self._n_total = max_bytes, below.n_samples
         # position -> (sample, its bytes)
         self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))
@@ -109,28 +108,15 @@ class _CachedAccess(OneToOneAccess):
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
         return self._n_total
 
-    def sample(self, position: int) -> Sample:
-        return copy_value(self._samples([position])[0])
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(map(copy_value, self._samples(positions.tolist())))
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        if len(positions) == 0:
-            return self.empty_batch()
-        return copy_objects(stack_samples(self._samples(positions.tolist())))
-
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         wanted: Sequence[int] = range(self.n_samples) if positions is None else positions.tolist()
         found = self._kept.get_many(wanted) if len(self._kept) >= (self.n_samples if positions is None else 1) else {}
         if wanted and all(position in found for position in wanted):
-            self._hits += len(found)
-            samples = [found[position][0] for position in wanted]
-            return [copy_objects(column) for column in stack_columns(samples, keys, self)]
+            return super().columns(keys, positions)
         columns = self.below.columns(keys, positions)
         return [column[: self._n_total] for column in columns] if positions is None else columns
 
-    def _samples(self, positions: Sequence[int]) -> list[Sample]:
+    def kept(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at these positions, of which those that are not kept are read in one request."""
         found = self._kept.get_many(positions)
         missing = [position for position in dict.fromkeys(positions) if position not in found]

@@ -24,7 +24,6 @@ from data_stack.dataset.iterator.contract import (
     InformedDatasetIteratorIF,
     Sample,
 )
-from data_stack.dataset.iterator.layers.sequence import SequenceAccess
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
@@ -35,9 +34,6 @@ _Positions = npt.NDArray[np.intp]
 
 # A recipe can combine each node with itself: thirty nodes would make a thousand million parts.
 _MAX_PARTS = 1 << 20
-
-# With fewer wanted samples a part than this, each is copied by itself: one request to a part takes as long as six copies.
-_MIN_SAMPLES_PER_PART = 6
 
 
 @layer("combined")
@@ -60,22 +56,12 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
         self._iterators = list(iterators)
-        self._take_lengths()
-
-    def _take_lengths(self) -> None:
         self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
         if sum(self._lengths) > sys.maxsize:
             raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
 
     def make_access(self) -> SampleAccess:
         return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_iterators": self._iterators}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self._iterators = state["_iterators"]
-        self._take_lengths()
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         return share_meta(meta, self._iterators)
@@ -107,7 +93,6 @@ class CombinedAccess(SampleAccess):
             raise ConfigError(f"iterators are combined from {_MAX_PARTS:,} parts at most, these are {len(self.parts):,}")
         self._starts = list(accumulate([length for _, length in self.parts], initial=0))
         self._reads = [part.sample for part, _ in self.parts]
-        self._arrays: list[list[Column]] | None = None
 
     # ------------------------------------------------------------------ samples
 
@@ -126,27 +111,20 @@ class CombinedAccess(SampleAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) == 0:
             return self.empty_batch()
-        if len(positions) < _MIN_SAMPLES_PER_PART * len(self.parts):
-            if self._arrays is None:
-                self._arrays = _arrays_of([part for part, _ in self.parts])
-            if self._arrays:
-                return self._batch_of_arrays(self._arrays, positions)
         requests = self._requests(positions)
         slots = [each for _, _, each in requests]
         return join_batches([source.batch(wanted) for source, wanted, _ in requests], functools.partial(_assemble, slots=slots))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None and self.n_samples:
+        if not self.n_samples:
+            return [np.empty(0) for _ in keys]
+        if positions is None:
             pieces = [[column[:length] for column in part.columns(keys)] for part, length in self.parts if length]
             return [join_columns(list(each)) for each in zip(*pieces, strict=True)]
-        if positions is None or len(positions) == 0:
-            if not self.n_samples:
-                return [np.empty(0) for _ in keys]
-            return [column[:0] for column in self.columns(keys, np.zeros(1, dtype=np.intp))]
-        requests = self._requests(positions)
+        requests = self._requests(positions if len(positions) else np.zeros(1, dtype=np.intp))
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
         slots = [each for _, _, each in requests]
-        return [_assemble(each, slots) for each in zip(*pieces, strict=True)]
+        return [_assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         first = 0
@@ -197,17 +175,6 @@ class CombinedAccess(SampleAccess):
         part_of = starts.searchsorted(positions, side="right") - 1
         return part_of, positions - starts.take(part_of)
 
-    def _batch_of_arrays(self, columns: list[list[Column]], positions: IndexArrayOfInts) -> tuple[Column, ...]:
-        part_of, places = self._place(positions)
-        wanted = list(zip(part_of.tolist(), places.tolist(), strict=True))
-        batch = []
-        for parts in columns:
-            rows = np.empty((len(positions), *parts[0].shape[1:]), dtype=parts[0].dtype)
-            for slot, (part, place) in enumerate(wanted):
-                rows[slot] = parts[part][place]
-            batch.append(rows)
-        return tuple(batch)
-
 
 def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
@@ -220,20 +187,6 @@ def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
         if any(getattr(other, name) != getattr(shared, name) for other in others)
     }
     return replace(shared, **contradicted)
-
-
-def _arrays_of(parts: Sequence[SampleAccess]) -> list[list[Column]]:
-    """For each column the array of each part, where all parts are arrays of one shape and dtype; nothing otherwise."""
-    sources = [part for part in parts if isinstance(part, SequenceAccess)]
-    if len(sources) < len(parts) or len({len(source.arrays) for source in sources}) != 1:
-        return []
-    columns = [list(column) for column in zip(*[source.arrays for source in sources], strict=True)]
-    for column in columns:
-        if any(type(array) is not np.ndarray or array.dtype == object for array in column):
-            return []
-        if len({(array.dtype, array.shape[1:]) for array in column}) != 1:
-            return []
-    return columns
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:

@@ -23,6 +23,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacking import column_of, stack_values, value_of
 
 
@@ -111,7 +112,8 @@ class EncodedAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, encoders: Mapping[ColumnKey, Any]) -> None:
         super().__init__(below)
         self.encoders = encoders
-        self._structure: _Structure | None = None
+        self._form: SampleForm | None = None
+        self._by_column: Mapping[Any, Any] = encoders
 
     def sample(self, position: int) -> Sample:
         return self.samples(np.array([position], dtype=np.intp))[0]
@@ -120,37 +122,39 @@ class EncodedAccess(OneToOneAccess):
         samples = self.below.samples(positions)
         if not samples:
             return []
-        structure = self._structure_of(samples[0])
+        self._know(samples[0])
         columns = {
             key: self._transform(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
-            for key, encoder in structure.encoders.items()
+            for key, encoder in self._by_column.items()
         }
         return [
-            structure.make_like(sample, {key: column[row] for key, column in columns.items()})
-            for row, sample in enumerate(samples)
+            replace_values(sample, {key: column[row] for key, column in columns.items()}) for row, sample in enumerate(samples)
         ]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        batch = self.below.batch(positions)
+        batch: Any = self.below.batch(positions)
         if self.n_samples == 0 and not len(batch):
-            return batch
-        encoders = self._structure_of(batch).encoders
-        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in encoders.items()}  # type: ignore[arg-type]  # not bare
-        if isinstance(batch, dict):
-            return {key: encoded.get(key, column) for key, column in batch.items()}
-        return tuple(encoded.get(number, column) for number, column in enumerate(batch))
+            return batch  # type: ignore[no-any-return]  # a batch
+        form = self._know(batch)
+        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in self._by_column.items()}
+        return form.make([encoded.get(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        structure = self._find_structure(keys) if self.n_samples else None
-        columns = self.below.columns(keys, positions)
-        if structure is None:
-            encoders = [self.encoders.get(key) for key in keys]
-        else:
-            encoders = [structure.encoders.get(structure.normal(key)) for key in keys]
-        return [
-            column if encoder is None else self._encode(key, encoder, column, positions)
-            for key, encoder, column in zip(keys, encoders, columns, strict=True)
-        ]
+        # only where a position counts from the end, a sample is read to find out where that is
+        if self._form is None and self.n_samples and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
+            self._know(self.below.sample(0))
+        found = []
+        for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
+            encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
+            found.append(column if encoder is None else self._encode(key, encoder, column, positions))
+        return found
+
+    def _know(self, sample: Any) -> SampleForm:
+        """The form of samples, found with the first sample or batch."""
+        if self._form is None:
+            form = SampleForm.of(sample)
+            self._by_column, self._form = _by_column(form, self.encoders), form
+        return self._form
 
     def _encode(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
         """An encoded column, stacked as ``read_batch`` stacks samples."""
@@ -175,18 +179,6 @@ class EncodedAccess(OneToOneAccess):
             raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
 
-    def _find_structure(self, keys: Sequence[ColumnKey]) -> _Structure | None:
-        """The structure of samples; None where it is not needed, so that no sample is read to find out."""
-        if self._structure is None and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
-            return self._structure_of(self.below.sample(0))
-        return self._structure
-
-    def _structure_of(self, sample: Any) -> _Structure:
-        """The structure of samples, found with the first sample or batch."""
-        if self._structure is None:
-            self._structure = _Structure(sample, self.encoders)
-        return self._structure
-
 
 def follow_columns(
     iterator: DatasetIteratorIF, meta: DatasetMetaIF, by_column: Mapping[ColumnKey, Any]
@@ -194,48 +186,13 @@ def follow_columns(
     """``by_column``, and where a meta has sample and target, as columns are written in a sample: positions from 0 on, or keys."""
     sample_pos, target_pos = meta.sample_pos, meta.target_pos
     if any(isinstance(key, int) and key < 0 for key in (*by_column, sample_pos, target_pos)) and len(iterator):
-        # only with a sample is it known where the end is
-        structure = _Structure(as_iterator(iterator)[0], by_column)
-        return structure.encoders, structure.normal(sample_pos), structure.normal(target_pos)
+        form = SampleForm.of(as_iterator(iterator)[0])  # only with a sample is it known where the end is
+        return _by_column(form, by_column), form.normal(sample_pos), form.normal(target_pos)
     return by_column, sample_pos, target_pos
 
 
-class _Structure:
-    """The structure of samples, and so which column each encoder is for.
-
-    Attributes:
-        encoders: by columns as they are written in a sample: positions from 0 on, or keys.
-    """
-
-    def __init__(self, sample: Any, encoders: Mapping[ColumnKey, Any]) -> None:
-        self._n_columns = len(sample) if isinstance(sample, (tuple, list)) else None
-        if self._n_columns is None and not isinstance(sample, Mapping):
-            raise ConfigError("samples are bare values without columns; make tuples: map(lambda value: (value,))")
-        self.encoders: dict[Any, Encoder] = {}
-        for key, encoder in encoders.items():
-            column = self.normal(key)
-            value_of(sample, column)  # raises where it has no such column
-            if column in self.encoders:
-                raise ConfigError(f"two encoders are for one column: {key!r} is column {column!r}")
-            self.encoders[column] = encoder
-
-    def normal(self, key: Any) -> Any:
-        """A column as it is written in a sample."""
-        if self._n_columns is None or not hasattr(key, "__index__"):
-            return key
-        position = operator.index(key)
-        return position + self._n_columns if -self._n_columns <= position < 0 else position
-
-    def make_like(self, sample: Any, values: Mapping[Any, Any]) -> Any:
-        """``sample`` with other values in some columns."""
-        if isinstance(sample, Mapping):
-            return {**sample, **values}
-        changed = list(sample)
-        for key, value in values.items():
-            changed[key] = value
-        if type(sample) is list:
-            return changed
-        return sample._make(changed) if hasattr(sample, "_make") else tuple(changed)
+def _by_column(form: SampleForm, values: Mapping[ColumnKey, Any]) -> dict[Any, Any]:
+    return dict(zip(form.find_all(list(values)), values.values(), strict=True))
 
 
 def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
@@ -19,11 +19,8 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.util.suggestions import did_you_mean
+from data_stack.values.forms import SampleForm
 from data_stack.values.stacking import column_of
-
-_Form = Union[int, tuple[ColumnKey, ...]]
-"""The columns of a sample or batch: how many a tuple has, or which keys a dict has."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +29,20 @@ class _Plan:
 
     Attributes:
         keys: the columns below, in the order of the columns here.
-        names: their keys here; None: the samples are tuples.
+        here: the form of the samples of this layer.
         n_below: number of columns below.
     """
 
     keys: tuple[ColumnKey, ...]
-    names: tuple[ColumnKey, ...] | None
+    here: SampleForm
     n_below: int
-
-    def put_together(self, columns: Sequence[Any]) -> Any:
-        """A sample of values, or a batch of columns."""
-        return tuple(columns) if self.names is None else dict(zip(self.names, columns, strict=True))
 
     def key_below(self, key: ColumnKey) -> ColumnKey:
         """The key below of a column of this layer."""
-        if self.names is not None and key in self.names:
-            return self.keys[self.names.index(key)]
-        if self.names is None and hasattr(key, "__index__") and -len(self.keys) <= operator.index(key) < len(self.keys):
-            return self.keys[operator.index(key)]
-        raise ConfigError(
-            f"samples have no column {key!r}: {_describe(len(self.keys) if self.names is None else self.names, key)}"
-        )
+        return self.keys[self.here.keys.index(self.here.find(key))]
 
 
-_Planner = Callable[[_Form], _Plan]
+_Planner = Callable[[SampleForm], _Plan]
 """Plans what to make of samples of a form."""
 
 
@@ -76,12 +63,13 @@ class _ColumnsLayer(LayerDatasetIterator):
     def make_access(self) -> _ColumnsAccess:
         return _ColumnsAccess(self._below(), self._planner)
 
-    def _plan_now(self) -> tuple[_Form, _Plan] | None:
+    def _plan_now(self) -> tuple[SampleForm, _Plan] | None:
         """The columns below and the plan for them; None for an empty iterator."""
         access: Any = own_access(self)  # that of this class
         if not access.n_samples:
             return None
-        form = len(column_names(self._dataset_iterator)) or access.form()
+        names = column_names(self._dataset_iterator)
+        form = SampleForm.tuples(len(names)) if names else access.form()
         return form, self._planner(form)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
@@ -90,28 +78,30 @@ class _ColumnsLayer(LayerDatasetIterator):
         if found is None:
             return replace(derived, column_names=None)
         form, plan = found
-        known = tuple(range(form)) if isinstance(form, int) else form
         positions: list[ColumnKey] = []
         for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
-            is_from_end = isinstance(form, int) and not isinstance(position, str) and -form <= position < 0
-            key = position + form if is_from_end else position
+            key = form.normal(position)
             if key in plan.keys:
-                place = plan.keys.index(key)
-                positions.append(place if plan.names is None else plan.names[place])
+                positions.append(plan.here.keys[plan.keys.index(key)])
                 continue
             # the position of a column that is left out would name another one
-            positions.append(position if isinstance(position, str) or key not in known else role)
-            if key in known and role == "sample":
+            positions.append(position if isinstance(position, str) or key not in form.keys else role)
+            if key in form.keys and role == "sample":
                 derived = replace(derived, feature_names=None)
-            elif key in known and role == "target":
+            elif key in form.keys and role == "target":
                 derived = replace(derived, target_kind=None, class_names=None)
-        below: tuple[Any, ...] = column_names(self._dataset_iterator) if isinstance(form, int) else form
-        names: list[Any] = [below[known.index(key)] for key in plan.keys] if below else []
-        is_named = plan.names is None and bool(names) and all(isinstance(name, str) for name in names)
-        derived = replace(derived, iterator_meta=IteratorMeta(*positions), column_names=tuple(names) if is_named else None)
-        called = dict(zip(names or plan.keys, plan.names or names or range(len(plan.keys)), strict=True))
+        below: tuple[Any, ...] = column_names(self._dataset_iterator) if form.kind == "tuple" else form.keys
+        names: list[Any] = [below[form.keys.index(key)] for key in plan.keys] if below else []
+        is_tuple = plan.here.kind == "tuple"
+        is_named = is_tuple and bool(names) and all(isinstance(name, str) for name in names)
+        called = dict(zip(names or plan.keys, names if is_tuple and names else plan.here.keys, strict=True))
         kinds = tuple((called[key], kind) for key, kind in derived.column_kinds or () if key in called)
-        return replace(derived, column_kinds=kinds or None)
+        return replace(
+            derived,
+            iterator_meta=IteratorMeta(*positions),
+            column_names=tuple(names) if is_named else None,
+            column_kinds=kinds or None,
+        )
 
 
 @layer("fields")
@@ -215,34 +205,32 @@ def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
     declared = samples.declare_columns()
     if declared is not None or not samples.n_samples:
         return list(declared or ())
-    sample = samples.sample(0)
-    form = _form_of(sample) if isinstance(sample, (Mapping, tuple, list)) else ()
-    return list(range(form) if isinstance(form, int) else form)
+    return list(SampleForm.of(samples.sample(0)).keys)
 
 
-def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: _Form) -> _Plan:
-    everything = tuple(range(form)) if isinstance(form, int) else form
-    keys = _find(columns, form) if columns else everything
-    return _Plan(keys, None if as_tuples or isinstance(form, int) else keys, len(everything))
+def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: SampleForm) -> _Plan:
+    keys = form.find_all(columns) if columns else form.keys
+    is_dict = form.kind == "dict" and not as_tuples
+    return _Plan(keys, SampleForm("dict", keys) if is_dict else SampleForm.tuples(len(keys)), len(form.keys))
 
 
-def _rename(names: Mapping[str, str], form: _Form) -> _Plan:
-    if isinstance(form, int):
-        raise ConfigError(f"samples are tuples of {form} columns without names to change; name them by as_dict() first")
-    _find(list(names), form)
-    kept = set(form) - set(names)
+def _rename(names: Mapping[str, str], form: SampleForm) -> _Plan:
+    if form.kind == "tuple":
+        raise ConfigError(f"samples are tuples of {len(form.keys)} columns without names to change; name them by as_dict() first")
+    form.find_all(list(names))
+    kept = set(form.keys) - set(names)
     for old, new in names.items():
         if new in kept:
             raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
-    return _Plan(form, tuple([names.get(key, key) if isinstance(key, str) else key for key in form]), len(form))
+    return _Plan(form.keys, SampleForm("dict", tuple([names.get(key, key) for key in form.keys])), len(form.keys))
 
 
-def _name(names: Sequence[str], form: _Form) -> _Plan:
-    if not isinstance(form, int):
-        raise ConfigError(f"samples are dicts already: {_describe(form)}; rename() gives them other names")
-    if form != len(names):
-        raise ConfigError(f"samples of {form} columns were given {len(names)} names: {_list(names)}")
-    return _Plan(tuple(range(form)), tuple(names), form)
+def _name(names: Sequence[str], form: SampleForm) -> _Plan:
+    if form.kind == "dict":
+        raise ConfigError(f"samples are dicts already: {form.describe()}; rename() gives them other names")
+    if len(form.keys) != len(names):
+        raise ConfigError(f"samples of {len(form.keys)} columns were given {len(names)} names: {_list(names)}")
+    return _Plan(form.keys, SampleForm("dict", tuple(names)), len(form.keys))
 
 
 class _ColumnsAccess(OneToOneAccess):
@@ -256,7 +244,7 @@ class _ColumnsAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, planner: _Planner) -> None:
         super().__init__(below, keeps_values=True)
         self._planner = planner
-        self._form: _Form | None = None
+        self._form: SampleForm | None = None
         self._plan: _Plan | None = None
 
     def sample(self, position: int) -> Sample:
@@ -270,7 +258,7 @@ class _ColumnsAccess(OneToOneAccess):
         if plan is None:
             return ()
         if self.n_samples and len(plan.keys) < plan.n_below:
-            return plan.put_together(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
+            return plan.here.make(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
         return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
@@ -287,25 +275,27 @@ class _ColumnsAccess(OneToOneAccess):
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         declared, plan = self.below.declare_columns(), self._find_plan()
-        if declared is None or plan is None or plan.names is None:
+        if declared is None or plan is None or plan.here.kind == "tuple":
             return None
-        return {str(name): declared[str(key)] for name, key in zip(plan.names, plan.keys, strict=True)}
+        return {str(name): declared[str(key)] for name, key in zip(plan.here.keys, plan.keys, strict=True)}
 
-    def form(self) -> _Form | None:
+    def form(self) -> SampleForm | None:
         """The columns below, by a schema, sample 0, or an empty batch; None if unknown."""
         if self._form is None:
             declared = self.below.declare_columns()
             if declared is not None:
-                self._form = tuple(declared)
+                self._form = SampleForm("dict", tuple(declared))
             elif self.n_samples:
-                self._form = _form_of(self.below.sample(0))
+                self._form = SampleForm.of(self.below.sample(0))
             else:
-                empty = self.below.batch(np.empty(0, dtype=np.intp))
-                self._form = _form_of(empty) or None if isinstance(empty, (Mapping, tuple)) else None
+                form = SampleForm.of(self.below.batch(np.empty(0, dtype=np.intp)))
+                self._form = form if form.keys else None
         return self._form
 
     def _find_plan(self) -> _Plan | None:
         if self._plan is None and (form := self.form()) is not None:
+            if form.kind == "bare":
+                raise ConfigError("samples have no columns to choose from or to name: they are bare values")
             self._plan = self._planner(form)
         return self._plan
 
@@ -314,42 +304,11 @@ class _ColumnsAccess(OneToOneAccess):
         plan: Any = self._plan or self._find_plan()
         try:
             if len(sample) == plan.n_below:
-                return plan.put_together([sample[key] for key in plan.keys])
+                return plan.here.make([sample[key] for key in plan.keys])
         except (LookupError, TypeError):
             pass
-        raise ConfigError(
-            f"samples differ in their columns: for one {_describe(self.form())}, for another {_describe(_form_of(sample))}"
-        )
-
-
-def _form_of(sample: Any) -> _Form:
-    """The columns of a sample or a batch."""
-    if isinstance(sample, Mapping):
-        return tuple(sample)
-    if isinstance(sample, (tuple, list)):
-        return len(sample)
-    raise ConfigError("samples have no columns to choose from or to name: they are bare values, neither tuples nor dicts")
-
-
-def _find(columns: Sequence[ColumnKey], form: _Form) -> tuple[ColumnKey, ...]:
-    """``columns`` as samples of that form have them: keys, or positions from 0 on."""
-    found: list[ColumnKey] = []
-    for column in columns:
-        place = column
-        if isinstance(form, int) and not isinstance(column, str):
-            place = column + form if column < 0 else column
-        if place not in (range(form) if isinstance(form, int) else form):
-            raise ConfigError(f"samples have no column {column!r}: {_describe(form, column)}")
-        if place in found:
-            raise ConfigError(f"column {column!r} of {form} is column {place!r}, which is selected twice")
-        found.append(place)
-    return tuple(found)
-
-
-def _describe(form: _Form | Sequence[ColumnKey] | None, wrong: ColumnKey | None = None) -> str:
-    if isinstance(form, int):
-        return f"they have the columns 0 to {form - 1}" if form else "they have no columns"
-    return f"they have the columns {_list(form or ())}{did_you_mean(wrong, form or ())}"
+        forms: list[Any] = [self.form(), SampleForm.of(sample)]
+        raise ConfigError(f"samples differ in their columns: {forms[0].describe()}, and {forms[1].describe()}")
 
 
 def _list(names: Sequence[ColumnKey]) -> str:
@@ -360,15 +319,12 @@ def _check_columns(iterator: Any, columns: Sequence[ColumnKey]) -> tuple[ColumnK
     """Columns with positions for the names that a meta has."""
     if isinstance(columns, (str, bytes)) or hasattr(columns, "__index__"):
         raise ConfigError(f"columns must be a list of positions or keys, got {columns!r}; one column is [{columns!r}]")
-    checked: list[ColumnKey] = []
-    for column in columns:
-        if not isinstance(column, str) and not hasattr(column, "__index__"):
-            raise ConfigError(f"a column is named by a position or a key, not by {column!r}")
-        key = column_key(iterator, column if isinstance(column, str) else operator.index(column))
-        if key in checked:
-            raise ConfigError(f"column {key!r} is selected twice, among {_list(columns)}")
-        checked.append(key)
-    return tuple(checked)
+    if not all(isinstance(column, str) or hasattr(column, "__index__") for column in columns):
+        raise ConfigError(f"columns are named by positions or keys, not by {_list(columns)}")
+    keys = tuple([column_key(iterator, column if isinstance(column, str) else operator.index(column)) for column in columns])
+    if len(set(keys)) < len(keys):
+        raise ConfigError(f"a column is selected twice, among {_list(columns)}")
+    return keys
 
 
 def _check_names(names: Sequence[Any]) -> None:

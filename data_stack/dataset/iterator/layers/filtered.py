@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,39 +91,25 @@ def _find(
         return source.columns(keys, positions), len(positions)
 
     for start, (block, length) in in_blocks(source.n_samples, read):
-        if batched:
-            stays: Sequence[bool] | npt.NDArray[np.bool_] = _mask(predicate, [block] if column is None else block, start, length)
-        else:
-            arguments = zip(block) if column is None else zip(*map(list_values, block), strict=True)
-            stays = _ask_each(predicate, arguments, start)
+        stays: Any = []
+        try:
+            if batched:
+                stays = _mask(predicate, [block] if column is None else block, start, length)
+            else:
+                arguments = zip(block) if column is None else zip(*map(list_values, block), strict=True)
+                stays.extend(bool(predicate(*values)) for values in arguments)  # up to the one that fails
+        except Exception as error:
+            if hasattr(error, "add_note"):  # from Python 3.11 on
+                error.add_note(f"while the predicate looked at position {start + len(stays)}")
+            raise
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 
-def _ask_each(predicate: Callable[..., Any], arguments: Iterable[Any], start: int) -> list[bool]:
-    stays: list[bool] = []
-    try:
-        stays.extend(bool(predicate(*values)) for values in arguments)  # up to the one that fails
-    except Exception as error:
-        _note(error, f"while the predicate looked at position {start + len(stays)}")
-        raise
-    return stays
-
-
 def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
-    where = f"for the samples {start} to {start + length - 1}"
-    try:
-        mask = as_array(predicate(*arguments))
-    except Exception as error:
-        _note(error, f"{where}, while the batched predicate looked at them")
-        raise
+    mask = as_array(predicate(*arguments))
     if mask.dtype != bool or mask.shape != (length,):
         raise ConfigError(
-            f"{where} the batched predicate must return an array of bools of shape ({length},); "
-            f"it returned shape {mask.shape} and dtype {mask.dtype}"
+            f"for the samples {start} to {start + length - 1} the batched predicate must return an array of bools of shape "
+            f"({length},); it returned shape {mask.shape} and dtype {mask.dtype}"
         )
     return mask
-
-
-def _note(error: Exception, note: str) -> None:
-    if hasattr(error, "add_note"):  # from Python 3.11 on
-        error.add_note(note)

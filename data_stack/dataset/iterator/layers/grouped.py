@@ -16,7 +16,7 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator
 from data_stack.dataset.iterator.ownership import copy_objects, detach
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples, stack_values
+from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
 
 # A column with one of these stays a column of objects.
 _NEVER_STACKED = (str, bytes, type(None), Mapping)
@@ -91,12 +91,7 @@ class GroupedAccess(SampleAccess):
         if slots is None or (not all(isinstance(key, str) for key in keys) and self._groups_are_bare()):
             return super().columns(keys, positions)
         groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
-        pairs = zip(keys, groups, strict=True)
-        return [self._column_one_by_one(key, positions) if column is None else column for key, column in pairs]
-
-    def _column_one_by_one(self, key: ColumnKey, positions: IndexArrayOfInts) -> Column:
-        groups = [self.positions_of(self.slots_of(position)) for position in positions.tolist()]
-        return copy_objects(stack_values([self.below.columns([key], group)[0] for group in groups]))
+        return super().columns(keys, positions) if any(column is None for column in groups) else list(groups)
 
     def _groups_at(self, positions: IndexArrayOfInts) -> Batch | None:
         """Several groups read in one request; None where the groups one by one may look different."""

@@ -3,56 +3,44 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Union
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.iterator.ownership import copy_objects, copy_value
+from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.sample_columns import (
-    OBJECT,
-    SampleStructure,
-    ValueKind,
-    estimate_bytes,
-    kind_of,
-    torch_module,
-)
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_digest, content_of
 from data_stack.exception import DataStackError
-from data_stack.io.progress import new_bar, shows_progress
-from data_stack.values.stacking import as_array, stack_values
+from data_stack.io.progress import with_bar
+from data_stack.values.stacking import column_of, list_columns, map_columns
 
-# Number of samples, or of their bytes, to read before they are copied into columns.
-_SAMPLES_AT_ONCE = 1024
-_BYTES_AT_ONCE = 4 << 20
+_DESCRIPTION = "Loading iterator to memory"
+_NUMBERS = (bool, int, float)
 
 
 @layer("in_memory")
 class InMemoryDatasetIterator(AccessedDatasetIterator):
-    """The samples of ``dataset_iterator``, read from first to last when this is made, then kept as columns.
+    """The samples of ``dataset_iterator``, read from first to last when this is made, then kept.
 
-    Samples come back as they were read, type and all. Of tuples, dicts with strings for keys, and bare values, a column of one
-    kind is one array: Python's bools, ints (of 64 bits) and floats, numpy's scalars of one dtype, arrays of one dtype and shape,
-    torch's tensors of one dtype and shape (without gradient, on the CPU). A million small samples then take the memory of their
-    bytes, and stay shared with forked workers. Other columns, such as strings, are lists; samples of different structures, and
-    lists, are kept as they are.
+    Samples come back as they were read, type and all. Where the iterator below has columns of one dtype and shape
+    (``SampleAccess.fixed_columns``: arrays, HDF5, records and Parquet of numbers), each column is kept as one array: a million
+    small samples then take the memory of their bytes, and stay shared with forked workers. All other samples are kept in a list.
 
     Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth. Objects of other
-    classes are not copied; a whole column of numbers is not copied either, but read-only. Rows of a memory-mapped file become
-    plain arrays.
+    classes are not copied; a whole column of numbers is not copied either, but read-only.
 
     The iterator read from stays referenced, because ``underlying_iterators`` names it; with ``keep_source=False`` it is
     let go and ``underlying_iterators`` is empty. A pickle holds the samples only, so that it reaches workers even where
     the source has open files: there ``underlying_iterators`` is empty too.
 
     Args:
-        dataset_iterator: what is read; any iterable of samples. One with a length is read into columns of that length, so that
-            memory holds the samples only once.
+        dataset_iterator: what is read; any iterable of samples.
         progress: a progress bar on stderr: True, False, or None for one if stderr is a terminal or this a notebook.
         keep_source: whether ``underlying_iterators`` names ``dataset_iterator``.
     """
@@ -67,12 +55,15 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         keep_source: bool = True,
     ) -> None:
         self._underlying: list[Any] = [dataset_iterator] if keep_source else []
-        sized: Any = dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
-        n_samples = len(sized)
-        self._samples = _read(new_bar(sized, desc="Loading iterator to memory") if shows_progress(progress) else sized, n_samples)
+        self._columns: tuple[Any, Any] | None = None
+        if isinstance(dataset_iterator, DatasetIteratorIF):
+            self._columns = _read_columns(access_to(dataset_iterator), progress)
+        if self._columns is None:
+            sized: Any = dataset_iterator if hasattr(dataset_iterator, "__len__") else list(dataset_iterator)
+            self._samples = list(itertools.islice(with_bar(sized, progress, desc=_DESCRIPTION), len(sized)))
 
     def make_access(self) -> SampleAccess:
-        return _ListAccess(self._samples) if isinstance(self._samples, list) else _ColumnarAccess(*self._samples)
+        return _ListAccess(self._samples) if self._columns is None else _ColumnsAccess(*self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
         # the source is not pickled; its fingerprint is
@@ -98,137 +89,84 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return self._underlying
 
 
-# ------------------------------------------------------------------ reading
+def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, Any] | None:
+    """Sample 0 and the columns of all samples; None where they may differ in dtype or shape, or sample 0 says otherwise."""
+    if not source.n_samples or not source.fixed_columns:
+        return None
+    first = source.sample(0)
+    if not all(isinstance(value, (np.ndarray, np.generic, *_NUMBERS)) for value in _values_of(first)):
+        return None
+    kept: Any = map_columns(lambda column: np.empty((source.n_samples, *column.shape[1:]), column.dtype), source.empty_batch())
+    for start, batch in with_bar(in_blocks(source.n_samples, source.batch), progress, desc=_DESCRIPTION):
+        for column, values in zip(list_columns(kept), list_columns(batch), strict=True):
+            column[start : start + len(values)] = values
+    return first, kept
 
 
-def _read(samples: Iterable[Sample], n_samples: int) -> _Samples:
-    """The first ``n_samples`` of ``samples``, as columns if they have one structure."""
-    source = itertools.islice(samples, n_samples)
-    block = list(itertools.islice(source, 1))
-    if not block:
-        return []
-    structure = SampleStructure.of(block[0])
-    split = structure.columns_of(block)
-    if split is None or (structure.form == "bare" and kind_of(block) == OBJECT):
-        return [*block, *source]
-    columns = [_Column(kind_of(values), n_samples) for values in split]
-    at_once = max(1, min(_SAMPLES_AT_ONCE, _BYTES_AT_ONCE // estimate_bytes(block[0])))
-    while block:
-        split = structure.columns_of(block)
-        if split is None:
-            return [*structure.samples_of([column.at(range(column.n_values)) for column in columns]), *block, *source]
-        for number, values in enumerate(split):
-            column = columns[number]
-            if column.kind not in (OBJECT, kind_of(values)):
-                columns[number] = _Column(OBJECT, 0)
-                columns[number].extend(column.at(range(column.n_values)))
-            columns[number].extend(values)
-        block = list(itertools.islice(source, at_once))
-    if structure.form == "bare" and columns[0].kind == OBJECT:
-        return columns[0].values  # type: ignore[no-any-return]  # a list
-    for column in columns:
-        column.values = column.values[: column.n_values]
-    return structure, columns
+class _ColumnsAccess(SampleAccess):
+    """Access to samples kept as columns, as copies.
 
+    Args:
+        first: sample 0, whose values have the types of all.
+        batch: the columns.
+    """
 
-# ------------------------------------------------------------------ what is kept
+    fixed_columns = True
 
-
-class _ColumnarAccess(SampleAccess):
-    """Access to samples kept as columns, as copies."""
-
-    def __init__(self, structure: SampleStructure, columns: list[_Column]) -> None:
-        self._structure, self._columns, self.n_samples = structure, columns, columns[0].n_values
-        # a closure takes half the time of a method
-        self.sample = structure.reader([column.reader() for column in columns])  # type: ignore[method-assign, assignment]
+    def __init__(self, first: Any, batch: Any) -> None:
+        self._batch, columns = batch, list_columns(batch)
+        self.n_samples = len(columns[0])
+        self._reads = [_reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)]
 
     def sample(self, position: int) -> Sample:
-        raise NotImplementedError  # each access has its own
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return self._structure.samples_of([column.at(positions.tolist()) for column in self._columns])
+        values = [read(position) for read in self._reads]
+        if isinstance(self._batch, dict):
+            return dict(zip(self._batch, values, strict=True))
+        return tuple(values) if isinstance(self._batch, tuple) else values[0]
 
     def content_fingerprint(self) -> Any:
-        columns = [[column.kind.name, column.values] for column in self._columns]
-        return content_digest(content_of([self._structure.form, list(self._structure.keys), columns], of_samples=True))
+        names = list(self._batch) if isinstance(self._batch, dict) else type(self._batch).__name__
+        return content_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._structure.batch_of([column.stack(positions) for column in self._columns])
+        batch: Batch = map_columns(lambda column: column.take(positions, axis=0), self._batch)
+        return batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        numbers = [self._structure.column_at(key) for key in keys]
-        found = [self._columns[number].stack(positions) for number in numbers if number is not None]
-        # bare values have no columns of ours, and the default knows what to say of others
-        return found if len(found) == len(keys) else super().columns(keys, positions)
+        if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
+            return super().columns(keys, positions)
+        columns = [column_of(self._batch, key) for key in keys]
+        if positions is not None:
+            return [column.take(positions, axis=0) for column in columns]
+        views = [column.view() for column in columns]
+        for view in views:
+            view.flags.writeable = False
+        return views
 
-    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        for first in range(start, stop, _SAMPLES_AT_ONCE):
-            yield from self.samples(np.arange(first, min(first + _SAMPLES_AT_ONCE, stop)))
+
+def _values_of(sample: Any) -> Sequence[Any]:
+    return list(sample.values()) if type(sample) is dict else sample if type(sample) is tuple else [sample]
 
 
-class _ListAccess(SampleAccess):
+def _reader(column: Column, first: Any) -> Callable[[int], Any]:
+    """A function that returns a value of a column by position, of the type of the first."""
+    kind = type(first)
+    if kind in _NUMBERS:
+        return lambda position: kind(column[position])
+    return (lambda position: column[position, ...].copy()) if isinstance(first, np.ndarray) else column.__getitem__
+
+
+class _ListAccess(KeptAccess):
     """Access to samples kept as they are, as copies."""
 
     def __init__(self, samples: list[Sample]) -> None:
         self._samples, self.n_samples = samples, len(samples)
 
-    def sample(self, position: int) -> Sample:
-        return copy_value(self._samples[position])
+    def kept(self, positions: Sequence[int]) -> list[Sample]:
+        return [self._samples[position] for position in positions]
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return map(copy_value, itertools.islice(self._samples, start, stop))
 
     def content_fingerprint(self) -> Any:
         return content_digest(content_of(self._samples, of_samples=True))
-
-
-class _Column:
-    """The values of a column: rows of one array where they are of one kind, otherwise a list of them as they are."""
-
-    def __init__(self, kind: ValueKind, most_values: int) -> None:
-        self.kind, self.n_values = kind, 0
-        self.values: Any = [] if kind == OBJECT else np.empty((most_values, *kind.shape), kind.dtype)
-
-    def extend(self, values: Sequence[Any]) -> None:
-        """Add values of that kind."""
-        start, self.n_values = self.n_values, self.n_values + len(values)
-        if self.kind == OBJECT:
-            self.values += values
-        elif self.kind.name in ("array", "tensor"):
-            np.stack(list(map(as_array, values)), out=self.values[start : self.n_values])
-        else:
-            self.values[start : self.n_values] = values
-
-    def reader(self) -> Any:
-        """An object that returns a value by position."""
-        if self.kind.name in ("bool", "int", "float"):
-            return self.values.data  # returns a Python number, in half the time of item()
-        if self.kind.name == "scalar":
-            return self.values
-        return _Copies(torch_module().from_numpy(self.values) if self.kind.name == "tensor" else self.values)
-
-    def at(self, positions: Sequence[int]) -> list[Any]:
-        """Several values."""
-        return list(map(self.reader().__getitem__, positions))
-
-    def stack(self, positions: IndexArrayOfInts | None) -> Column:
-        """Several values, or all, as a column of a batch."""
-        if self.kind == OBJECT:
-            if positions is None:
-                return copy_objects(stack_values(self.values))
-            return stack_values(self.at(positions.tolist())) if len(positions) else stack_values(self.values[:1])[:0]
-        if positions is not None:
-            return self.values.take(positions, axis=0)  # type: ignore[no-any-return]  # an array
-        column: Column = self.values.view()
-        column.flags.writeable = False
-        return column
-
-
-class _Copies:
-    """Values by position, for the receiver to write into."""
-
-    def __init__(self, values: Any) -> None:
-        self._values = values
-
-    def __getitem__(self, index: int) -> Any:
-        return copy_value(self._values[index, ...] if isinstance(self._values, np.ndarray) else self._values[index])
-
-
-_Samples = Union[list[Sample], tuple[SampleStructure, list[_Column]]]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_key_by
 from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.dataset.positions import IndexArrayOfInts, Positions
-from data_stack.values.stacking import Batch, Column
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.values.stacking import Column
 
 
 @layer("informed")
@@ -39,8 +38,6 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         self._dataset_meta = dataset_meta
         self._dataset_iterator = dataset_iterator
         own_access(self)  # now: what has no samples is refused here
-
-    _forwards_attributes = True
 
     @property
     def _noted(self) -> str:  # type: ignore[override]  # read-only here
@@ -88,27 +85,15 @@ class NamedAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, key_of: Callable[[int | str], int | str]) -> None:
         super().__init__(below, keeps_values=True)
         self._key_of = key_of
+        # no calls of their own: these samples are those below
+        self.sample, self.samples, self.batch, self.iterate = below.sample, below.samples, below.batch, below.iterate  # type: ignore[method-assign]
+        self.unwrap, self.declare_columns = below.unwrap, below.declare_columns  # type: ignore[method-assign]
 
     def sample(self, position: int) -> Any:
         return self.below.sample(position)
 
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self.below.samples(positions)
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self.below.batch(positions)
-
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         return self.below.columns([self._key_of(key) for key in keys], positions)
 
-    def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        return self.below.iterate(start, stop)
-
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
         self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])
-
-    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
-        return self.below.unwrap()
-
-    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return self.below.declare_columns()

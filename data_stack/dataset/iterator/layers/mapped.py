@@ -22,6 +22,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
+from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacking import (
     as_array,
     column_of,
@@ -106,19 +107,21 @@ class MappedDatasetIterator(LayerDatasetIterator):
             raise ConfigError(
                 f"column= names one column, got {column!r:.80}. A function of several takes the sample, with columns="
             )
-        what = ("a sample" if column is None else "a value") if not batched else "a batch" if column is None else "a column"
-        check_takes(function, [what] if seed is None else [what, "a random generator"], _how_to_call(column, seed))
-        super().__init__(dataset_iterator, function=function, batched=bool(batched))
+        what = ("a batch" if batched else "a sample") if column is None else ("a column" if batched else "a value")
+        hint = "" if column is not None else "Take the sample apart inside: image, label = sample. Or map one column: column=…. "
+        hint += "" if seed is not None else "A random function needs a seed: map(function, seed=7)"
+        check_takes(function, [what] if seed is None else [what, "a random generator"], hint.rstrip(". "))
+        arguments: dict[str, Any] = {"function": function, "batched": bool(batched)}
         if column is not None:
-            self._made_with = {**self._made_with, "column": column_key(dataset_iterator, column)}
+            arguments["column"] = column_key(dataset_iterator, column)
         if names is not None:
-            self._made_with = {**self._made_with, "names": _check_names(names, column)}
+            arguments["names"] = _check_names(names, column)
         checked_epoch = check_integer("epoch", epoch)
         self._mixed_seed: int | None = None
         if seed is not None:  # without a seed each epoch is the same
-            checked_seed = check_integer("seed", seed)
-            self._made_with = {**self._made_with, "seed": checked_seed, "epoch": checked_epoch}
-            self._mixed_seed = derive_seed("mapped", checked_seed, checked_epoch)
+            arguments |= {"seed": check_integer("seed", seed), "epoch": checked_epoch}
+            self._mixed_seed = derive_seed("mapped", arguments["seed"], checked_epoch)
+        super().__init__(dataset_iterator, **arguments)
 
     def make_access(self) -> SampleAccess:
         function, batched = self._made_with["function"], self._made_with["batched"]
@@ -170,24 +173,12 @@ def _check_names(names: Any, column: ColumnKey | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _how_to_call(column: ColumnKey | None, seed: int | None) -> str:
-    how = (
-        []
-        if column is not None
-        else [
-            "Take the sample apart inside: image, label = sample",
-            "Or map one column: map(function, column=…)",
-        ]
-    )
-    how += [] if seed is not None else ["A random function needs a seed: map(function, seed=7)"]
-    return ". ".join(how)
-
-
 def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any, *random: Any) -> Any:
     """What ``function`` returns, after checking its number of columns."""
     mapped = function(sample, *random)
-    if not isinstance(mapped, (tuple, list)) or len(mapped) != len(names):
-        what = f"{len(mapped)} columns" if isinstance(mapped, (tuple, list)) else f"a {type(mapped).__name__}"
+    form = SampleForm.of(mapped)
+    if form.kind != "tuple" or len(form.keys) != len(names):
+        what = f"{len(form.keys)} columns" if form.kind == "tuple" else f"a {type(mapped).__name__}"
         raise ConfigError(
             f"a map with columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}"
         )
@@ -260,22 +251,14 @@ class BatchMapAccess(_MapAccess):
 
     def map_batch(self, positions: IndexArrayOfInts) -> Batch:
         """What the function returns for the samples at one or more positions."""
-        batch = self.below.batch(positions)
-        if self._mixed_seed is None:
-            return self._check(self._function(batch), len(positions))
-        generators = [derive_generator(self._mixed_seed, at) for at in positions.tolist()]
-        return self._check(self._function(batch, generators), len(positions))
-
-    def _check(self, mapped: Any, n_rows: int) -> Batch:
-        """What a batched function returned, as a batch of ``n_rows``."""
-        if isinstance(mapped, Mapping) and mapped:
-            return {key: self._check_column(column, n_rows, f" in column {key!r}") for key, column in mapped.items()}
-        if isinstance(mapped, tuple) and mapped:
-            return tuple([self._check_column(column, n_rows, f" in column {i}") for i, column in enumerate(mapped)])
-        return self._check_column(mapped, n_rows, "")
-
-    def _check_column(self, values: Any, n_rows: int, where: str) -> Column:
-        return _check_column(values, n_rows, where, self._function)
+        seed = self._mixed_seed
+        random = () if seed is None else ([derive_generator(seed, position) for position in positions.tolist()],)
+        mapped = self._function(self.below.batch(positions), *random)
+        form = SampleForm("bare") if isinstance(mapped, list) else SampleForm.of(mapped)
+        if not form.keys:
+            return _check_column(mapped, len(positions), "", self._function)
+        columns = [_check_column(mapped[key], len(positions), f" in column {key!r}", self._function) for key in form.keys]
+        return form.make(columns)  # type: ignore[no-any-return]  # a batch
 
 
 class _ColumnMapAccess(EncodedAccess):
@@ -309,9 +292,8 @@ class _ColumnMapAccess(EncodedAccess):
         return map(self._map, self.below.iterate(start, stop), range(start, stop))
 
     def _map(self, sample: Any, position: int) -> Sample:
-        structure = self._structure_of(sample)
-        key = structure.normal(self._key)
-        return structure.make_like(sample, {key: self._call(_natural(value_of(sample, key)), position)})
+        key = self._know(sample).normal(self._key)
+        return replace_values(sample, {key: self._call(_natural(value_of(sample, key)), position)})
 
     def _call(self, value: Any, position: int) -> Any:
         if self._mixed_seed is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
@@ -15,13 +14,12 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_draw
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product_array, permute_array
-from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 
 _MAX_BLOCK = 1 << 20
@@ -65,23 +63,16 @@ class MixedDatasetIterator(ViewOfSeveral):
         n_samples: SupportsIndex | None = None,
         epoch: SupportsIndex = 0,
     ) -> None:
-        checked_seed = check_integer("the seed of a mixed iterator", seed)
-        checked_epoch = check_integer("the epoch of a mixed iterator", epoch, at_least=0)
-        n_wanted: int | None = None
-        if n_samples is not None:
-            n_wanted = check_integer("the n_samples of a mixed iterator", n_samples, at_least=0, at_most=sys.maxsize)
+        checked_seed, checked_epoch, n_wanted, key = check_draw("mixed", seed, epoch, n_samples)
         combined = CombinedDatasetIterator(iterators)
         lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
-        if not lengths:
-            raise ConfigError("a mixed iterator needs at least one iterator; it was given none")
-        numbers, parts = exact_parts(proportions, len(lengths))
+        numbers, parts = _exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
                 raise ConfigError(
                     f"iterator {place} is empty, but its proportion is not 0; leave it out or set its proportion to 0"
                 )
         self._block_size = math.ceil(1 / min(part for part in parts if part))
-        key = derive_seed("mixed", checked_seed, checked_epoch)
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
         self._made_with = {"proportions": numbers, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
 
@@ -91,34 +82,22 @@ class MixedDatasetIterator(ViewOfSeveral):
         return self._block_size
 
 
-def exact_parts(
-    given: Any, n_wanted: int, name: str = "proportion", of: str = "iterator"
-) -> tuple[list[int | float], list[Fraction]]:
-    """Proportions as plain numbers, and as exact parts of their sum; a float means the decimal number that Python shows.
-
-    Args:
-        given: numbers, finite and not negative.
-        n_wanted: how many there must be.
-        name: what each is called in a message, e.g. ``"weight"``.
-        of: what each belongs to, e.g. ``"source"``.
-
-    Raises:
-        ConfigError: they are not such numbers, or not as many; none is positive; or a positive one is less than a 2**20-th of
-            their sum.
-    """
+def _exact_parts(given: Any, n_wanted: int) -> tuple[list[int | float], list[Fraction]]:
+    """Proportions as plain numbers, and as exact parts of their sum; a float means the decimal number that Python shows."""
     try:
         numbers = [_number(each) for each in given]
     except (TypeError, ValueError):
-        raise ConfigError(f"{name}s are a list of numbers, one for each {of}, got {given!r:.80}") from None
-    if len(numbers) != n_wanted:
-        raise ConfigError(f"{n_wanted} {of}s cannot be mixed by {len(numbers)} {name}s; pass one for each")
-    if not all(0 <= number < math.inf for number in numbers) or not any(numbers):
-        raise ConfigError(f"{name}s must be finite and not negative, and one of them positive, got {numbers}")
+        raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {given!r:.80}") from None
+    if len(numbers) != n_wanted or not all(0 <= number < math.inf for number in numbers) or not any(numbers):
+        raise ConfigError(
+            f"proportions must be one number for each of the {n_wanted} iterators, finite and not negative, and one of them "
+            f"positive, got {numbers}"
+        )
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]
     if min(part for part in parts if part) < Fraction(1, _MAX_BLOCK):
-        raise ConfigError(f"the smallest {name} is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it")
+        raise ConfigError(f"the smallest proportion is less than a {_MAX_BLOCK:,}th of the sum of all, {numbers}; increase it")
     return numbers, parts
 
 

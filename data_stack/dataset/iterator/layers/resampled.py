@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_draw, check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
 from data_stack.dataset.randomness.keyed import hash_array, high_product_array
-from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import as_array
 
@@ -53,21 +52,17 @@ class ResampledDatasetIterator(DatasetIteratorView):
         epoch: SupportsIndex = 0,
     ) -> None:
         n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
-        checked_seed = check_integer("the seed of a resampled iterator", seed)
-        checked_epoch = check_integer("the epoch of a resampled iterator", epoch, at_least=0)
+        checked_seed, checked_epoch, _, key = check_draw("resampled", seed, epoch)
         n_below = len(as_iterator(dataset_iterator))
         checked_weights = None if weights is None else _check_weights(weights, n_below)
         if n_drawn and n_below == 0:
             raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
         if n_drawn and checked_weights is not None and not checked_weights.any():
             raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
-        key = derive_seed("resampled", checked_seed, checked_epoch)
-        if n_drawn == 0:
-            super().__init__(dataset_iterator, range(0))
-        elif checked_weights is None:
-            super().__init__(dataset_iterator, _Drawn(n_below, n_drawn, key))
-        else:
-            super().__init__(dataset_iterator, _DrawnByWeight(checked_weights, n_drawn, key))
+        drawn: Positions = range(0)
+        if n_drawn:
+            drawn = _Drawn(n_below, n_drawn, key) if checked_weights is None else _DrawnByWeight(checked_weights, n_drawn, key)
+        super().__init__(dataset_iterator, drawn)
         self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
 
 

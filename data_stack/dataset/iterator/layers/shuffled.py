@@ -6,11 +6,10 @@ from typing import SupportsIndex
 
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_draw
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.randomness import permutation
-from data_stack.dataset.randomness.seeds import derive_seed
 
 
 @layer("shuffled")
@@ -31,9 +30,7 @@ class ShuffledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
-        checked_seed = check_integer("the seed of a shuffled iterator", seed)
-        checked_epoch = check_integer("the epoch of a shuffled iterator", epoch, at_least=0)
-        key = derive_seed("shuffled", checked_seed, checked_epoch)
+        checked_seed, checked_epoch, _, key = check_draw("shuffled", seed, epoch)
         super().__init__(dataset_iterator, permutation.KeyedPermutation(len(as_iterator(dataset_iterator)), key))
         self._made_with = {"seed": checked_seed, "epoch": checked_epoch}
 

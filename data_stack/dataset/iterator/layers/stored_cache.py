@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -122,7 +123,6 @@ class _StoredCacheAccess(OneToOneAccess):
         super().__init__(access_to(source))
         self._source, self._storage, self._given_identifier, self._version = source, storage, identifier, version
         self._n_samples = self.below.n_samples
-        self._samples_fingerprint: str | None = None
         self._stored: StoredSamples | None = None
         self._opening = ForkLock()
 
@@ -133,7 +133,7 @@ class _StoredCacheAccess(OneToOneAccess):
     @property
     def identifier(self) -> str:
         """The name of the resource."""
-        return self._given_identifier or f"caches/{self._fingerprint()}"
+        return self._given_identifier or f"caches/{self.fingerprint}"
 
     def sample(self, position: int) -> Sample:
         return (self._stored or self.open_stored()).sample(position)
@@ -144,16 +144,12 @@ class _StoredCacheAccess(OneToOneAccess):
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return islice(self.open_stored().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
 
-    def _fingerprint(self) -> str:
+    @cached_property
+    def fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
-        if self._samples_fingerprint is None:
-            # as an operation: a client's class may have a member of that name
-            found: str = fingerprint(self._source)
-            also = [code_digest(self._source), self._version]
-            if any(also):
-                found = hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest()
-            self._samples_fingerprint = found
-        return self._samples_fingerprint
+        found: str = fingerprint(self._source)  # as an operation: a client's class may have a member of that name
+        also = [code_digest(self._source), self._version]
+        return hashlib.sha256("\n".join([found, *map(str, also)]).encode()).hexdigest() if any(also) else found
 
     def open_stored(self) -> StoredSamples:
         """The stored samples, which are written now if need be."""
@@ -168,17 +164,13 @@ class _StoredCacheAccess(OneToOneAccess):
     def _find(self) -> StoredSamples | None:
         """The stored samples, if they are those of this iterator."""
         identifier = self.identifier
-        if not self._storage.has_resource(identifier):
-            return None
         try:
             stored = StoredSamples(self._storage, identifier)
-        except ResourceNotFoundError:  # removed in between
+        except ResourceNotFoundError:
             return None
-        if (stored.fingerprint, len(stored)) != (self._fingerprint(), self.n_samples):
+        if (stored.fingerprint, len(stored)) != (self.fingerprint, self.n_samples):
             held = f"{len(stored)} samples with fingerprint {stored.fingerprint}"
-            logger.warning(
-                "the cache %r in %r holds %s, which the samples of this iterator replace", identifier, self._storage, held
-            )
+            logger.warning("the cache %r in %r holds %s, which other samples replace", identifier, self._storage, held)
             return None
         return stored
 
@@ -195,7 +187,7 @@ class _StoredCacheAccess(OneToOneAccess):
             if found is None:
                 logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
                 with self._storage.create(identifier) as file:
-                    write_samples(file, self._source, self.n_samples, self._fingerprint())
+                    write_samples(file, self._source, self.n_samples, self.fingerprint)
                 found = self._find()
         if found is None:
             raise ConfigError(

@@ -4,11 +4,11 @@ The layout, in which every number is little-endian::
 
     0        8 bytes "DSsample", version (u32), 0 (u32)
     16       blocks of consecutive samples, one after the other: the end of each sample's record (u64), then the records
-    …        index: length of the header (u64), the header (JSON, ASCII), then of each block:
-                 number of samples, offset, size (u64), its digest (8 bytes, :mod:`data_stack.io.integrity`)
+    …        index (JSON, ASCII): what the samples are of ("fingerprint"), and "blocks", of each block
+                 its number of samples, offset, size and digest (hexadecimal, :mod:`data_stack.io.integrity`)
     end-32   offset and size of the index (u64), its digest (8 bytes), "DSsample"
 
-The header says what the samples are of (``fingerprint``, ``n_samples``, ``n_blocks``). A record is the length of a text (u64),
+A record is the length of a text (u64),
 the text (JSON, see :mod:`data_stack.codecs.plain_data`), and the bytes of the arrays, tensors and bytes in the sample, which the
 text refers to by their offset. Reading never executes stored data. A block is checked against its digest before it is first
 used, so that damage is an error.
@@ -23,6 +23,7 @@ import mmap
 import os
 import re
 import struct
+import sys
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,16 +38,15 @@ from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.sample_columns import estimate_bytes, is_plain_tensor, torch_module
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.integrity import DIGEST_BYTES, block_digest, digest_of_block
+from data_stack.io.integrity import DIGEST_BYTES, block_digest
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.util.byte_cache import ByteCache
 
 _MAGIC = b"DSsample"
-_VERSION = 4
+_VERSION = 5
 _HEAD = struct.Struct("<8sII")
 _TRAILER = struct.Struct(f"<QQ{DIGEST_BYTES}s8s")
-_BLOCK = np.dtype([("n_samples", "<u8"), ("offset", "<u8"), ("size", "<u8"), ("digest", f"V{DIGEST_BYTES}")])
 _LENGTH = struct.Struct("<Q")
 
 #: A block takes about so much memory: enough that a request costs little per byte, and little to read along with one sample.
@@ -139,21 +139,19 @@ def write_samples(file: IO[bytes] | Any, samples: Iterable[Sample], n_samples: i
     Raises:
         ConfigError: a sample has a value that cannot be written, or there are more or fewer samples.
     """
-    blocks: list[tuple[int, int, int, bytes]] = []
+    blocks: list[tuple[int, int, int, str]] = []
     n_written, position = 0, _HEAD.size
     file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
     for block in _blocks(samples):
         records = [_encode(sample, n_written + number) for number, sample in enumerate(block)]
         data = np.cumsum(list(map(len, records)), dtype="<u8").tobytes() + b"".join(records)
         file.write(data)
-        blocks.append((len(block), position, len(data), block_digest(data)))
+        blocks.append((len(block), position, len(data), block_digest(data).hex()))
         n_written += len(block)
         position += len(data)
     if n_written != n_samples:
         raise ConfigError(f"the iterator to store has a length of {n_samples}, but returned {n_written} samples")
-    described = {"fingerprint": fingerprint, "n_samples": n_samples, "n_blocks": len(blocks)}
-    header = canonical_json(described).encode("ascii")
-    index = _LENGTH.pack(len(header)) + header + np.array(blocks, dtype=_BLOCK).tobytes()
+    index = json.dumps({"fingerprint": fingerprint, "blocks": blocks}).encode("ascii")
     file.write(index)
     file.write(_TRAILER.pack(position, len(index), block_digest(index), _MAGIC))
 
@@ -213,20 +211,19 @@ class StoredSamples:
                 )
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
                 raise DatasetFileCorruptError(f"{self._name} are of format {version}, not {_VERSION}; delete the resource")
-            if size < _HEAD.size + _TRAILER.size or trailer[-len(_MAGIC) :] != _MAGIC:
-                raise self._damage_error(f"it ends after {size:,} bytes, before its end")
-            end, index_bytes, digest, _ = _TRAILER.unpack(trailer)
-            if end < _HEAD.size or end + index_bytes != size - _TRAILER.size:
-                raise self._damage_error(f"it has {size:,} bytes, which are not those that were written")
-            index = _read_at(resource, end, index_bytes)
-            if block_digest(index) != digest:
-                raise self._damage_error("its index does not have its digest")
+            try:
+                end, index_bytes, digest, magic = _TRAILER.unpack(trailer)
+                if magic != _MAGIC or end < _HEAD.size or end + index_bytes != size - _TRAILER.size:
+                    raise ValueError(f"it has {size:,} bytes, which are not those that were written")
+                index = _read_at(resource, end, index_bytes)
+                if block_digest(index) != digest:
+                    raise ValueError("its index does not have its digest")
+                self._take_index(json.loads(index), end)
+            except _MALFORMED as error:
+                raise self._damage_error(str(error)[:200]) from error
             self._mapped = _map(resource, head, trailer)
-        self._fetched: ByteCache[int, bytes] = ByteCache(_MAX_FETCHED_BYTES, len)
-        try:
-            self._take_index(index, end)
-        except _MALFORMED as error:
-            raise self._damage_error(f"its index cannot be read ({str(error)[:200]})") from error
+        # of a mapped file all views that were checked are kept, which take no memory
+        self._fetched: ByteCache[int, Any] = ByteCache(_MAX_FETCHED_BYTES if self._mapped is None else sys.maxsize, len)
 
     def __len__(self) -> int:
         return self.n_samples
@@ -234,22 +231,16 @@ class StoredSamples:
     def _damage_error(self, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource to have it written again")
 
-    def _take_index(self, index: bytes, end: int) -> None:
-        (header_bytes,) = _LENGTH.unpack_from(index)
-        header = json.loads(index[8 : 8 + header_bytes].decode("ascii"))
-        self.fingerprint, self.n_samples = str(header["fingerprint"]), int(header["n_samples"])
-        blocks = np.frombuffer(index, _BLOCK, int(header["n_blocks"]), 8 + header_bytes)
-        lengths: list[int] = blocks["n_samples"].tolist()
-        self._starts = list(accumulate(lengths, initial=0))
-        if self._starts[-1] != self.n_samples or 0 in lengths:
-            raise ValueError(f"blocks of {self._starts[-1]} samples, not of {self.n_samples}")
-        self._offsets: list[int] = blocks["offset"].tolist()
-        self._sizes: list[int] = blocks["size"].tolist()
-        self._digests = blocks["digest"].tobytes()
-        for offset, size, length in zip(self._offsets, self._sizes, lengths, strict=True):
-            if offset + size > end or size < length * 8:
+    def _take_index(self, index: Any, end: int) -> None:
+        self.fingerprint, blocks = str(index["fingerprint"]), index["blocks"]
+        for length, offset, size, _ in blocks:
+            is_int = type(length) is type(offset) is type(size) is int
+            if not (is_int and length > 0 and offset >= 0 and offset + size <= end and size >= length * 8):
                 raise ValueError(f"a block of {size} bytes at {offset} with {length} samples")
-        self._is_checked = bytearray(len(blocks))  # of a mapped file
+        self._starts: list[int] = list(accumulate([block[0] for block in blocks], initial=0))
+        self._ranges: list[tuple[int, int]] = [(offset, size) for _, offset, size, _ in blocks]
+        self._digests = [bytes.fromhex(block[3]) for block in blocks]
+        self.n_samples: int = self._starts[-1]
 
     # ------------------------------------------------------------------ samples
 
@@ -293,27 +284,21 @@ class StoredSamples:
 
     def _read(self, blocks: Sequence[int]) -> dict[int, Any]:
         """The bytes of blocks by their numbers, read in one request; they are checked when they are first used."""
+        found: dict[int, Any] = self._fetched.get_many(blocks)
+        missing = [block for block in blocks if block not in found]
+        ranges = [self._ranges[block] for block in missing]
         if self._mapped is not None:
             mapped = memoryview(self._mapped)
-            found: dict[int, Any] = {}
-            for block in blocks:
-                found[block] = mapped[self._offsets[block] : self._offsets[block] + self._sizes[block]]
-                if not self._is_checked[block]:
-                    self._check(block, found[block])
-                    self._is_checked[block] = 1
-            return found
-        found = dict(self._fetched.get_many(blocks))
-        missing = [block for block in blocks if block not in found]
-        ranges = [(self._offsets[block], self._sizes[block]) for block in missing]
-        for block, data in zip(missing, self._storage.read_ranges(self._identifier, ranges) if ranges else (), strict=True):
-            self._check(block, data)
+            fetched: Iterable[Any] = [mapped[offset : offset + size] for offset, size in ranges]
+        else:
+            fetched = self._storage.read_ranges(self._identifier, ranges) if ranges else ()
+        for block, data in zip(missing, fetched, strict=True):
+            if block_digest(data) != self._digests[block]:
+                offset, size = self._ranges[block]
+                raise self._damage_error(f"the {size} bytes from {offset} on differ from their digest")
             self._fetched.put(block, data)
             found[block] = data
         return found
-
-    def _check(self, block: int, data: Any) -> None:
-        if block_digest(data) != digest_of_block(self._digests, block):
-            raise self._damage_error(f"the {self._sizes[block]} bytes from {self._offsets[block]} on differ from their digest")
 
 
 def _read_at(resource: StreamedResource, offset: int, size: int) -> bytes:

@@ -341,29 +341,23 @@ def exceeds_gap(
 ) -> npt.NDArray[np.bool_]:
     """Between which of the ordered values there is a gap, shape ``(n - 1,)``; between groups the answer means nothing."""
     kind, is_span = values.dtype.kind, isinstance(max_gap, np.timedelta64)
-    if values.ndim > 1 or kind in "SUV" or (is_span and kind in "biuf"):
-        raise _no_difference(values, max_gap, key)
-    if kind == "O":
+    if values.ndim > 1 or kind in "OSUV":
         if is_span and any(isinstance(value, (np.datetime64, np.timedelta64)) for value in values):  # of several units
             values = np.fromiter(comparable(values.tolist()), object, len(values))
             max_gap = ticks_of(max_gap)[1]
         return _objects_exceed(values, max_gap, same_group, key, order)
+    if is_span:
+        gap = ticks_of(max_gap)
+        unit = ticks_of(np.array(1, values.dtype.str.replace("M8", "m8"))[()]) if kind in "mM" else (None, 0)
+        if unit[0] != gap[0]:  # numbers, or months and days
+            raise ConfigError(f"differences in column {key!r}, of dtype {values.dtype}, cannot be compared to {max_gap!r}")
+        max_gap = gap[1] // unit[1]
     if kind == "f":
         with np.errstate(invalid="ignore", over="ignore"):  # between infinities
             return np.asarray(np.diff(values.astype(np.float64)) > max_gap, dtype=bool)
-    if is_span:
-        unit, gap = ticks_of(np.array(1, values.dtype.str.replace("M8", "m8"))[()]), ticks_of(max_gap)
-        if unit[0] != gap[0]:  # months and days
-            raise _no_difference(values, max_gap, key)
-        max_gap = gap[1] // unit[1]
     # differences of sorted values never overflow as unsigned integers
     ticks = values.astype(np.uint64 if kind == "u" else np.int64).view(np.uint64)
     return np.asarray(np.diff(ticks) > max_gap, dtype=bool)
-
-
-def _no_difference(values: Column, max_gap: Any, key: ColumnKey) -> ConfigError:
-    shape = f" of shape {values.shape[1:]}" if values.ndim > 1 else ""
-    return ConfigError(f"differences in column {key!r}, of dtype {values.dtype}{shape}, cannot be compared to {max_gap!r}")
 
 
 def _objects_exceed(

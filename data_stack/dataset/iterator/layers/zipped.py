@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.util.suggestions import did_you_mean
+from data_stack.values.forms import SampleForm
 from data_stack.values.stacking import column_of
 
 _Place = tuple[int, "ColumnKey | None"]
@@ -60,12 +60,8 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            first = access_to(as_iterator(self._iterators[0])).sample(0)
-            width = len(first) if isinstance(first, (tuple, list, Mapping)) else 1
-            positions = [
-                position if isinstance(position, str) or not -width <= position < 0 else position + width
-                for position in positions
-            ]
+            form = SampleForm.of(access_to(as_iterator(self._iterators[0])).sample(0))
+            positions = [(form if form.keys else SampleForm.tuples(1)).normal(position) for position in positions]
         names = [column_names(iterator) for iterator in self._iterators]
         all_names = tuple(name for each in names for name in each)
         is_named = all(names) and len(set(all_names)) == len(all_names)
@@ -88,7 +84,7 @@ class _ZippedAccess(SampleAccess):
         self._parts, self.n_samples = parts, n_samples
         self.releases_gil = any(part.releases_gil for part in parts)
         self.prefers_blocks = any(part.prefers_blocks for part in parts)
-        self._places: dict[ColumnKey, _Place] | None = None
+        self._places: tuple[SampleForm, list[_Place]] | None = None
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)
@@ -122,14 +118,14 @@ class _ZippedAccess(SampleAccess):
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
             # the columns of () are unknown
             return [column_of(batch, key) for key in keys] if len(batch) else [np.empty(0) for _ in keys]
-        wanted: dict[int, list[tuple[int, ColumnKey | None]]] = {}
-        for slot, key in enumerate(keys):
-            number, key_there = self._place_of(key)
-            wanted.setdefault(number, []).append((slot, key_there))
+        if self._places is None:
+            self._places = _places_of([part.sample(0) for part in self._parts])
+        form, places = self._places
+        wanted = [places[form.keys.index(form.find(key))] for key in keys]
         columns: dict[int, Column] = {}
-        for number, slots in wanted.items():
-            found = self._read_from(number, [key for _, key in slots], positions)
-            columns.update(zip([slot for slot, _ in slots], found, strict=True))
+        for number in {number for number, _ in wanted}:
+            slots = [slot for slot, place in enumerate(wanted) if place[0] == number]
+            columns.update(zip(slots, self._read_from(number, [wanted[slot][1] for slot in slots], positions), strict=True))
         return [columns[slot] for slot in range(len(keys))]
 
     def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
@@ -141,16 +137,6 @@ class _ZippedAccess(SampleAccess):
         if not isinstance(batch, np.ndarray):
             raise ConfigError(f"iterator {number} returned bare values first and other samples later; they cannot be zipped")
         return [batch] * len(keys)
-
-    def _place_of(self, key: ColumnKey) -> _Place:
-        places = self._places
-        if places is None:
-            places = self._places = _places_of([part.sample(0) for part in self._parts])
-        if key not in places:
-            raise ConfigError(
-                f"samples have no column {key!r}{did_you_mean(key, places)}: they have the columns {', '.join(map(repr, places))}"
-            )
-        return places[key]
 
 
 def _side_by_side(samples: Sequence[Any]) -> Any:
@@ -171,24 +157,22 @@ def _side_by_side(samples: Sequence[Any]) -> Any:
     return tuple(columns)
 
 
-def _places_of(samples: Sequence[Any]) -> dict[ColumnKey, _Place]:
-    """Where which column is, from a sample of each iterator; columns of tuples by their positions, also from the end."""
-    places: dict[ColumnKey, _Place] = {}
-    are_dicts = [isinstance(sample, Mapping) for sample in samples]
+def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
+    """What the samples are side by side, and where each column is, from a sample of each iterator."""
+    forms = [SampleForm.of(sample) for sample in samples]
+    are_dicts = [form.kind == "dict" for form in forms]
     if any(are_dicts) and not all(are_dicts):
         raise ConfigError(
             f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not return dicts; "
             f"name its columns by as_dict()"
         )
-    for number, sample in enumerate(samples):
-        if not isinstance(sample, Mapping):
-            keys: list[ColumnKey | None] = [*range(len(sample))] if isinstance(sample, (tuple, list)) else [None]
-            places.update({len(places) + place: (number, key) for place, key in enumerate(keys)})
-            continue
-        for key in sample:
-            if key in places:
-                raise ConfigError(
-                    f"iterators {places[key][0]} and {number} both have a column {key!r}; rename or drop one before zipping"
-                )
-            places[key] = (number, key)
-    return places if all(are_dicts) else {**places, **{key - len(places): place for key, place in places.items()}}  # type: ignore[operator]
+    places = [(number, key) for number, form in enumerate(forms) for key in (form.keys if form.kind != "bare" else [None])]
+    if not all(are_dicts):
+        return SampleForm.tuples(len(places)), places
+    first: dict[Any, int] = {}
+    for number, key in places:
+        if first.setdefault(key, number) != number:
+            raise ConfigError(
+                f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one before zipping"
+            )
+    return SampleForm("dict", tuple(first)), places
