@@ -11,8 +11,6 @@ from data_stack.formats.records.stored_file import StoredFile
 from data_stack.formats.rows import StoredRowsColumn
 
 _ENTRY_BYTES = 8
-#: Index entries looked at in one go.
-_ENTRIES_AT_ONCE = 1 << 20
 
 _Integers = npt.NDArray[np.int64]
 _Bounds = tuple[_Integers, _Integers]
@@ -58,15 +56,6 @@ class Ends:
             ends, begins = self._ends.take(indices), self._ends.take(indices - 1, mode="wrap") if self.n_records else indices
         begins[indices == 0] = 0
         return begins, ends
-
-    def check_order(self) -> int:
-        """Read all entries; return the first record that ends before it begins, or -1."""
-        for start in range(0, self.n_records, _ENTRIES_AT_ONCE):
-            begins, ends = self.bounds(range(start, min(start + _ENTRIES_AT_ONCE, self.n_records)))
-            wrong = np.flatnonzero((begins > ends) | (begins < 0))
-            if len(wrong):
-                return start + int(wrong[0])
-        return -1
 
 
 class Bag:
