@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from data_stack.codecs.fitting import as_dtype, check_shape, fit_array, fits_shape
+from data_stack.codecs.fitting import as_dtype, fit_array
 
 NUMBERS = npst.integer_dtypes(endianness="=") | npst.floating_dtypes(endianness="=", sizes=(32, 64))
 
@@ -82,12 +82,3 @@ def test_a_value_becomes_what_is_declared(value: Any, dtype: str, shape: tuple[i
 def test_a_value_that_would_lose_something_is_refused(value: Any, dtype: str, shape: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         fit_array(value, np.dtype(dtype), shape)
-
-
-def test_none_stands_for_any_size_and_no_shape_for_any_shape() -> None:
-    assert fits_shape((3, 4), (None, 4))
-    assert not fits_shape((3, 4), (None, 5))
-    assert not fits_shape((3,), (3, None))
-    check_shape((3, 4), None)
-    with pytest.raises(ValueError, match=r"its shape is \(3, 4\), where \(None, 5\) belongs"):
-        check_shape((3, 4), (None, 5))

@@ -11,7 +11,6 @@ from typing import Any, cast
 import h5py
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
@@ -208,16 +207,6 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
         convert(SequenceDatasetIterator([[1]]).map(lambda sample: 1), tmp_path / "out")
     with pytest.raises(ConfigError, match="no samples"):
         convert(SequenceDatasetIterator([[]]), tmp_path / "out")
-
-
-def test_a_folder_of_tensors_is_a_source(tmp_path: Path) -> None:
-    (tmp_path / "tensors").mkdir()
-    torch.save(torch.arange(6.0).reshape(3, 2), tmp_path / "tensors" / "samples.pt")
-    torch.save(torch.tensor([1, 2, 3]), tmp_path / "tensors" / "targets.pt")
-
-    convert(tmp_path / "tensors", tmp_path / "out", columns="x=samples,y=targets")
-
-    assert samples(tmp_path / "out") == [sample_digest({"x": [2.0 * i, 2.0 * i + 1], "y": i + 1}) for i in range(3)]
 
 
 def test_images_of_several_kinds_become_png_of_what_they_show(tmp_path: Path) -> None:

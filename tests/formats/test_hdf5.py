@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,14 +13,11 @@ import h5py
 import numpy as np
 import pytest
 from sizes import sized
-from torch.utils.data import DataLoader
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
 from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-
-N_ROWS = 1000
 
 
 def stored(
@@ -215,46 +211,3 @@ except StorageError:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "said so\n")
-
-
-# ------------------------------------------------------------------ many readers
-
-
-def numbered(store: StorageConnector) -> StreamedResource:
-    """Row i holds i everywhere; compressed in chunks that rows share."""
-
-    def fill(h5: h5py.File) -> None:
-        rows = np.repeat(np.arange(N_ROWS, dtype=np.int32)[:, None], 64, axis=1)
-        h5.create_dataset("samples", data=rows, chunks=(7, 64), compression="gzip", compression_opts=1)
-        h5["targets"] = np.arange(N_ROWS)
-
-    return stored(store, fill)
-
-
-def over(resource: StreamedResource) -> HDF5DatasetIterator:
-    return HDF5DatasetIterator(resource, ["samples", "targets", "targets"])
-
-
-def identity(batch: list[Any]) -> list[Any]:
-    return batch
-
-
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
-def test_workers_of_a_data_loader_get_no_wrong_row(tmp_path: Path, method: str) -> None:
-    iterator = over(numbered(FileStorageConnector(tmp_path)))
-    iterator[0]  # opened before the fork: the fault of the original
-    loader: Any = DataLoader(
-        iterator,  # type: ignore[arg-type]  # has what a map-style dataset needs
-        batch_size=50,
-        shuffle=True,
-        num_workers=2,
-        collate_fn=identity,
-        persistent_workers=True,
-        multiprocessing_context=multiprocessing.get_context(method),
-    )
-
-    for _ in range(2):
-        rows = [row for batch in loader for row in batch]
-
-        assert sorted(target for _, target, _ in rows) == list(range(N_ROWS))
-        assert all((sample == target).all() and target == tag for sample, target, tag in rows)

@@ -83,13 +83,3 @@ def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_p
 
     with pytest.raises(DatasetFileCorruptError):
         records.open(tmp_path / "long")
-
-
-def test_an_incomplete_shard_is_named(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path, SPEC, granular.encoders, shardlen=4) as writer:
-        for i in range(10):
-            writer.append(sample(i))
-    cut(tmp_path / "000002" / "text.idx", 8)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"000002.*'number': 2, 'text': 1"):
-        records.open(tmp_path)

@@ -88,20 +88,6 @@ def test_all_ways_to_the_samples_agree(
         check_all_ways_agree(reader, expected, data)
 
 
-def test_an_empty_dataset_has_no_samples_and_empty_columns(tmp_path: Path) -> None:
-    for manifest in (True, False):
-        write(tmp_path / str(manifest), 0, manifest=manifest)
-
-        with RecordReader(tmp_path / str(manifest)) as reader:
-            assert len(reader) == 0
-            assert list(reader) == []
-            assert {name: len(column) for name, column in reader.read_batch([]).items()} == dict.fromkeys(SPEC, 0)
-            assert len(reader.read_column("mat")) == 0
-            reader.verify()
-            with pytest.raises(IndexError):
-                reader[0]
-
-
 # ------------------------------------------------------------------ columns
 
 
@@ -151,36 +137,6 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
         assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}
         assert batch["b"].tolist() == [2**63 + 300, 2**63 + 1]
         assert [type(value) for value in next(iter(reader)).values()] == [int, int, int]
-
-
-def test_values_are_the_callers_own(tmp_path: Path) -> None:
-    expected = write(tmp_path, 5)
-
-    with RecordReader(tmp_path) as reader:
-        reader[1]["mat"][:] = 99
-        for sample in reader:
-            sample["mat"][:] = 99
-            sample["ragged"][:] = 99
-        for sample in reader.__getitems__([0, 1]):
-            sample["mat"][:] = 99
-        reader.read_batch([0, 1])["mat"][:] = 99
-        reader.read_column("mat")[:] = 99
-        assert_same(list(reader), expected)
-
-
-def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_are(tmp_path: Path) -> None:
-    values = [np.arange(4, dtype=np.int32), np.arange(4, dtype=np.float32), np.arange(4, dtype=np.int32) * 2]
-    with RecordWriter(tmp_path, {"x": "array"}) as writer:
-        for value in values:
-            writer.append({"x": value})
-    (tmp_path / "manifest.json").unlink()
-
-    with RecordReader(tmp_path) as reader:
-        assert_same([reader[i]["x"] for i in range(3)], values)
-        assert_same([sample["x"] for sample in reader], values)
-        assert_same(reader.read_batch([0, 2])["x"], np.stack([values[0], values[2]]))
-        assert reader.read_batch([0, 1])["x"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
-        assert reader.read_batch([0, 1])["x"].dtype == np.float64
 
 
 @pytest.mark.parametrize(

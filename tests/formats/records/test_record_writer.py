@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
-from sizes import sized
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records import Column, RecordReader, RecordsManifest, RecordWriter
@@ -81,20 +78,6 @@ def check_files(folder: Path, steps: list[tuple[str, int]]) -> None:
     writer.close()
 
     assert files(folder / "parts") == files(folder / "whole")
-
-
-def test_the_caller_may_change_what_was_appended(tmp_path: Path) -> None:
-    x = np.zeros(3, np.float32)
-    block = np.zeros((5, 3), np.float32)
-
-    with RecordWriter(tmp_path / "a", {"x": Column("array", "float32", (3,))}) as writer:
-        writer.append({"x": x})
-        x[:] = 9
-        writer.extend({"x": block})
-        block[:] = 9
-
-    with RecordReader(tmp_path / "a") as reader:
-        assert not reader.read_column("x").any()
 
 
 @pytest.mark.parametrize("n_samples", [0, 1, 700])
@@ -223,39 +206,6 @@ def test_nothing_is_appended_to_a_closed_writer(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------- going on
-
-
-def test_after_a_kill_what_was_flushed_is_there_and_nothing_else(tmp_path: Path) -> None:
-    writer = RecordWriter(tmp_path / "a", SPEC)
-    writer.extend(columns(rows(6)))
-    writer.flush()
-    writer.extend(columns(rows(10)[6:]))
-    shutil.copytree(tmp_path / "a", tmp_path / "killed")
-    writer.close()
-    (tmp_path / "killed" / ".~0123456789abcdef").touch()
-
-    with RecordWriter(tmp_path / "killed", SPEC) as writer:
-        n_found = len(writer)
-        writer.extend(columns(rows(12)[6:]))
-
-    with RecordWriter(tmp_path / "b", SPEC) as writer:
-        writer.extend(columns(rows(12)))
-    assert n_found == 6
-    assert files(tmp_path / "killed") == files(tmp_path / "b")
-
-
-def test_samples_that_another_tool_appended_behind_a_manifest_are_kept(tmp_path: Path) -> None:
-    for name, n_samples in (("a", 4), ("more", 7)):
-        with RecordWriter(tmp_path / name, SPEC) as writer:
-            writer.extend(columns(rows(n_samples)))
-    shutil.copy(tmp_path / "a" / "manifest.json", tmp_path / "more")
-
-    with RecordWriter(tmp_path / "more", SPEC) as writer:
-        assert len(writer) == 7
-
-    with RecordReader(tmp_path / "more") as reader:
-        reader.verify()
-        assert reader.read_column("id").tolist() == list(range(7))
 
 
 def test_a_finished_dataset_that_is_opened_and_closed_is_not_touched(tmp_path: Path) -> None:
@@ -415,29 +365,3 @@ def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(connector: 
 
     assert seen == connector.list_resources("a") == []
     assert connector.remove_abandoned() == []
-
-
-# ---------------------------------------------------------------------- limits
-
-
-def test_writing_takes_little_memory_however_much_is_written(tmp_path: Path) -> None:
-    script = f"""
-import resource
-import numpy as np
-from data_stack.formats.records import RecordWriter, Column
-import data_stack.formats.records.target
-blob = np.random.default_rng(0).bytes(20_000)
-x = np.zeros((10_000, 64), np.float32)
-with RecordWriter({str(tmp_path / "blobs")!r}, {{"blob": "bytes", "i": "i64"}}) as writer:
-    writer.append({{"blob": blob, "i": 0}})
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for i in range({sized(4_000, 12_000)}):
-        writer.append({{"blob": blob, "i": i}})
-with RecordWriter({str(tmp_path / "arrays")!r}, {{"x": Column("array", "float32", (64,)), "i": "i64"}}) as writer:
-    for i in range(20):
-        writer.extend({{"x": x, "i": np.arange(len(x))}})
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    kilobytes = int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-
-    assert kilobytes < 48 << 10

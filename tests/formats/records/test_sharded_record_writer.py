@@ -37,20 +37,6 @@ def ids(folder: Path) -> list[list[int]]:
     return found
 
 
-def test_shards_are_completed_when_they_are_full(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        positions = []
-        for i in range(10):
-            positions.append(writer.append(row(i)))
-            n_complete = len(list((tmp_path / "a").glob("*/manifest.json")))
-            assert n_complete == (i + 1) // 4
-
-        assert (len(writer), writer.shards, writer.spec) == (10, 3, {"id": "i64", "name": "utf8"})
-
-    assert positions == list(range(10))
-    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-
-
 @given(
     steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "close", "abandon"]), st.integers(0, 8)), max_size=6),
     shardlen=st.integers(1, 6),
