@@ -11,14 +11,9 @@ import numpy.typing as npt
 from data_stack.codecs.codec import check_range
 from data_stack.codecs.images import ImageCodec, pillow
 from data_stack.codecs.registry import register_codec
-from data_stack.util.request_limit import has_memory
 
 if TYPE_CHECKING:
     from PIL import ImageFile
-
-
-#: Memory of libwebp for a pixel: two canvases of RGBA.
-_MAX_PIXEL_BYTES = 8
 
 
 @register_codec
@@ -53,14 +48,8 @@ class WebpCodec(ImageCodec):
 
     def open(self, record: bytes) -> ImageFile.ImageFile:
         # libwebp allocates memory for the pixels before Pillow knows their number.
-        width, height = _webp_size(record)
-        self._check_pixels(width, height)
-        try:
-            return super().open(record)
-        except ValueError as error:
-            if has_memory(_MAX_PIXEL_BYTES * width * height):
-                raise
-            raise MemoryError(f"there is not enough memory for a webp image of {width} x {height} pixels") from error
+        self._check_pixels(*_webp_size(record))
+        return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         stream = io.BytesIO()
