@@ -58,7 +58,7 @@ HEAVY = {
     "av": {"data_stack.codecs.video"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
-    "cv2": {"data_stack.codecs.opencv_png"},
+    "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {
