@@ -63,7 +63,6 @@ HEAVY = {
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {
         "data_stack.codecs.arrays",
-        "data_stack.codecs.packed",
         "data_stack.formats.records.sample_references",
     },
     "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows", "sources")},

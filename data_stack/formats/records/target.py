@@ -81,16 +81,14 @@ class Target(ABC):
     def _open(self) -> None:
         """Open the files of all columns."""
 
-    @abstractmethod
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> None:  # noqa: B027  # otherwise only the complete dataset is published
         """Make all samples durable and cover them by a manifest, if the dataset grows."""
 
     @abstractmethod
     def finish(self) -> None:
         """Make the dataset durable and complete; its manifest is written last."""
 
-    @abstractmethod
-    def abandon(self) -> None:
+    def abandon(self) -> None:  # noqa: B027  # otherwise nothing is published
         """Leave the dataset so that another writer can resume it, if it grows."""
 
     def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
@@ -172,14 +170,18 @@ class GrowingTarget(Target):
                             f"{folder.full_name(bag_name(name))!r} has no index beside it: it is of an older layout, or the "
                             f"index is lost. Choose another folder"
                         )
-            self._files[name] = _Files(self._local(bag_name(name)), self._local(idx_name(name)))
+            files = [GrowingFile(f"{folder.path}/{file(name)}", self._hashing) for file in (bag_name, idx_name)]
+            for each in files:
+                self._stack.callback(each.close)
+            self._files[name] = _Files(*files)
         self._is_marked = folder.has_file(UNFINISHED)
         self._resume_from(self._manifest_there)
 
-    def _local(self, file: str) -> GrowingFile:
-        opened = GrowingFile(f"{self._folder.path}/{file}", self._hashing)
-        self._stack.callback(opened.close)
-        return opened
+    def _opened(self) -> dict[str, GrowingFile]:
+        """The files by their names."""
+        return {
+            file(name): each for name, both in self._files.items() for file, each in ((bag_name, both.bag), (idx_name, both.idx))
+        }
 
     def _check_manifest(self) -> RecordsManifest | None:
         folder = self._folder
@@ -202,14 +204,13 @@ class GrowingTarget(Target):
         """Keep the complete samples, and remove bytes after them."""
         promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
         is_longer = False
-        for name, files in self._files.items():
-            for file, found in ((bag_name(name), files.bag), (idx_name(name), files.idx)):
-                if found.size < promised.get(file, 0):
-                    raise DatasetFileCorruptError(
-                        f"column {name!r} is cut short: {found.path!r} has {found.size} bytes, but its manifest promises "
-                        f"{promised[file]}. Restore the dataset from a copy, or write it again"
-                    )
-                is_longer = is_longer or found.size > promised.get(file, 0)
+        for file, found in self._opened().items():
+            if found.size < promised.get(file, 0):
+                raise DatasetFileCorruptError(
+                    f"{found.path!r} is cut short: it has {found.size} bytes, but its manifest promises {promised[file]}. "
+                    f"Restore the dataset from a copy, or write it again"
+                )
+            is_longer = is_longer or found.size > promised.get(file, 0)
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
         if not is_covered:
@@ -227,7 +228,7 @@ class GrowingTarget(Target):
 
     def _n_complete(self, name: str, files: _Files) -> int:
         """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
-        ends: npt.NDArray[np.uint64] = np.frombuffer(files.idx.read(0, files.idx.size // _ENTRY_BYTES * _ENTRY_BYTES), "<u8")
+        ends: npt.NDArray[np.uint64] = np.fromfile(files.idx.path, "<u8")
         decreases = np.flatnonzero(ends[1:] < ends[:-1])
         if len(decreases):
             first = int(decreases[0]) + 1
@@ -250,7 +251,7 @@ class GrowingTarget(Target):
 
     def checkpoint(self) -> None:
         earlier = {} if self._manifest_there is None else self._manifest_there.files
-        opened = {file: each for name, both in self._files.items() for file, each in _name_of(name, both)}
+        opened = self._opened()
         if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
             return
         for each in opened.values():
@@ -261,9 +262,8 @@ class GrowingTarget(Target):
 
     def finish(self) -> None:
         if self._is_marked:
-            for files in self._files.values():
-                files.bag.trim()
-                files.idx.trim()
+            for each in self._opened().values():
+                each.trim()
         self.checkpoint()
         if self._is_marked:
             self._folder.delete(UNFINISHED)
@@ -299,9 +299,6 @@ class WholeTarget(Target):
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
             self._files[name] = _Files(UploadedFile(bag, self._hashing), UploadedFile(idx, self._hashing))
 
-    def checkpoint(self) -> None:
-        """Do nothing: only the complete dataset is published."""
-
     def finish(self) -> None:
         records = {}
         for name, files in self._files.items():
@@ -315,13 +312,6 @@ class WholeTarget(Target):
         self._resources.close()
         self._create(MANIFEST, manifest.to_json())
         self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
-
-    def abandon(self) -> None:
-        """Do nothing: an incomplete dataset is not published."""
-
-
-def _name_of(name: str, files: _Files) -> list[tuple[str, Any]]:
-    return [(bag_name(name), files.bag), (idx_name(name), files.idx)]
 
 
 def _types(columns: Mapping[str, Column]) -> dict[str, str]:
