@@ -17,8 +17,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.rows import StoredRowsColumn
+from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request, limit_bytes

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.rows import StoredRowsColumn
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import (
     MAX_EXPANSION,
     PositionalFile,

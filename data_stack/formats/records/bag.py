@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.formats.rows import StoredRowsColumn
 
 _ENTRY_BYTES = 8
 
