@@ -120,9 +120,7 @@ def _plain(part: Any) -> Any:
         return part.item()
     if isinstance(part, np.ndarray):
         raise TypeError("msgpack cannot store arrays; use the type tree")
-    raise TypeError(
-        f"msgpack stores None, booleans, numbers, text, bytes, lists and dicts of them, not {type(part).__name__} ({part!r:.60})"
-    )
+    raise TypeError(f"msgpack stores plain values, lists and dicts, not {type(part).__name__} ({part!r:.60})")
 
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
@@ -164,10 +162,7 @@ def storable(value: Any) -> npt.NDArray[Any]:
         raise TypeError(f"a column of arrays cannot store {type(value).__name__}; use the types utf8 and bytes")
     array = exactly_array(value)
     if not _is_storable(array.dtype):
-        raise TypeError(
-            f"cannot store an array of dtype {array.dtype} (from {type(value).__name__}): convert it to numbers, booleans, dates "
-            f"or fixed-width strings; store fields as separate columns"
-        )
+        raise TypeError(f"cannot store an array of dtype {array.dtype} ({type(value).__name__}); convert it, or store its fields")
     if array.nbytes > _MAX_BIN_BYTES:
         raise ValueError(f"an array of {array.nbytes} bytes exceeds the maximum size of a record, {_MAX_BIN_BYTES} bytes")
     return array
@@ -187,9 +182,7 @@ def exactly_array(value: Any) -> npt.NDArray[Any]:
     array = np.asarray(value)
     given = np.asarray(value, dtype=object)
     if array.dtype.kind in "biufc" or (array.dtype.kind in "US" and bool((array.astype(object) != given).any())):
-        raise ValueError(
-            f"an array cannot hold {value!r:.60} exactly: numpy would round numbers, and cut zeros at the end of text"
-        )
+        raise ValueError(f"an array cannot hold {value!r:.60} exactly: numpy would round it, or cut zeros off text")
     return array
 
 

@@ -195,16 +195,13 @@ class ImageCodec(Codec):
             given = f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
             raise TypeError(f"a column of {self.name} stores {self._what}, not {given}")
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
-            raise ValueError(
-                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}, so it could not be read"
-            )
+            raise ValueError(f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}")
         return np.ascontiguousarray(pixels)
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
             raise ValueError(
-                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if "
-                f"intended: codecs={{{self.name!r}: {type(self).__name__}(max_pixels=…)}}"
+                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if intended"
             )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 

@@ -206,9 +206,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
             while len(data) < header.n_bytes:
                 piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
                 if not piece:
-                    raise DatasetFileCorruptError(
-                        f"{name!r} is cut short: it has {len(data)} of {header.n_bytes} bytes of values"
-                    )
+                    raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
                 check_unpacked(opened, len(data))
             array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
@@ -223,9 +221,7 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     """
     values = np.asarray(array)
     if values.dtype.hasobject:
-        raise ConfigError(
-            f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it to another dtype"
-        )
+        raise ConfigError(f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it")
     np.lib.format.write_array(file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
 
 
@@ -257,13 +253,8 @@ def read_npy_header(file: Readable) -> NpyHeader:
             raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         if dtype.hasobject:
-            raise DatasetFileCorruptError(
-                f"{name!r} holds Python objects (dtype {dtype}), which need unpickling, and that could run any code. "
-                f"Save it with a dtype of numbers or fixed-width strings"
-            )
+            raise DatasetFileCorruptError(f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code")
         if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
             # numpy would allocate one uninitialized byte for each value
-            raise DatasetFileCorruptError(
-                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which cannot be values of an array"
-            )
+            raise DatasetFileCorruptError(f"{name!r} has the dtype {dtype}, which cannot be values of an array")
         return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

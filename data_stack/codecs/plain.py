@@ -131,9 +131,7 @@ def _integer(value: Any, column_type: str) -> int:
     try:
         return operator.index(value)
     except TypeError as error:
-        raise TypeError(
-            f"a column of {column_type} stores integers, not {type(value).__name__} ({value!r:.60}); round a float yourself"
-        ) from error
+        raise TypeError(f"a column of {column_type} stores integers, not {type(value).__name__} ({value!r:.60})") from error
 
 
 def _too_large(name: str, number: int) -> OverflowError:

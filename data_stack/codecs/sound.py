@@ -100,10 +100,7 @@ class SoundCodec(Codec):
         rate: Any = self.rate
         if rate is None:
             if not isinstance(value, (tuple, list)) or len(value) != 2:
-                raise TypeError(
-                    f"a column of {self.name} stores (samples, rate), not {type(value).__name__}; for arrays alone set the "
-                    f"rate of the codec: codecs={{{self.name!r}: {type(self).__name__}(rate=16000)}}"
-                )
+                raise TypeError(f"a column of {self.name} stores (samples, rate), or arrays with {type(self).__name__}(rate=…)")
             value, rate = value
             if isinstance(rate, (bool, np.bool_)) or not isinstance(rate, (int, np.integer)) or not 0 < rate <= _MAX_RATE:
                 raise TypeError(f"rate must be an integer of samples per second, got {rate!r:.60}")

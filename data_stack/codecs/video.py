@@ -56,8 +56,7 @@ class VideoCodec(Codec):
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
             raise TypeError(
-                f"a column of {self.name} stores uint8 of shape (n_frames, height, width, 3), not {type(value).__name__} of "
-                f"dtype {video.dtype}, shape {video.shape}"
+                f"expected a video of uint8, shape (n_frames, height, width, 3), got {video.dtype}, shape {video.shape}"
             )
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
@@ -67,8 +66,7 @@ class VideoCodec(Codec):
             raise
         except _av().FFmpegError as error:
             raise ValueError(
-                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
-                f'require pixel_format="yuv444p"'
+                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}"
             ) from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -96,9 +94,7 @@ class VideoCodec(Codec):
             except _av().FFmpegError as error:
                 raise ValueError(f"a {self.name} video is damaged after {len(frames)} frames: {error!s:.300}") from None
         if not frames or len(frames) < n_stated:
-            raise ValueError(
-                f"a {self.name} video is cut short: it has {len(frames)} frames, its header says {n_stated or 'nothing'}"
-            )
+            raise ValueError(f"a {self.name} video is cut short: {len(frames)} frames, its header says {n_stated or 'nothing'}")
         return np.stack(frames)
 
     def _encode(self, video: npt.NDArray[Any]) -> bytes:

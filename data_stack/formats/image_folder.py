@@ -219,10 +219,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _look_through(self) -> _Index:
         names = self._file_names()
         if PART in names:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name} is unfinished: it contains {PART}. Write the folder again, or remove that file to read "
-                f"the images that exist"
-            )
+            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {PART}")
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
         metadata = next((name for name in METADATA if name in names), None)
@@ -230,10 +227,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
-            raise ConfigError(
-                f"{self._folder.name} contains both images, such as {in_root[0]!r}, and folders of images; move the images into "
-                f"folders of classes"
-            )
+            raise ConfigError(f"{self._folder.name} contains images, such as {in_root[0]!r}, and folders of images")
         if in_root:
             return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
         images.sort(key=lambda path: (path.partition("/")[0], *path.rpartition("/")[::2]))
@@ -257,9 +251,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
                 raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
         listed = set(paths)
         if len(listed) < len(known):
-            raise DatasetFileCorruptError(
-                f"{what} does not list {sorted(known - listed)[0]!r}; pass metadata=False to ignore the file"
-            )
+            raise DatasetFileCorruptError(f"{what} does not list {min(known - listed)!r}; metadata=False ignores the file")
         names = list(dict.fromkeys(name for row in rows for name in row))
         if "image" in names:
             raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")

@@ -218,8 +218,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             if required and len(chosen) < len(names):
                 missing = next(name for name in names if name not in places)
                 raise DatasetFileCorruptError(
-                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}; it has "
-                    f"{', '.join(map(repr, places))}"
+                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}"
                 )
             sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
@@ -280,17 +279,12 @@ class WebDatasetIterator(AccessedDatasetIterator):
             keys += rows
             if len(twice):
                 row, number = table[twice[0], :2].tolist()
-                raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}; names must be unique"
-                )
+                raise UnsafeArchiveError(f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}")
             tables.append(table)
             starts.append(len(keys))
         for name in fields if self._fields is None else self._fields:
             if name not in fields and keys:
-                raise ConfigError(
-                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, fields)}; the fields are "
-                    f"{', '.join(map(repr, fields)) or 'empty'}"
-                )
+                raise ConfigError(f"no sample has a field {name!r}{did_you_mean(name, fields)}; they have {', '.join(fields)}")
             self._codec(name)
         members = np.concatenate(tables)
         return _Index(keys, starts, list(fields), members, np.searchsorted(members[:, 0], np.arange(len(keys) + 1)))
@@ -359,10 +353,7 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
     """
     ending = field.rpartition(".")[2]
     if ending in _PICKLES and ending not in types:
-        raise ConfigError(
-            f"field {field!r} is a pickle, which could run any code, so it is neither read nor written; pass "
-            f"types={{{ending!r}: None}} for its raw bytes, or leave it out by fields=[…]"
-        )
+        raise ConfigError(f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes")
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
         return _DecimalCodec()
@@ -382,9 +373,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     with shard.open() as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
-            raise DatasetFileCorruptError(
-                f"{name!r} is not a tar: it begins with {head[:8]!r}. Decompress a compressed tar first: it has no random access"
-            )
+            raise DatasetFileCorruptError(f"{name!r} is not a tar; decompress it, as a compressed one has no random access")
         archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
         try:
             for member in archive:

@@ -97,15 +97,6 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
 
 
-def test_a_parquet_file_is_refused_by_name_where_its_codec_is_not_known(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, Schema("weather", [Field("outside", "float64", (), "degrees")])) as writer:
-        writer.append({"outside": 1.0})
-    del registry._classes["degrees"]
-
-    with pytest.raises(ConfigError, match=r"'outside' has the unknown codec 'degrees'"):
-        len(ParquetDataset(tmp_path))
-
-
 #: Codecs, and values that they store without loss.
 CODECS: list[tuple[Codec, list[Any]]] = [
     (DegreesCodec(), DEGREES),

@@ -59,32 +59,6 @@ def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector) -> None:
     assert n_requests == 1
 
 
-def test_plain_numbers_behind_a_user_block_and_of_either_byte_order_are_found(store: FarStorageConnector) -> None:
-    def write(file: Any) -> None:
-        with h5py.File(file, "w", userblock_size=4096) as root:
-            root["big"] = VALUES[:50].astype(">f4")
-            root["little"] = VALUES[:50].astype("<i8")
-            root["truth"] = VALUES[:50] > 1 << 29
-            root.create_dataset("unwritten", (50, 3), np.float32, fillvalue=7)
-            root["short"] = np.arange(50, dtype=np.int16)
-
-    stored(store, write)
-    with store.get_resource("x") as resource:
-        names = ["big", "little", "truth", "unwritten", "short"]
-        iterator = hdf5.HDF5DatasetIterator(resource, names)
-        batch = iterator.read_batch([49, 0, 0, 7])
-        samples: Any = iterator.__getitems__([49, 0, 0, 7])
-        one: Any = iterator[7]
-
-    chosen = VALUES[[49, 0, 0, 7]]
-    expected: list[Any] = [chosen, chosen.astype(np.int64), chosen > 1 << 29, np.full((4, 3), 7.0), np.array([49, 0, 0, 7])]
-    for column, (values, right) in enumerate(zip(batch, expected, strict=True)):
-        np.testing.assert_array_equal(values, right)
-        np.testing.assert_array_equal(np.stack([sample[column] for sample in samples]), right)
-        np.testing.assert_array_equal(one[column], right[3])
-    assert [type(value) for value in (one[4], samples[0][4])] == [int, int]
-
-
 # ---------------------------------------------------------------------- our formats
 
 

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as npst
 
 from data_stack.codecs.npy import NpyCodec
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, read_npy, read_npz, write_npy
+from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -145,14 +145,6 @@ class TestNpz:
             read_npz(file)
 
         assert read_npz(file, max_expansion=None)["a"].shape == (80 << 20,)
-
-    @pytest.mark.parametrize("key", ["c", "scalar"])
-    def test_what_is_no_column_is_refused(self, key: str) -> None:
-        file = io.BytesIO()
-        np.savez(file, a=np.arange(5), scalar=np.array(3))
-
-        with pytest.raises(DatasetFileCorruptError, match="it has 'a', 'scalar'"):
-            len(NpzDatasetIterator(file, [key]))
 
     def test_a_name_that_occurs_twice_is_refused(self) -> None:
         file = io.BytesIO()

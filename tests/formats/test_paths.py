@@ -107,9 +107,3 @@ def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(fol
             READERS[reader][1](path)
         assert isinstance(caught.value, MissingFileError)
         assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path
-
-
-@pytest.mark.parametrize("reader", [name for name in READERS if name != "ParquetDataset"])
-def test_a_folder_where_a_file_is_due_is_said(folder: Path, reader: str) -> None:
-    with pytest.raises(MissingFileError, match="it is a folder"):
-        READERS[reader][1](folder / "shards")

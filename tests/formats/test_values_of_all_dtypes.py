@@ -149,28 +149,6 @@ def saved(tensor: torch.Tensor, path: Path, form: str) -> Any:
     return TorchDatasetIterator([resource(path)]) if form == "one" else TensorsDatasetIterator(resource(path), ["x"])
 
 
-@pytest.mark.parametrize("form", ["one", "several"])
-@pytest.mark.parametrize(
-    ("tensor", "expected"),
-    [
-        (torch.nn.Parameter(torch.ones(3, 2)), [[1.0, 1.0]] * 3),
-        (torch.ones(3, 2, requires_grad=True), [[1.0, 1.0]] * 3),
-        (torch.tensor([0.5, 1, 2]).to(torch.float8_e4m3fn), [0.5, 1, 2]),
-        (torch.tensor([0.5, 1, 2], dtype=torch.bfloat16), [0.5, 1, 2]),
-        (torch.tensor([1, 2, 3]).to(torch.uint64), [1, 2, 3]),
-    ],
-)
-def test_tensors_of_parameters_and_of_rare_numbers_are_read(
-    tmp_path: Path, form: str, tensor: torch.Tensor, expected: Any
-) -> None:
-    iterator = saved(tensor, tmp_path / "x.pt", form)
-
-    assert iterator.read_column(0).tolist() == expected
-    assert iterator.read_batch([2])[0].tolist() == expected[2:]
-    assert [meaning(sample[0]) for sample in iterator] == [meaning(value) for value in expected]
-    assert not any(getattr(sample[0], "requires_grad", False) for sample in iterator)
-
-
 @pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
 @pytest.mark.parametrize("form", ["one", "several"])
 @pytest.mark.parametrize(

@@ -121,10 +121,7 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             arrays = [np.asarray(value) for value in values_of(name)]
             dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
             if len(dtypes) != 1 or len(n_dims) != 1:
-                raise ConfigError(
-                    f"column {name!r} holds arrays of several dtypes or numbers of dimensions, which Parquet cannot store; map "
-                    f"them to one, or leave it out: --columns …"
-                )
+                raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
         return Field(name, dtype, shape, NdarrayCodec()) if dtype.kind == "c" else Field(name, dtype, shape)
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)

@@ -86,7 +86,7 @@ class Source:
             old = old if old in self.keys else by_position.get(old, old)
             if old not in self.keys:
                 raise ConfigError(
-                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {', '.join(self.keys)}"
+                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {list(self.keys)}"
                 )
             schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
             keys[new] = self.keys[old]
@@ -161,9 +161,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     elif isinstance(first, (tuple, list)):
         keys = {name_of_position(iterator, position): position for position in range(len(first))}
     else:
-        raise ConfigError(
-            f"samples of {name} are bare values of type {type(first).__name__}; name them: .map(lambda value: {{'x': value}})"
-        )
+        raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
     try:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
@@ -188,9 +186,7 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
     if len(types) > 1:
         if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
             return Column("json")
-        raise ConfigError(
-            f"column {name!r} holds values of several types ({', '.join(sorted(types))}); map them to one, or leave it out"
-        )
+        raise ConfigError(f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out")
     return Column(types.pop() if types else "json")
 
 

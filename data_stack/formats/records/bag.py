@@ -149,10 +149,7 @@ def ends_of_bag(column: str, file: StoredFile) -> tuple[Ends, int]:
     n_bytes = _entry(file, file.size - _ENTRY_BYTES) if file.size >= _ENTRY_BYTES else file.size
     table_bytes = file.size - n_bytes
     if table_bytes < _ENTRY_BYTES or table_bytes % _ENTRY_BYTES:
-        raise DatasetFileCorruptError(
-            f"column {column!r} is damaged: the last 8 of the {file.size:,} bytes of {file.name} are not the start of its "
-            f"index. The file was truncated, or its writer never finished"
-        )
+        raise DatasetFileCorruptError(f"column {column!r} is damaged: {file.name} does not end with its index; it was truncated")
     leading = 1 if _entry(file, n_bytes) == 0 else 0
     n_records = table_bytes // _ENTRY_BYTES - leading
     if n_records > MAX_RECORDS:

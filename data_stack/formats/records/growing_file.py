@@ -112,10 +112,7 @@ class GrowingFile:
                 for offset in range(start, stop, _READ_BYTES):
                     digest.update(self.read(offset, min(_READ_BYTES, stop - offset)))
                 if start == 0 and earlier is not None and digest.sha256 != earlier.sha256:
-                    raise DatasetFileCorruptError(
-                        f"{self.path!r} is damaged: its first {n_earlier} bytes do not match the digest in the manifest. "
-                        f"Restore the dataset from a copy, or write it again; nothing was published"
-                    )
+                    raise DatasetFileCorruptError(f"{self.path!r} is damaged: it does not match the digest in the manifest")
             self._digest = digest
         return FileRecord.of(self._digest)
 

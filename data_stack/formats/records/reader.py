@@ -303,8 +303,7 @@ class RecordReader(RecordsIterator):
         self._references = files.references()
         if self._references is not None and manifest is not None and len(self._references) < manifest.count:
             raise DatasetFileCorruptError(
-                f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
-                f"{len(self._references):,}"
+                f"{self._folder.name}: {REFS}.bag has fewer samples than {MANIFEST}, {manifest.count:,}"
             )
         if manifest is not None:
             return manifest.count

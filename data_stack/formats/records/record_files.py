@@ -98,10 +98,7 @@ class RecordFiles:
         except ResourceNotFoundError as error:
             if self.manifest is not None:
                 raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
-            raise ResourceNotFoundError(
-                f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. Open shards "
-                f"with ShardedRecordReader or records.open()"
-            ) from error
+            raise ResourceNotFoundError(f"no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}") from error
         if self.manifest is None:
             return parse_spec(data, what)
         record = self._record(SPEC)
@@ -148,10 +145,7 @@ class RecordFiles:
         if n_records is None:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:
-            raise DatasetFileCorruptError(
-                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, too few for "
-                f"{n_records:,} records"
-            )
+            raise DatasetFileCorruptError(f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records")
         return Bag(name, file, file.size, Ends(index, 0, n_records))
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
@@ -168,15 +162,12 @@ class RecordFiles:
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
             raise DatasetFileCorruptError(
-                f"column {name!r}: {file.name} has {n_bytes:,} bytes of records, but {MANIFEST} says that there are "
-                f"{n_records:,} of {record_bytes:,} bytes each"
+                f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,} bytes"
             )
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
-            raise DatasetFileCorruptError(
-                f"column {name!r}: {MANIFEST} says that its values are {column.dtype}, but type {column.type!r} has integers"
-            )
+            raise DatasetFileCorruptError(f"column {name!r} of type {column.type!r} cannot hold {column.dtype}")
         if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
@@ -190,10 +181,7 @@ class RecordFiles:
         if self.has_references:
             return SampleReferences(lambda: self.bag(REFS), self.types)
         if any(kind.endswith("[]") for kind in self.types.values()):
-            raise DatasetFileCorruptError(
-                f"{self.folder.name} has columns of sequences, but {REFS}.bag, the index of sequences, is missing; restore it "
-                f"from a copy"
-            )
+            raise DatasetFileCorruptError(f"{self.folder.name}: {REFS}.bag, the index of sequences, is missing; restore it")
         return None
 
     def count_samples(self, references: SampleReferences | None) -> int:

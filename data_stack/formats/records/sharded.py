@@ -70,9 +70,7 @@ class ShardedRecordReader(RecordsIterator):
         folder = folder_of(source, prefix)
         names = shard_names(folder)
         if not names:
-            raise ResourceNotFoundError(
-                f"there are no shards in {folder.name or 'the store'!r}: expected folders such as {shard_name(0)} with a {SPEC}"
-            )
+            raise ResourceNotFoundError(f"no shards such as {shard_name(0)}/{SPEC} in {folder.name or 'the store'!r}")
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
@@ -83,9 +81,7 @@ class ShardedRecordReader(RecordsIterator):
             try:
                 readers.append(RecordReader(shard, **options))
             except ResourceNotFoundError as error:
-                raise DatasetFileCorruptError(
-                    f"shard {shard.name} of {len(chosen)} is missing or empty: {error}. Restore it from a copy"
-                ) from error
+                raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
             found, first = readers[-1]._files.types, readers[0]._files.types
             if found != first:
                 raise DatasetFileCorruptError(f"shard {shard.name} has the columns {found}, but the first shard has {first}")
@@ -201,9 +197,7 @@ def shard_names(folder: Folder) -> list[str]:
     names = [shard_name(number) for number in range(len(found))]
     missing = sorted(set(names) - found)
     if missing:
-        raise DatasetFileCorruptError(
-            f"shard {missing[0]} of {folder.name!r} is missing, but there is a shard {max(found)}. Restore it from a copy"
-        )
+        raise DatasetFileCorruptError(f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it")
     return names
 
 

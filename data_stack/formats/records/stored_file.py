@@ -127,10 +127,7 @@ class StoredFile:
         if record is not None:
             check_size(self.name, size, record)
             if size == record.size and resource.sha256 not in (None, record.sha256):
-                raise DatasetFileCorruptError(
-                    f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
-                    f"{record.sha256}. Write the dataset again"
-                )
+                raise DatasetFileCorruptError(f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs")
         self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
@@ -243,10 +240,7 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
         DatasetFileCorruptError: it is shorter.
     """
     if size < record.size:
-        raise DatasetFileCorruptError(
-            f"{name} is cut short: it has {size:,} bytes, but had {record.size:,} when the dataset was finished. Restore it from "
-            f"a copy, or write the dataset again"
-        )
+        raise DatasetFileCorruptError(f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy")
 
 
 def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:

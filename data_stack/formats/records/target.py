@@ -70,8 +70,7 @@ class Target(ABC):
         make_folder(path)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
             raise StorageConflictError(
-                f"another writer has the record dataset {path!r} open. Wait until it is closed, or let each process write shards "
-                f"of its own (ShardedRecordWriter with shardstart and shardstep)"
+                f"another writer has the record dataset {path!r} open; wait, or let each process write shards"
             )
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
@@ -166,10 +165,7 @@ class GrowingTarget(Target):
             if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
                 with folder.open(bag_name(name)) as bag:
                     if bag.read(1):
-                        raise ConfigError(
-                            f"{folder.full_name(bag_name(name))!r} has no index beside it: it is of an older layout, or the "
-                            f"index is lost. Choose another folder"
-                        )
+                        raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
             files = [GrowingFile(f"{folder.path}/{file(name)}", self._hashing) for file in (bag_name, idx_name)]
             for each in files:
                 self._stack.callback(each.close)
@@ -188,9 +184,7 @@ class GrowingTarget(Target):
         found = parse_spec(folder.read(SPEC), folder.full_name(SPEC))
         asked = _types(self._columns)
         if found != asked:
-            raise ConfigError(
-                f"{folder.name!r} contains a record dataset with other columns: {found}, not {asked}. Choose another folder"
-            )
+            raise ConfigError(f"{folder.name!r} has other columns: {found}, not {asked}. Choose another folder")
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
@@ -206,10 +200,7 @@ class GrowingTarget(Target):
         is_longer = False
         for file, found in self._opened().items():
             if found.size < promised.get(file, 0):
-                raise DatasetFileCorruptError(
-                    f"{found.path!r} is cut short: it has {found.size} bytes, but its manifest promises {promised[file]}. "
-                    f"Restore the dataset from a copy, or write it again"
-                )
+                raise DatasetFileCorruptError(f"{found.path!r} is cut short: {found.size} of {promised[file]} bytes. Restore it")
             is_longer = is_longer or found.size > promised.get(file, 0)
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
@@ -234,9 +225,7 @@ class GrowingTarget(Target):
             first = int(decreases[0]) + 1
             if ends[first:].any():
                 raise DatasetFileCorruptError(
-                    f"{files.idx.path!r} is damaged: entry {first} of the index of column {name!r} (byte "
-                    f"{first * _ENTRY_BYTES}) is smaller than the entry before. Restore the dataset from a copy, or truncate "
-                    f"the file there to resume from record {first}"
+                    f"{files.idx.path!r} is damaged: entry {first} of the index is smaller than the one before"
                 )
             ends = ends[:first]
         return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
@@ -288,10 +277,7 @@ class WholeTarget(Target):
     def _open(self) -> None:
         folder = self._folder
         if folder.has_file(SPEC):
-            raise ConfigError(
-                f"{folder.full_name(SPEC)!r} exists already: in a store, and with sequences, a dataset cannot be resumed. "
-                f"Choose another prefix or folder, or delete the dataset"
-            )
+            raise ConfigError(f"{folder.full_name(SPEC)!r} exists already, and cannot be resumed; choose another place")
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:

@@ -295,9 +295,7 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
     for column in columns:
         values = given[column]
         if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-            raise ConfigError(
-                f"column {column!r} of {name!r} takes an array of shape (n, ...) or a list of n values, not {values!r:.80}"
-            )
+            raise ConfigError(f"column {column!r} of {name!r} takes an array or a list of n values, not {values!r:.80}")
         lengths[column] = len(values)
     if len(set(lengths.values())) != 1:
         raise ConfigError(f"the columns for {name!r} differ in length: {lengths}. Nothing was appended")
@@ -308,7 +306,4 @@ def _check_names(given: Any, columns: Collection[str], what: str) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
     if given.keys() != set(columns):
-        raise ConfigError(
-            f"{what} has the columns {', '.join(map(repr, given))}; the dataset has {', '.join(map(repr, columns))}. "
-            f"Nothing was appended"
-        )
+        raise ConfigError(f"{what} has the columns {list(given)}, not {list(columns)}. Nothing was appended")

@@ -101,22 +101,6 @@ def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: FaultPro
         shutil.rmtree(dataset)
 
 
-def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
-    whole = folder / "whole"
-    n_calls = processes.run("fault_records:write_shards", str(whole), str(folder / "n"), fault=Fault(str(whole))).hits
-
-    for at in spread(n_calls, sized(4, 2_000)):
-        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
-        fault = Fault(str(dataset), at=at, action="kill")
-        processes.run("fault_records:write_shards", str(dataset), str(acknowledged), fault=fault)
-
-        found = fault_records.write_shards(str(dataset), str(folder / "n"))
-
-        assert found >= said(acknowledged)
-        assert files(dataset) == files(whole)
-        shutil.rmtree(dataset)
-
-
 def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
     processes: FaultProcesses, folder: Path, kind: str
 ) -> None:

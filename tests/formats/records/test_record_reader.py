@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
-from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
@@ -102,19 +100,6 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
         assert set(reader._opened) == {"id"}
         with pytest.raises(DatasetFileCorruptError, match=r"name\.bag is damaged: the block"):
             reader[4]
-
-
-def test_columns_are_chosen_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
-    expected = write(tmp_path, 5)
-
-    with RecordReader(tmp_path, columns=["name", "id"]) as reader:
-        assert reader.spec == {"name": "utf8", "id": "i64"}
-        assert reader.schema == {"name": reader.schema["name"], "id": reader.schema["id"]}
-        assert_same(list(reader), [{"name": sample["name"], "id": sample["id"]} for sample in expected])
-        assert list(reader.read_batch([1, 2])) == ["name", "id"]
-        assert list(reader[1, {"id": True, "name": True}]) == ["id", "name"]
-        with pytest.raises(ConfigError, match="column 'mat'"):
-            reader.read_column("mat")
 
 
 @pytest.mark.parametrize("columns", [["nothing"], [], "id", ["id", "id"], [1], 7])
@@ -227,24 +212,6 @@ def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_flushed(
 # ------------------------------------------------------------------ what it says of itself
 
 
-def test_it_knows_its_schema_and_size(tmp_path: Path) -> None:
-    write(tmp_path, 5)
-    n_bytes = sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix in (".bag", ".idx"))
-
-    with RecordReader(tmp_path) as reader:
-        assert reader.spec == {name: column.type for name, column in SPEC.items()}
-        assert reader.schema["mat"] == SPEC["mat"]
-        assert reader.manifest is not None
-        assert reader.size == n_bytes
-        assert reader.available(1) == dict.fromkeys(SPEC, True)
-        assert "5 samples" in repr(reader)
-    (tmp_path / "manifest.json").unlink()
-    with RecordReader(tmp_path) as reader:
-        assert reader.manifest is None
-        assert reader.size == n_bytes
-        assert reader.schema["mat"] == Column("array")
-
-
 def test_where_no_dataset_lies_is_said(tmp_path: Path) -> None:
     for open_it in (RecordReader, records.open, records.ShardedRecordReader):
         for place in (tmp_path, tmp_path / "nothing"):
@@ -287,35 +254,6 @@ def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> N
         writer.append(expected[0])
     with pytest.raises(ResourceChangedError):
         pickle.loads(pickled)
-
-
-def test_a_pickled_reader_without_manifest_keeps_its_length(tmp_path: Path) -> None:
-    write(tmp_path, 4, manifest=False)
-    pickled = pickle.dumps(RecordReader(tmp_path))
-    with RecordWriter(tmp_path, SPEC) as writer:
-        writer.append(samples(1)[0])
-    (tmp_path / "manifest.json").unlink()
-
-    assert len(pickle.loads(pickled)) == 4
-    assert len(RecordReader(tmp_path)) == 5
-
-
-def test_opening_and_closing_leaves_no_descriptor_behind(tmp_path: Path) -> None:
-    write(tmp_path, 4)
-    (tmp_path / "old").mkdir()
-    with RecordWriter(tmp_path / "old" / "data", {"words": "utf8[]"}) as writer:
-        writer.append({"words": ["a"]})
-    n_before = len(os.listdir("/proc/self/fd"))
-
-    for number in range(sized(40, 200)):
-        with RecordReader(tmp_path, mapped=number % 2 == 0) as reader:
-            reader.read_batch([0, 3])
-        forgotten = RecordReader(tmp_path, mapped=number % 2 == 0)
-        forgotten[0]
-        RecordReader(tmp_path / "old" / "data")[0]
-        del forgotten
-
-    assert len(os.listdir("/proc/self/fd")) <= n_before
 
 
 def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:

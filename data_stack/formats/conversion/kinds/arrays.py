@@ -41,9 +41,7 @@ class OneFileFormat(ConvertibleFormat):
         super().check(source, destination)
         for name, column in source.schema.items():
             if plain_type(column.type) not in media_types().union(self.types):
-                raise ConfigError(
-                    f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; leave it out: --columns …"
-                )
+                raise ConfigError(f"column {name!r} is of type {column.type!r}, which {self.name} cannot hold; leave it out")
 
     def write(self, source: Source, destination: Destination, batches: Batches) -> None:
         parts: dict[str, list[_Array]] = {name: [] for name in source.schema}
@@ -79,10 +77,7 @@ class OneFileFormat(ConvertibleFormat):
                 raise TypeError("its values differ in shape, or no dtype holds all of them")
             return values if dtype is None else as_dtype(values, dtype)
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"{self.name} cannot hold column {name!r}: {error}. Change it with .map(), leave it out (--columns …), or choose "
-                f"records or webdataset"
-            ) from error
+            raise ConfigError(f"{self.name} cannot hold column {name!r}: {error}. Change it, or leave it out") from error
 
 
 def _open(location: Location, iterator_class: Any, keys_of: Callable[[Any], list[Any]]) -> Source:
