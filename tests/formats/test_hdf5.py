@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,3 +165,27 @@ def test_a_store_that_fails_is_not_taken_for_a_damaged_file() -> None:
 
     with pytest.raises(StorageError, match="the server is gone"):
         len(HDF5DatasetIterator(Failing("data.h5", io.BytesIO(data)), ["a"]))
+
+
+def test_a_process_whose_store_failed_ends_as_it_should() -> None:
+    program = """
+import io, h5py
+from data_stack.exception import StorageError
+from data_stack.formats.hdf5 import HDF5DatasetIterator
+from data_stack.io.resources import StreamedResource
+
+class Failing(StreamedResource):
+    def read_at(self, offset, size):
+        raise StorageError("the server is gone")
+
+buffer = io.BytesIO()
+with h5py.File(buffer, "w") as file:
+    file["a"] = [1]
+try:
+    len(HDF5DatasetIterator(Failing("data.h5", buffer), ["a"]))
+except StorageError:
+    print("said so")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "said so\n")

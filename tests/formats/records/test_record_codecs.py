@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -370,3 +371,36 @@ def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: P
         assert reader.read_batch([3, 0])["x"].tolist() == [[3.0, 3.5], [0.0, 0.5]]
     with pytest.raises(TypeError, match="must also define derive_layout"):
         type("_Careless", (ArrayCodec,), {"decode": _Halved.decode})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["_", 1, 2, 3], ["_", "<i4", [1], b"12345"], ["_", "<i4", [1], "1234"], ["_", "nope", [4], b"1234"], ["_", "a", "b", "c"],
+        ["_"], ["_", "<i4", [1], b"1234", 0], {"_": ["_", None, None, None]}, ["_", "|O", [1], bytes(8)], b"\x94\xa1_" * 3,
+    ],
+)  # fmt: skip
+def test_a_list_that_looks_like_an_array_comes_back_as_it_was(value: Any) -> None:
+    codec = codec_of("tree")
+
+    assert codec.decode(codec.encode(value)) == value
+    both = [value, np.arange(3), value]
+    assert_same(codec.decode(codec.encode(both)), both)
+
+
+def test_frames_of_zstd_without_or_with_a_wrong_size_are_bounded() -> None:
+    if sys.version_info >= (3, 14):  # whose own zstd writes no such frames
+        return
+    import zstandard
+
+    codec = ZstdCodec(codec_of("bytes"), max_bytes=10_000_000)
+    unsized = zstandard.ZstdCompressor(write_content_size=False)
+
+    assert codec.decode(unsized.compress(bytes(5_000_000))) == bytes(5_000_000)
+    for wrong in (bytes(20_000_000), bytes(5_000_000)):
+        with pytest.raises(ValueError, match="damaged, or larger"):
+            codec.decode(unsized.compress(wrong)[: None if len(wrong) > 10_000_000 else -2])
+    lying = bytearray(codec.encode(bytes(1000)))
+    lying[4:6] = b"\xff\xff"  # says 65,791 bytes
+    with pytest.raises(ValueError, match="damaged"):
+        codec.decode(bytes(lying))

@@ -15,7 +15,7 @@ import pytest
 from layer_laws import as_plain
 from sizes import sized
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.values.strict_json import seal_json
@@ -262,3 +262,16 @@ def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Pat
 
     with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1', not 'data_stack records 2'; remove it"):
         RecordReader(folder)
+
+
+def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
+    with RecordWriter(tmp_path, {"id": "i64"}) as writer:
+        writer.extend({"id": np.arange(4)})
+    manifest = records.RecordReader(tmp_path).manifest
+    assert manifest is not None
+    for count in (3, 5, 2**40):
+        forged = records.RecordsManifest(count, manifest.columns, manifest.record_bytes, manifest.files)
+        (tmp_path / "manifest.json").write_bytes(forged.to_json())
+
+        with pytest.raises(DataStackError):
+            RecordReader(tmp_path)[0]
