@@ -24,9 +24,7 @@ from data_stack.codecs import (
     registry,
 )
 from data_stack.exception import ConfigError
-from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
-from data_stack.formats.records import RecordWriter
 from data_stack.testing import CodecContract
 
 DEGREES = [21.5, -3.25, 0.0]
@@ -64,16 +62,6 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_classes", dict(registered_types()))
     register_codec(DegreesCodec)
     register_codec(ScaledCodec)
-
-
-def test_its_values_are_records(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"outside": "degrees", "packed": "zstd(degrees)", "week": "degrees[]"}) as writer:
-        for value in DEGREES:
-            writer.append({"outside": value, "packed": value, "week": [value] * 7})
-
-    with records.open(tmp_path) as reader:
-        assert reader[1] == {"outside": -3.25, "packed": -3.25, "week": [-3.25] * 7}
-        assert reader.read_batch([2, 0])["outside"].tolist() == [0.0, 21.5]
 
 
 def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image, ImageOps
 
-import data_stack
 from data_stack.codecs import codec_of
 from data_stack.codecs.images import decode_image
 from data_stack.codecs.registry import type_of_bytes
@@ -89,28 +87,6 @@ def assert_same(found: Any, name: str) -> None:
 def test_codecs_and_decode_image_give_the_type_of_the_picture(name: str) -> None:
     assert_same(codec_of(type_of_bytes(FILES[name][:16]) or "none").decode(FILES[name]), name)
     assert_same(decode_image(FILES[name]), name)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_hugging_face_images_have_the_type_of_the_picture(name: str) -> None:
-    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES[name], "path": None}] * 2})
-    samples: Any = data_stack.from_huggingface(rows.cast_column("image", datasets.Image()))
-
-    assert_same(samples[0]["image"], name)
-    assert_same(samples.read_batch([1, 0])["image"][1], name)
-    assert "image: array" in repr(samples)
-    back: Any = samples.to_huggingface()
-    assert (np.asarray(back[0]["image"]) == expected(name)).all()
-
-
-def test_a_mode_of_hugging_face_converts_as_its_library_does() -> None:
-    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES["p.png"], "path": None}]})
-    rows = rows.cast_column("image", datasets.Image(mode="RGB"))
-    samples: Any = data_stack.from_huggingface(rows)
-    wanted: Any = rows[0]
-
-    assert (samples[0]["image"] == np.asarray(wanted["image"])).all()
-    assert (decode_image(FILES["p.png"], "RGB") == np.asarray(wanted["image"])).all()
 
 
 def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None:

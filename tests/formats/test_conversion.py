@@ -124,21 +124,6 @@ def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Pa
     assert {file.suffix for file in (tmp_path / "images").rglob("0*") if file.is_file()} == {".jpg"}
 
 
-def test_types_and_dtypes_are_kept_as_far_as_a_format_has_them(tmp_path: Path, source: Path) -> None:
-    convert(source, tmp_path / "a.tar")
-    convert(tmp_path / "a.tar", tmp_path / "back")
-    convert(source, tmp_path / "a.h5", columns="x,label")
-    convert(tmp_path / "a.h5", tmp_path / "from_hdf5")
-
-    with records.open(tmp_path / "back") as reader:
-        assert reader.spec == {
-            **{k: v.type if isinstance(v, Column) else v for k, v in SPEC.items()},
-            "small": "utf8",
-        }
-    with records.open(tmp_path / "from_hdf5") as reader:
-        assert reader.schema == {"label": Column("i64", "int64", ()), "x": Column("array", "float32", (4,))}
-
-
 def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
     with records.RecordWriter(tmp_path / "s", {"frames": "jpg[]", "label": "i64"}) as writer:
         for i in range(4):
@@ -198,19 +183,6 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
         convert(SequenceDatasetIterator([[1]]).map(lambda sample: 1), tmp_path / "out")
     with pytest.raises(ConfigError, match="no samples"):
         convert(SequenceDatasetIterator([[]]), tmp_path / "out")
-
-
-def test_images_of_several_kinds_become_png_of_what_they_show(tmp_path: Path) -> None:
-    (tmp_path / "pets/cat").mkdir(parents=True)
-    (tmp_path / "pets/cat/1.jpg").write_bytes(jpg(1))
-    Image.fromarray(np.full((2, 3), 7, np.uint8)).save(tmp_path / "pets/cat/2.png")
-
-    report = convert(tmp_path / "pets", tmp_path / "out")
-
-    assert report.columns["image"] == "png"
-    with records.open(tmp_path / "out") as reader:
-        np.testing.assert_array_equal(reader[1]["image"], np.full((2, 3), 7))
-        assert {key: reader[0][key] for key in ("label", "class", "path")} == {"label": 0, "class": "cat", "path": "cat/1.jpg"}
 
 
 # ------------------------------------------------------------------ what is refused

@@ -117,23 +117,6 @@ def test_unknown_values_become_nan_where_they_are_named() -> None:
     assert np.array_equal(np.stack(list(columns.values())), [[1, np.nan], [np.nan, 2]], equal_nan=True)
 
 
-@pytest.mark.parametrize(("target", "expected"), [("species", "virginica"), (-1, "virginica"), (0, "f2")])
-def test_the_target_is_found_by_name_or_position(target: str | int, expected: str) -> None:
-    iterator = CSVDatasetIterator(stored(FLOWERS), target=target, dtype=str, target_dtype=str)
-
-    features, label, tag = iterator[1]
-
-    assert (label, tag) == (expected, expected)
-    assert features.tolist() == [cell for cell in ["f2", "4.9", "3.0", "virginica"] if cell != expected]
-
-
-def test_lines_before_the_rows_are_skipped_and_counted() -> None:
-    iterator = CSVDatasetIterator(stored(b"2 rows\n1.5,0\nx,1\n"), header=False, skip_lines=1)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'data\.csv', line 3, column 1: .*'x'"):
-        len(iterator)
-
-
 def test_without_a_target_samples_are_features() -> None:
     iterator = CSVDatasetIterator(stored(b"1,2\n3,4\n"), header=False, target=None)
 

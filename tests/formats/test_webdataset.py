@@ -199,20 +199,6 @@ def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path
     assert os.path.getsize(shards[2]) % 10240 == 0
 
 
-def test_a_store_holds_shards_too(shards: list[str]) -> None:
-    store = InMemoryStorageConnector()
-    with WebDatasetWriter(store, prefix="sets/train", shardlen=4) as writer:
-        for i in range(9):
-            writer.append(sample(i))
-
-    folder = folder_of(store, "sets/train")
-
-    assert shard_names(folder) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
-    assert [each["cls"] for each in WebDatasetIterator([(folder, name) for name in shard_names(folder)])] == [
-        i - 3 for i in range(9)
-    ]
-
-
 @pytest.mark.parametrize(
     "index", [b"", b"[]", b"{}", json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": "../x"}]}).encode()]
 )

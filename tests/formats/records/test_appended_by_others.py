@@ -80,17 +80,6 @@ def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) ->
     assert (folder / "label.idx").stat().st_size == 7 * 8
 
 
-def test_while_our_writer_is_at_work_the_manifest_counts(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with RecordWriter(tmp_path / "data", SPEC) as writer:
-        writer.append(sample(0), flush=True)
-        for i in range(1, 600):
-            writer.append(sample(i))
-        with RecordReader(tmp_path / "data") as reader:
-            assert len(reader) == 1
-            assert reader[0]["label"] == 0
-    assert caplog.text == ""
-
-
 def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
     with ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2) as writer:
         for i in range(4):

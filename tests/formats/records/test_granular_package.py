@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from granular_peer import OldGranular
 
-from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import RecordReader, RecordWriter
 
 SPEC = {
     "blob": "bytes",
@@ -125,22 +125,6 @@ def break_off(folder: Path, samples: Sequence[Mapping[str, Any]], lost: str) -> 
             os.truncate(folder / f"{name}.idx", 13 * 8)
     else:  # the index arrived on the disk, the data did not
         os.truncate(folder / "x.bag", os.path.getsize(folder / "x.bag") - len(granular.encoders["array"](samples[13]["x"])) - 1)
-
-
-# ---------------------------------------------------------------------- shards
-
-
-def test_our_shards_are_granulars_byte_for_byte(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path / "theirs", SPEC, granular.encoders, shardlen=5) as theirs:
-        for i in range(13):
-            theirs.append(sample(i))
-
-    with ShardedRecordWriter(tmp_path / "ours", SPEC, shardlen=5) as ours:
-        for i in range(13):
-            ours.append(sample(i))
-
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-    assert sorted(os.listdir(tmp_path / "ours")) == ["000000", "000001", "000002"]
 
 
 # ---------------------------------------------------------------------- sequences, by 0.21.2

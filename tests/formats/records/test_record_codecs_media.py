@@ -296,16 +296,6 @@ def test_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(code
             continue
 
 
-@pytest.mark.parametrize("codec_class", [Mp4Codec, WebmCodec])
-def test_videos_of_too_many_bytes_are_refused(codec_class: Any) -> None:
-    record = codec_class().encode(video())
-
-    with pytest.raises(ValueError, match=r"max_bytes=10000|damaged"):
-        codec_class(max_bytes=10_000).decode(record)
-    with pytest.raises(ValueError, match="max_bytes=10000"):
-        codec_class(max_bytes=10_000).encode(video())
-
-
 def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None:
     secret = tmp_path / "secret.mp4"
     secret.write_bytes(codec_of("mp4").encode(video()))
@@ -316,3 +306,13 @@ def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None
         for record in (playlist, concat, secret.read_bytes() if name == "webm" else b"\x00\x00\x00\x08ftyp" + playlist):
             with pytest.raises(ValueError, match=r"."):
                 codec_of(name).decode(record)
+
+
+@pytest.mark.parametrize("codec_class", [Mp4Codec, WebmCodec])
+def test_videos_of_too_many_bytes_are_refused(codec_class: Any) -> None:
+    record = codec_class().encode(video())
+
+    with pytest.raises(ValueError, match=r"max_bytes=10000|damaged"):
+        codec_class(max_bytes=10_000).decode(record)
+    with pytest.raises(ValueError, match="max_bytes=10000"):
+        codec_class(max_bytes=10_000).encode(video())

@@ -164,29 +164,6 @@ def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> N
         assert reader[0] == {"id": -2}
 
 
-def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
-    def refuse(record: bytes) -> Any:
-        if record.startswith(b"sample 4"):
-            raise RecursionError("too deep")
-        return len(record)
-
-    write(tmp_path, 6)
-
-    with RecordReader(tmp_path, columns=["name"], codecs={"utf8": (None, refuse)}) as reader:
-        ways: list[Callable[[], Any]] = [
-            lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
-            lambda: reader.__getitems__([0, 4]),
-        ]  # fmt: skip
-        for way in ways:
-            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
-                way()
-        before = []
-        with pytest.raises(DatasetFileCorruptError):
-            for sample in reader:
-                before.append(sample)
-        assert before == [reader[i] for i in range(4)]  # what was whole is given
-
-
 # ------------------------------------------------------------------ length
 
 
@@ -266,3 +243,26 @@ def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
         assert reader.read_column("mat").shape == (5, 2, 3)  # rows of one size need none
         with pytest.raises(DatasetFileCorruptError, match=r"name\.idx is damaged"):
             reader.read_column("name")
+
+
+def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
+    def refuse(record: bytes) -> Any:
+        if record.startswith(b"sample 4"):
+            raise RecursionError("too deep")
+        return len(record)
+
+    write(tmp_path, 6)
+
+    with RecordReader(tmp_path, columns=["name"], codecs={"utf8": (None, refuse)}) as reader:
+        ways: list[Callable[[], Any]] = [
+            lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
+            lambda: reader.__getitems__([0, 4]),
+        ]  # fmt: skip
+        for way in ways:
+            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
+                way()
+        before = []
+        with pytest.raises(DatasetFileCorruptError):
+            for sample in reader:
+                before.append(sample)
+        assert before == [reader[i] for i in range(4)]  # what was whole is given

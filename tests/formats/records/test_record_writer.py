@@ -225,25 +225,6 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
     assert files(tmp_path / "a") == before
 
 
-@pytest.mark.parametrize("name", ["id.bag", "y.bag"])
-def test_damage_of_what_a_manifest_covers_is_noticed_when_more_is_appended(tmp_path: Path, name: str) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(50)))
-    damaged = bytearray((tmp_path / "a" / name).read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    (tmp_path / "a" / name).write_bytes(damaged)
-
-    writer = RecordWriter(tmp_path / "a", SPEC)
-    writer.append(rows(1)[0])
-    with pytest.raises(DatasetFileCorruptError, match=f"{name}' is damaged"):
-        writer.close()
-    with pytest.raises(DatasetFileCorruptError):
-        writer.abandon()
-
-    with RecordReader(tmp_path / "a") as reader:
-        assert len(reader) == 50
-
-
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
 def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_one(tmp_path: Path, name: str) -> None:
     with RecordWriter(tmp_path / "a", SPEC) as writer:

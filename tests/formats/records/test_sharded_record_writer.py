@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import granular
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,19 +65,6 @@ def check_shards(folder: Path, steps: list[tuple[str, int]], shardlen: int) -> N
 
     assert ids(folder) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
     assert n_bytes == sum(path.stat().st_size for path in folder.glob("*/*.[bi][ad][gx]"))
-
-
-def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path / "a", {"id": "i64", "name": "utf8"}, granular.encoders, shardlen=4) as theirs:
-        for i in range(10):
-            theirs.append(row(i))
-
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        assert len(writer) == 10
-        for i in range(10, 14):
-            writer.append(row(i))
-
-    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
 
 
 def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
