@@ -169,7 +169,7 @@ class ColumnEncoder:
         self._layout = None if record_bytes is None else self._codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
-                f"column {self.name!r} is not of {self.column.dtype}, {self.column.shape} in earlier records; declare its type alone"
+                f"column {self.name!r} is not of {self.column.dtype}, {self.column.shape} in earlier records; declare no dtype"
             )
 
     def result(self) -> tuple[Column, int | None]:

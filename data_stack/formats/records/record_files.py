@@ -208,9 +208,8 @@ class RecordFiles:
                 references.check(name, lengths[name], last, firsts, counts)
         if is_torn or not single <= {n_samples}:
             raise DatasetFileCorruptError(
-                f"the columns of the record dataset {self.folder.name!r} differ in their numbers of complete records: "
-                f"{lengths}. Its writer did not finish, or a file was truncated or replaced. Restore the dataset from a copy, or "
-                f"open it with RecordWriter, which keeps its complete samples and appends others"
+                f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}. Restore it from a "
+                f"copy, or open it with RecordWriter, which keeps its complete samples"
             )
         return n_samples
 
@@ -230,10 +229,7 @@ class RecordFiles:
             for block in differing_blocks(digest.blocks, record.blocks):
                 raise block_damage(name, block)
             if digest.sha256 != record.sha256:
-                raise DatasetFileCorruptError(
-                    f"{name} is damaged: its first {record.size:,} bytes have the SHA-256 {digest.sha256}, but {record.sha256} "
-                    f"when the dataset was finished. Restore the file from a copy, or write the dataset again"
-                )
+                raise DatasetFileCorruptError(f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it")
 
     @property
     def n_bytes(self) -> int:

@@ -166,9 +166,10 @@ class GrowingTarget(Target):
                 with folder.open(bag_name(name)) as bag:
                     if bag.read(1):
                         raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
-            files = [GrowingFile(f"{folder.path}/{file(name)}", self._hashing) for file in (bag_name, idx_name)]
-            for each in files:
-                self._stack.callback(each.close)
+            files = []
+            for file in (bag_name(name), idx_name(name)):
+                files.append(GrowingFile(f"{folder.path}/{file}", self._hashing))
+                self._stack.callback(files[-1].close)
             self._files[name] = _Files(*files)
         self._is_marked = folder.has_file(UNFINISHED)
         self._resume_from(self._manifest_there)
