@@ -58,12 +58,11 @@ HEAVY = {
     "av": {"data_stack.codecs.video"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
-    "cv2": {"data_stack.codecs.opencv_png"},
+    "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {
         "data_stack.codecs.arrays",
-        "data_stack.codecs.packed",
         "data_stack.formats.records.sample_references",
     },
     "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows", "sources")},

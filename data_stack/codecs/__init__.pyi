@@ -1,23 +1,24 @@
 from data_stack.codecs.arrays import ArrayCodec as ArrayCodec
+from data_stack.codecs.arrays import MsgpackCodec as MsgpackCodec
+from data_stack.codecs.arrays import TreeCodec as TreeCodec
 from data_stack.codecs.codec import Codec as Codec
 from data_stack.codecs.codec import Column as Column
 from data_stack.codecs.codec import FixedLayout as FixedLayout
 from data_stack.codecs.codec import FunctionCodec as FunctionCodec
 from data_stack.codecs.images import ImageCodec as ImageCodec
-from data_stack.codecs.integers import Int64Codec as Int64Codec
-from data_stack.codecs.integers import IntCodec as IntCodec
-from data_stack.codecs.integers import UInt64Codec as UInt64Codec
 from data_stack.codecs.jpeg import JpgCodec as JpgCodec
 from data_stack.codecs.json_text import JsonCodec as JsonCodec
 from data_stack.codecs.npy import NpyCodec as NpyCodec
-from data_stack.codecs.npz import NpzCodec as NpzCodec
-from data_stack.codecs.packed import MsgpackCodec as MsgpackCodec
-from data_stack.codecs.packed import TreeCodec as TreeCodec
+from data_stack.codecs.npy import NpzCodec as NpzCodec
 from data_stack.codecs.pillow_images import BmpCodec as BmpCodec
 from data_stack.codecs.pillow_images import GifCodec as GifCodec
 from data_stack.codecs.pillow_images import PnmCodec as PnmCodec
 from data_stack.codecs.pillow_images import TiffCodec as TiffCodec
+from data_stack.codecs.pillow_images import WebpCodec as WebpCodec
 from data_stack.codecs.plain import BytesCodec as BytesCodec
+from data_stack.codecs.plain import Int64Codec as Int64Codec
+from data_stack.codecs.plain import IntCodec as IntCodec
+from data_stack.codecs.plain import UInt64Codec as UInt64Codec
 from data_stack.codecs.plain import Utf8Codec as Utf8Codec
 from data_stack.codecs.png import PngCodec as PngCodec
 from data_stack.codecs.python_values import PythonCodec as PythonCodec
@@ -32,7 +33,6 @@ from data_stack.codecs.sound import WavCodec as WavCodec
 from data_stack.codecs.video import Mp4Codec as Mp4Codec
 from data_stack.codecs.video import VideoCodec as VideoCodec
 from data_stack.codecs.video import WebmCodec as WebmCodec
-from data_stack.codecs.webp import WebpCodec as WebpCodec
 from data_stack.codecs.zstd import ZstdCodec as ZstdCodec
 
 __all__: list[str]

@@ -54,9 +54,7 @@ class Column:
                 raise ValueError("a size is negative")
             kind = None if dtype is None else np.dtype(dtype)
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"a column of type {type!r:.40} needs a numpy dtype and a tuple of sizes, got {dtype!r:.80} and {shape!r:.80}"
-            ) from error
+            raise ConfigError(f"column of type {type!r:.40}: invalid dtype {dtype!r:.80} or shape {shape!r:.80}") from error
         for name, value in (("type", type), ("dtype", kind), ("shape", sizes)):
             object.__setattr__(self, name, value)
 

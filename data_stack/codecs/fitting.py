@@ -80,9 +80,7 @@ def fit_array(value: Any, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     """
     array = as_array(value)
     if array.dtype == object:
-        raise TypeError(
-            f"{type(value).__name__} is no array of {dtype or 'numbers'}, or a list whose parts differ in their length"
-        )
+        raise TypeError(f"expected an array of {dtype or 'numbers'}, got {type(value).__name__}, or lists of different lengths")
     check_shape(array.shape, shape)
     if dtype is None or array.dtype == dtype:
         return array

@@ -25,6 +25,7 @@ import functools
 import io
 import math
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -69,15 +70,21 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
     if mode is None and kind in _FAST and not any(mark in data for mark in _MAY_BE_TURNED):
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
+    with _pillow_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
+        check_request(3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels")
+        pillow("ImageOps").exif_transpose(image, in_place=True)
+        return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
+
+
+@contextlib.contextmanager
+def _pillow_errors(problem: str) -> Iterator[None]:
+    """Raise errors of Pillow's parsers, such as SyntaxError, struct.error and OverflowError, as ValueError."""
     try:
-        with pillow().open(io.BytesIO(data), formats=_formats()) as image:
-            check_request(3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels")
-            pillow("ImageOps").exif_transpose(image, in_place=True)
-            return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
+        yield
     except (RequestLimitError, MemoryError):
         raise
-    except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
-        raise ValueError(f"the image cannot be decoded: {error!s:.200}") from error
+    except Exception as error:
+        raise ValueError(f"{problem}: {error!s:.200}") from error
 
 
 _codec = functools.cache(codec_of)
@@ -122,8 +129,8 @@ class ImageCodec(Codec):
     _module: ClassVar[str]
     _class: ClassVar[str]
     _signature: ClassVar[bytes | tuple[bytes, ...]]
-    _dtypes: ClassVar[tuple[str, ...]] = ("uint8",)
-    _channels: ClassVar[tuple[int, ...]]
+    #: The numbers of channels that can be stored, by dtype.
+    _channels: ClassVar[Mapping[str, tuple[int, ...]]]
     #: Modes of Pillow images that can be stored without conversion.
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
@@ -152,18 +159,20 @@ class ImageCodec(Codec):
         dtype, shape = column.dtype, column.shape
         if dtype is None or shape is None:
             return self
-        channels = shape[2] if len(shape) == 3 else 1
-        if (
-            len(shape) not in (2, 3)
-            or dtype.name not in self._dtypes
-            or (channels is not None and channels not in self._channels)
-            or 0 in shape
-        ):
-            raise ConfigError(
-                f"{type(self).__name__} holds images of dtype {' or '.join(self._dtypes)} and shape (height, width) or (height, "
-                f"width, channels) with channels of {self._channels}, not {dtype}, {shape}"
-            )
+        channels, stored = shape[2] if len(shape) == 3 else 1, self._storable().get(dtype.name, ())
+        if len(shape) not in (2, 3) or not stored or channels not in (None, *stored) or 0 in shape:
+            raise ConfigError(f"{type(self).__name__} holds {self._what}, not {dtype}, {shape}")
         return replace(self, channel_axis=True) if len(shape) == 3 and channels in (1, None) else self
+
+    def _storable(self) -> Mapping[str, tuple[int, ...]]:
+        """The numbers of channels that this codec stores, by dtype."""
+        return self._channels
+
+    @property
+    def _what(self) -> str:
+        """The arrays that can be stored, for messages."""
+        dtypes = " or ".join(f"{dtype} ({' or '.join(map(str, numbers))})" for dtype, numbers in self._storable().items())
+        return f"images of shape (height, width) or (height, width, channels), of dtype (channels): {dtypes}"
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
@@ -181,26 +190,18 @@ class ImageCodec(Codec):
         if pixels.ndim == 3 and pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
         channels = pixels.shape[2] if pixels.ndim == 3 else 1
-        if not self._takes(pixels.dtype, channels) or pixels.ndim not in (2, 3) or not pixels.size:
-            raise TypeError(
-                f"a column of {self.name} images stores {' or '.join(self._dtypes)} of shape (height, width) or (height, width, "
-                f"channels) with {self._channels} channels, not {type(value).__name__} of "
-                f"dtype {pixels.dtype}, shape {pixels.shape}"
-            )
+        stored = self._storable().get(pixels.dtype.newbyteorder("=").name, ())
+        if channels not in stored or pixels.ndim not in (2, 3) or not pixels.size:
+            given = f"{type(value).__name__} of dtype {pixels.dtype}, shape {pixels.shape}"
+            raise TypeError(f"a column of {self.name} stores {self._what}, not {given}")
         if pixels.shape[0] * pixels.shape[1] > self.max_pixels:
-            raise ValueError(
-                f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}, so it could not be read"
-            )
+            raise ValueError(f"an image of shape {pixels.shape} has more than max_pixels={self.max_pixels}")
         return np.ascontiguousarray(pixels)
-
-    def _takes(self, dtype: np.dtype[Any], channels: int) -> bool:
-        return dtype == np.uint8 and channels in self._channels
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
             raise ValueError(
-                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if "
-                f"intended: codecs={{{self.name!r}: {type(self).__name__}(max_pixels=…)}}"
+                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if intended"
             )
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
@@ -212,24 +213,22 @@ class ImageCodec(Codec):
         """
         if not record.startswith(self._signature):
             raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
-        try:
+        with _pillow_errors(f"truncated or invalid {self.name} image"):
             # By the class of this format: Image.open would try other formats, and has other limits.
             image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
             (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
-        except MemoryError:
-            raise
-        except Exception as error:  # Pillow's parsers raise SyntaxError, struct.error, OverflowError and others
-            raise ValueError(f"truncated or invalid {self.name} image: {error!s:.200}") from error
         self._check_pixels(width, height)
         if n_frames > 1:
             raise ValueError(f"a record of {self.name} must hold one image, not an animation")
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
-        with self.open(record) as image:
-            try:
-                return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise ValueError(f"damaged {self.name} image: {error!s:.200}") from error
+        with self.open(record) as image, _pillow_errors(f"damaged {self.name} image"):
+            return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
+
+
+def save(pixels: npt.NDArray[Any], file_format: str, **options: Any) -> bytes:
+    """Encode pixels by Pillow."""
+    stream = io.BytesIO()
+    pillow().fromarray(pixels).save(stream, format=file_format, **options)
+    return stream.getvalue()

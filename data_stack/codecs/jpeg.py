@@ -17,16 +17,14 @@ fill up with grey.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range
-from data_stack.codecs.images import ImageCodec, pillow
+from data_stack.codecs.codec import check_range
+from data_stack.codecs.images import ImageCodec, save
 from data_stack.codecs.registry import register_codec
 
 try:
@@ -68,7 +66,7 @@ class JpgCodec(ImageCodec):
 
     _module, _class = "JpegImagePlugin", "JpegImageFile"
     _signature = b"\xff\xd8\xff"
-    _channels = (1, 3)
+    _channels = {"uint8": (1, 3)}
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,10 +94,6 @@ class JpgCodec(ImageCodec):
         self._check_scans(record, image.width * image.height)
         return image
 
-    def adapt(self, column: Column) -> Codec:
-        is_cmyk = column.dtype == np.uint8 and column.shape is not None and column.shape[2:] == (4,)
-        return self if is_cmyk else super().adapt(column)  # CMYK can only be stored as files
-
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
         most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels
         if n_pixels * (len(record) // _MIN_SCAN_BYTES) > most and n_pixels * record.count(_SCAN_START) > most:
@@ -107,9 +101,7 @@ class JpgCodec(ImageCodec):
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         if simplejpeg is None:
-            stream = io.BytesIO()
-            pillow().fromarray(pixels).save(stream, format="JPEG", quality=self.quality)
-            return stream.getvalue()
+            return save(pixels, "JPEG", quality=self.quality)
         if pixels.ndim == 2:
             record = simplejpeg.encode_jpeg(pixels[:, :, None], self.quality, "GRAY", "Gray")
         else:

@@ -54,10 +54,7 @@ def _plain(part: Any) -> Any:
     """A numpy scalar as a Python number."""
     if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
-    raise TypeError(
-        f"JSON holds None, booleans, numbers, text, lists and dicts of them, not {type(part).__name__} ({part!r:.60}); "
-        f"the type tree holds arrays and bytes too"
-    )
+    raise TypeError(f"JSON has no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
 
 
 def _check_keys(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Arrays as ``.npy`` files, without pickle and without trusting their headers.
+"""Arrays as ``.npy`` and ``.npz`` files, without pickle and without trusting their headers.
 
 The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """
@@ -10,6 +10,9 @@ import functools
 import io
 import math
 import os
+import struct
+import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
@@ -20,13 +23,14 @@ from data_stack.codecs.arrays import exactly_array
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
+from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 20
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
+_NPZ_MEMBERS = ("arr.npy", "arr_0.npy")
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class NpyCodec(Codec):
     name, extensions, media_type = "npy", ("npy",), "application/x-npy"
 
     def adapt(self, column: Column) -> Codec:
-        check_array_column(self, column)
+        _check_array_column(self, column)
         return self
 
     def encode(self, value: Any) -> bytes:
@@ -100,7 +104,48 @@ class NpyCodec(Codec):
         return FixedLayout(bytes(record[: header.offset]), header.dtype, header.shape)
 
 
-def check_array_column(codec: Codec, column: Column) -> None:
+@register_codec
+@dataclass(frozen=True, repr=False)
+class NpzCodec(Codec):
+    """Arrays of any dtype and shape, each a compressed ``.npz`` file as ``numpy.savez_compressed(file, arr=array)`` writes it.
+
+    Never Python objects, never pickle; the same bytes for the same array.
+    """
+
+    name = "npz"
+    is_compressed = True
+
+    def adapt(self, column: Column) -> Codec:
+        _check_array_column(self, column)
+        return self
+
+    def encode(self, value: Any) -> bytes:
+        member, file = NpyCodec().encode(value), io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr(
+                zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED
+            )  # of 1980: the same bytes for the same array
+        return file.getvalue()
+
+    def decode(self, record: bytes) -> npt.NDArray[Any]:
+        try:
+            with zipfile.ZipFile(io.BytesIO(record)) as archive:
+                members = archive.infolist()
+                if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
+                    names = ", ".join(repr(member.filename) for member in members[:5])
+                    raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
+                size = members[0].file_size
+                check_expansion("an .npz file", size, len(record))
+                with archive.open(members[0]) as stream:
+                    member = stream.read(size + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as error:
+            raise ValueError(f"an .npz file is damaged: {error!s:.200}") from error
+        if len(member) != size:
+            raise ValueError("the array of an .npz file differs from its stated size")
+        return NpyCodec().decode(member)
+
+
+def _check_array_column(codec: Codec, column: Column) -> None:
     """Check that a column holds arrays of numbers, text or bytes.
 
     Raises:
@@ -161,9 +206,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
             while len(data) < header.n_bytes:
                 piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
                 if not piece:
-                    raise DatasetFileCorruptError(
-                        f"{name!r} is cut short: it has {len(data)} of {header.n_bytes} bytes of values"
-                    )
+                    raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
                 check_unpacked(opened, len(data))
             array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
@@ -178,9 +221,7 @@ def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
     """
     values = np.asarray(array)
     if values.dtype.hasobject:
-        raise ConfigError(
-            f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it to another dtype"
-        )
+        raise ConfigError(f"cannot store an array of dtype {values.dtype}, which holds Python objects; convert it")
     np.lib.format.write_array(file, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
 
 
@@ -212,13 +253,8 @@ def read_npy_header(file: Readable) -> NpyHeader:
             raise DatasetFileCorruptError(f"{name!r} has the invalid shape {str(shape)[:80]}")
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         if dtype.hasobject:
-            raise DatasetFileCorruptError(
-                f"{name!r} holds Python objects (dtype {dtype}), which need unpickling, and that could run any code. "
-                f"Save it with a dtype of numbers or fixed-width strings"
-            )
+            raise DatasetFileCorruptError(f"{name!r} holds Python objects (dtype {dtype}), and unpickling could run any code")
         if dtype.subdtype is not None or (dtype.itemsize == 0 and 0 not in shape):
             # numpy would allocate one uninitialized byte for each value
-            raise DatasetFileCorruptError(
-                f"{name!r} claims {math.prod(shape)} values of dtype {dtype}, which cannot be values of an array"
-            )
+            raise DatasetFileCorruptError(f"{name!r} has the dtype {dtype}, which cannot be values of an array")
         return NpyHeader(dtype, shape, bool(fortran_order), len(head) + len(size_bytes) + n_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from data_stack.codecs.arrays import ArrayCodec
 from data_stack.exception import ConfigError
+from data_stack.values.stacked_values import objects
 
-_ARRAY_KINDS = "biufcmMSU"  # of fixed size, and nothing in them can run
+_ARRAY_KINDS = "biufcmMSUO"
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()
 _DEEPEST = 100
@@ -52,7 +54,8 @@ def to_plain(
         if found is not None:
             return found
         within = depth + 1
-        if isinstance(value, (np.ndarray, np.generic)) and _is_of_plain_values(value):
+        is_masked = isinstance(value, np.ma.MaskedArray)  # whose mask would be lost
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _ARRAY_KINDS and not is_masked:
             return _plain_array(value, lambda item: plain(item, within))
         if isinstance(value, list):
             return [plain(item, within) for item in value]
@@ -63,10 +66,8 @@ def to_plain(
         if isinstance(value, (set, frozenset)):
             return {"set": sorted((plain(item, within) for item in value), key=canonical_json)}
         if isinstance(value, range):
-            try:
-                len(value)
-            except OverflowError as error:
-                raise ConfigError(f"{shorten(value)} is too long to be plain data") from error
+            if (value.stop - value.start) // value.step > sys.maxsize:
+                raise ConfigError(f"{shorten(value)} is too long to be plain data")
             return {"range": [value.start, value.stop, value.step]}
         if isinstance(value, slice):
             return {"slice": [plain(end, within) for end in (value.start, value.stop, value.step)]}
@@ -76,10 +77,9 @@ def to_plain(
         if found is not None:
             return found
         if isinstance(value, tuple):  # one with names
-            return {"tuple": [plain(item, within) for item in value]}
-        raise ConfigError(
-            f"a {type(value).__module__}.{type(value).__qualname__} cannot be written as plain data: {shorten(value)}"
-        )
+            return plain(tuple(value), depth)
+        kind = type(value)
+        raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written as plain data: {shorten(value)}")
 
     return plain(value, 0)
 
@@ -145,12 +145,6 @@ def shorten(value: Any) -> str:
     return text if len(text) <= _MAX_SHOWN else f"{text[: _MAX_SHOWN - 1]}…"
 
 
-def _is_of_plain_values(array: Any) -> bool:
-    if isinstance(array, np.ma.MaskedArray):  # its mask would be lost
-        return False
-    return array.dtype == object or array.dtype.kind in _ARRAY_KINDS
-
-
 def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
     array = np.asarray(value)
     if array.dtype == object:
@@ -162,56 +156,32 @@ def _plain_array(value: Any, plain: Callable[[Any], Any]) -> Any:
     return {"scalar" if isinstance(value, np.generic) else "array": base64.b64encode(record).decode("ascii")}
 
 
-def _array(text: Any) -> Any:
-    return _ARRAYS.decode(_base64(text))
-
-
 def _scalar(text: Any) -> Any:
-    array = _array(text)
+    array = _ARRAYS.decode(_base64(text))
     if array.ndim:
         raise ValueError("a scalar has no shape")
     return array[()]
 
 
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
-    shape, values = _shape(content), value(_check_list(content["values"]))
-    if content.keys() != {"shape", "values"} or len(values) != math.prod(shape):
-        raise ValueError(f"{len(values)} values do not fit the shape")
-    array = np.empty(len(values), dtype=object)
-    for position, item in enumerate(values):  # one by one: numpy would unfold values that are sequences
-        array[position] = item
-    return array.reshape(shape)
-
-
-def _shape(content: Any) -> tuple[int, ...]:
-    extents = _check_list(content["shape"])
-    if len(extents) > _MAX_DIMENSIONS or not all(type(extent) is int and 0 <= extent < 1 << 62 for extent in extents):
-        raise ValueError(f"invalid shape: {shorten(extents)}")
-    return tuple(extents)
+    shape, values = _items(content["shape"]), value(_items(content["values"]))
+    is_shape = len(shape) <= _MAX_DIMENSIONS and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
+    if content.keys() != {"shape", "values"} or not is_shape or len(values) != math.prod(shape):
+        raise ValueError(f"{len(values)} values do not fit the shape {shorten(shape)}")
+    return objects(values).reshape(shape)
 
 
 def _dict(pairs: Any, value: Callable[[Any], Any]) -> dict[Any, Any]:
-    made = {}
-    for pair in _check_list(pairs):
-        key, item = _check_list(pair)
-        made[value(key)] = value(item)
+    made = {value(key): value(item) for key, item in (_items(pair, 2) for pair in _items(pairs))}
     if len(made) != len(pairs):
         raise ValueError("a key occurs twice")
     return made
 
 
 def _range(ends: Any) -> range:
-    start, stop, step = _check_list(ends)
-    if not all(type(end) is int for end in (start, stop, step)):
-        raise ValueError("a range has three integers")
-    made = range(start, stop, step)
+    made = range(*_items(ends, 3))
     len(made)  # OverflowError if it is too long
     return made
-
-
-def _slice(ends: Any, value: Callable[[Any], Any]) -> slice:
-    start, stop, step = (value(end) for end in _check_list(ends))
-    return slice(start, stop, step)
 
 
 def _base64(text: Any) -> bytes:
@@ -220,21 +190,21 @@ def _base64(text: Any) -> bytes:
     return base64.b64decode(text, validate=True)
 
 
-def _check_list(data: Any) -> list[Any]:
-    if not isinstance(data, list):
-        raise ValueError("expected a list")
+def _items(data: Any, number: int | None = None) -> list[Any]:
+    if not isinstance(data, list) or number not in (None, len(data)):
+        raise ValueError("expected a list" if number is None else f"expected a list of {number}")
     return data
 
 
 _MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "float": lambda content, value: {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}[content],
-    "tuple": lambda content, value: tuple(map(value, _check_list(content))),
+    "tuple": lambda content, value: tuple(map(value, _items(content))),
     "dict": _dict,
-    "set": lambda content, value: frozenset(map(value, _check_list(content))),
+    "set": lambda content, value: frozenset(map(value, _items(content))),
     "range": lambda content, value: _range(content),
-    "slice": _slice,
+    "slice": lambda content, value: slice(*map(value, _items(content, 3))),
     "bytes": lambda content, value: _base64(content),
-    "array": lambda content, value: _array(content),
+    "array": lambda content, value: _ARRAYS.decode(_base64(content)),
     "scalar": lambda content, value: _scalar(content),
     "objects": _objects,
 }

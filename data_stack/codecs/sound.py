@@ -16,7 +16,6 @@ from data_stack.codecs.registry import register_codec
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
-_MALLOC_FAILED = 17  # of libsndfile's codes
 #: FLAC's header has 36 bits for the number of samples; libsndfile reports more if it is missing.
 _MAX_SAMPLES = 2**36
 #: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
@@ -67,7 +66,6 @@ class SoundCodec(Codec):
                     raise ValueError(f"expected a {self.name} file, got {file.format}")
                 samples, rate = self._read(file), int(file.samplerate)
         except _soundfile().SoundFileError as error:
-            _raise_lack_of_memory(error)
             raise ValueError(f"a {self.name} file is damaged: {error!s:.200}") from error
         if self.rate is None:
             return samples, rate
@@ -81,7 +79,6 @@ class SoundCodec(Codec):
         try:
             _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
         except _soundfile().SoundFileError as error:
-            _raise_lack_of_memory(error)
             raise ValueError(f"libsndfile cannot write samples of shape {samples.shape} with rate {rate}: {error}") from error
         return file.getvalue()
 
@@ -103,10 +100,7 @@ class SoundCodec(Codec):
         rate: Any = self.rate
         if rate is None:
             if not isinstance(value, (tuple, list)) or len(value) != 2:
-                raise TypeError(
-                    f"a column of {self.name} stores (samples, rate), not {type(value).__name__}; for arrays alone set the "
-                    f"rate of the codec: codecs={{{self.name!r}: {type(self).__name__}(rate=16000)}}"
-                )
+                raise TypeError(f"a column of {self.name} stores (samples, rate), or arrays with {type(self).__name__}(rate=…)")
             value, rate = value
             if isinstance(rate, (bool, np.bool_)) or not isinstance(rate, (int, np.integer)) or not 0 < rate <= _MAX_RATE:
                 raise TypeError(f"rate must be an integer of samples per second, got {rate!r:.60}")
@@ -121,11 +115,6 @@ class SoundCodec(Codec):
         if samples.nbytes > self.max_bytes:
             raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         return samples if samples.ndim == 2 else samples[:, None], int(rate)
-
-
-def _raise_lack_of_memory(error: Exception) -> None:
-    if getattr(error, "code", None) == _MALLOC_FAILED:
-        raise MemoryError(str(error)) from error
 
 
 @register_codec

@@ -15,12 +15,7 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, check_range, import_optional
 from data_stack.codecs.registry import register_codec
 from data_stack.exception import ConfigError
-from data_stack.util.request_limit import check_request, has_memory
-
-#: The largest allocation of FFmpeg.
-_MAX_FFMPEG_BYTES = (1 << 31) - 1
-#: Memory of decoders in addition to the frames.
-_DECODER_BYTES = 64 << 20
+from data_stack.util.request_limit import check_request
 
 _av = functools.partial(import_optional, "av", "a column of videos", "av", "video")
 
@@ -61,8 +56,7 @@ class VideoCodec(Codec):
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
             raise TypeError(
-                f"a column of {self.name} stores uint8 of shape (n_frames, height, width, 3), not {type(value).__name__} of "
-                f"dtype {video.dtype}, shape {video.shape}"
+                f"expected a video of uint8, shape (n_frames, height, width, 3), got {video.dtype}, shape {video.shape}"
             )
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
@@ -72,8 +66,7 @@ class VideoCodec(Codec):
             raise
         except _av().FFmpegError as error:
             raise ValueError(
-                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}. Odd sizes "
-                f'require pixel_format="yuv444p"'
+                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}"
             ) from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -99,11 +92,9 @@ class VideoCodec(Codec):
                         raise ValueError(f"frame {len(frames)} of a video is damaged")
                     frames.append(frame.to_ndarray(format="rgb24"))
             except _av().FFmpegError as error:
-                raise _refusal(f"a {self.name} video is damaged after {len(frames)} frames", error) from None
+                raise ValueError(f"a {self.name} video is damaged after {len(frames)} frames: {error!s:.300}") from None
         if not frames or len(frames) < n_stated:
-            raise ValueError(
-                f"a {self.name} video is cut short: it has {len(frames)} frames, its header says {n_stated or 'nothing'}"
-            )
+            raise ValueError(f"a {self.name} video is cut short: {len(frames)} frames, its header says {n_stated or 'nothing'}")
         return np.stack(frames)
 
     def _encode(self, video: npt.NDArray[Any]) -> bytes:
@@ -126,22 +117,11 @@ class VideoCodec(Codec):
             # Only this format: some others are lists of files to open.
             container = _av().open(io.BytesIO(record), format=self.name)
         except (_av().FFmpegError, ValueError) as error:
-            raise _refusal(f"not a {self.name} video", error) from None
+            raise ValueError(f"not a {self.name} video: {error!s:.300}") from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
             raise ValueError(f"a {self.name} file without a video that can be decoded")
         return container
-
-
-def _refusal(damage: str, error: Exception) -> Exception:
-    """The error for an error of FFmpeg, which may report damage as a lack of memory, and a lack of memory as damage.
-
-    FFmpeg never allocates more than a limit at once, so a larger request means a damaged file.
-    """
-    asked = isinstance(error, MemoryError)
-    if not has_memory(_MAX_FFMPEG_BYTES if asked else _DECODER_BYTES):
-        return MemoryError("there is not enough memory to decode a video")
-    return ValueError(f"{damage}: {f'a part of it states more than {_MAX_FFMPEG_BYTES:,} bytes' if asked else error!s:.300}")
 
 
 @register_codec

@@ -18,7 +18,6 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
 from data_stack.io.positional import PositionalFile, lend_or_open, name_of, reading
 from data_stack.io.resources import StreamedTextResource
-from data_stack.util.suggestions import did_you_mean
 
 _BLOCK_ROWS = 4096
 #: A longer line is damaged, or made to exhaust memory. (A field has csv.field_size_limit(), 131,072 characters.)
@@ -190,10 +189,7 @@ class _Table:
         if not self._dialect.header:
             raise ConfigError(f"column {column!r} of {self.name!r} is a name, but the file has no header")
         if names.count(column) != 1:
-            raise DatasetFileCorruptError(
-                f"{self.name!r} has {names.count(column)} columns named {column!r}{did_you_mean(column, names)}; "
-                f"it has {', '.join(map(repr, names[:20]))}"
-            )
+            raise DatasetFileCorruptError(f"{self.name!r} has {names.count(column)} columns named {column!r} in {names[:20]}")
         return names.index(column)
 
     def columns(self, dtypes: Mapping[int, np.dtype[Any]]) -> dict[int, npt.NDArray[Any]]:

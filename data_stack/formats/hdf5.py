@@ -17,11 +17,10 @@ import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.columns import Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.rows import StoredRowsColumn
+from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import check_request, has_memory, limit_bytes
+from data_stack.util.request_limit import check_request, limit_bytes
 from data_stack.values.exact import python_values
 
 #: HDF5 reads a whole chunk for one row of it.
@@ -194,7 +193,6 @@ class _DatasetColumn(Column):
         self._length, self._name = len(dataset), dataset.name
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
-        self._chunk_bytes = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
         #: Each value of variable length may be as long as the file, and all may be the same bytes.
         self.rows_at_once = max(1, limit_bytes() // max(1, file.resource.size)) if dataset.dtype.hasobject else None
 
@@ -202,7 +200,7 @@ class _DatasetColumn(Column):
         return self._length
 
     def value(self, index: int) -> Any:
-        with self._reading():
+        with self._file.reading():
             value = self._dataset[index]
         return python_values(value) if isinstance(value, np.generic) else value
 
@@ -221,19 +219,8 @@ class _DatasetColumn(Column):
             check_request(n_bytes, what)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        """As ``_File.reading``; HDF5 reports a lack of memory for a chunk as damage."""
-        try:
-            with self._file.reading():
-                yield
-        except DatasetFileCorruptError as error:
-            if not self._is_compressed or has_memory(2 * self._chunk_bytes):
-                raise
-            raise MemoryError(f"there is not enough memory for a chunk of {self._name!r} of {self._file.name!r}") from error
-
     def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
-        with self._reading():
+        with self._file.reading():
             if indices is None:
                 return np.asarray(self._dataset[:])
             if not len(indices):

@@ -63,10 +63,7 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
     """
     head = _read(file, 4, "header")
     if head[:2] != b"\0\0" or head[2] not in _DTYPES:
-        raise DatasetFileCorruptError(
-            f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}, expected 00 00, "
-            f"a type of {', '.join(f'{code:02x}' for code in _DTYPES)}, and the number of dimensions"
-        )
+        raise DatasetFileCorruptError(f"{name_of(file)!r} is not an IDX file: it begins with {head.hex(' ')}")
     dtype: np.dtype[Any] = np.dtype(_DTYPES[head[2]])
     if head[3] > _MAX_DIMENSIONS:
         raise DatasetFileCorruptError(f"{name_of(file)!r} claims {head[3]} dimensions; the maximum is {_MAX_DIMENSIONS}")
@@ -94,9 +91,7 @@ def _read(file: Readable, n_bytes: int, what: str) -> bytearray:
         while len(data) < n_bytes:
             piece = file.read(min(n_bytes - len(data), _BLOCK_BYTES))
             if not piece:
-                raise DatasetFileCorruptError(
-                    f"{name_of(file)!r} ends within its {what}: {n_bytes - len(data)} bytes are missing"
-                )
+                raise DatasetFileCorruptError(f"{name_of(file)!r} ends within its {what}: {len(data)} of {n_bytes} bytes")
             data += piece
             check_unpacked(file, len(data))
     return data

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
-from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import (
     ConfigError,
@@ -26,6 +26,7 @@ from data_stack.exception import (
     MaliciousFilePathError,
     ResourceNotFoundError,
 )
+from data_stack.formats.named_samples import FieldsAccess
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import with_bar
@@ -33,9 +34,7 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
-from data_stack.values.stacking import stack_values
 
 METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: Marks a folder that is being written.
@@ -220,10 +219,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def _look_through(self) -> _Index:
         names = self._file_names()
         if PART in names:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name} is unfinished: it contains {PART}. Write the folder again, or remove that file to read "
-                f"the images that exist"
-            )
+            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {PART}")
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
         metadata = next((name for name in METADATA if name in names), None)
@@ -231,10 +227,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
         if in_root and len(in_root) < len(images):
-            raise ConfigError(
-                f"{self._folder.name} contains both images, such as {in_root[0]!r}, and folders of images; move the images into "
-                f"folders of classes"
-            )
+            raise ConfigError(f"{self._folder.name} contains images, such as {in_root[0]!r}, and folders of images")
         if in_root:
             return _Index(sorted(in_root), {"path": sorted(in_root)}, ())
         images.sort(key=lambda path: (path.partition("/")[0], *path.rpartition("/")[::2]))
@@ -258,9 +251,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
                 raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
         listed = set(paths)
         if len(listed) < len(known):
-            raise DatasetFileCorruptError(
-                f"{what} does not list {sorted(known - listed)[0]!r}; pass metadata=False to ignore the file"
-            )
+            raise DatasetFileCorruptError(f"{what} does not list {min(known - listed)!r}; metadata=False ignores the file")
         names = list(dict.fromkeys(name for row in rows for name in row))
         if "image" in names:
             raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
@@ -280,7 +271,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return self._folder.open(path)
 
 
-class _ImagesAccess(SourceAccess):
+class _ImagesAccess(FieldsAccess):
     """Access to images, which are decoded on demand."""
 
     source: ImageFolderIterator
@@ -300,10 +291,15 @@ class _ImagesAccess(SourceAccess):
         with decoding_for(current_request()):
             return super().samples(positions)
 
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        rows = range(self.n_samples) if positions is None else positions.tolist()
-        columns = [self._column(key, rows or range(min(1, self.n_samples))) for key in keys]
-        return columns if rows else [column[:0] for column in columns]
+    def fields(self) -> Sequence[str]:
+        return self.source.fields
+
+    def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        if field != "image":
+            column = self.source._index().columns[field]
+            return [column[position] for position in positions]
+        with decoding_for(current_request()):
+            return [self.source._image(position) for position in positions]
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])
@@ -312,16 +308,6 @@ class _ImagesAccess(SourceAccess):
         found = self.source._index()
         images = contents_of_resources([functools.partial(self.source._open, path) for path in found.paths])
         return {"columns": dict(found.columns), "images": images}
-
-    def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
-        source, fields = self.source, self.source.fields
-        if key not in fields:
-            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, fields)}; they have {fields}")
-        if key != "image":
-            column = source._index().columns[str(key)]
-            return stack_values([column[position] for position in positions])
-        with decoding_for(current_request()):
-            return stack_values([source._image(position) for position in positions])
 
 
 def _type_of(path: str) -> str:

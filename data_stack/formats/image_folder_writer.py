@@ -56,10 +56,7 @@ def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, pre
             row = {FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}
             rows.append(codec_of("json").encode(row) + b"\n")
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"JSON cannot hold the metadata of sample {position}: {error!s:.200}; leave columns of arrays and bytes out, or "
-                f"choose another format"
-            ) from error
+            raise ConfigError(f"JSON cannot hold the metadata of sample {position}: {error!s:.200}") from error
         if root is None:
             with folder.create(path) as file:
                 file.write(data)

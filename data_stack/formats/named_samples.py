@@ -1,11 +1,16 @@
-"""The samples of any iterator as named values, for writers of named columns."""
+"""Samples as named values, for readers and writers of named columns."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from data_stack.dataset.iterator import Column, ColumnKey, SourceAccess
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import stack_values
 
 _BYTES: Final = 8 << 20
 _MAX_SAMPLES: Final = 4096
@@ -35,3 +40,24 @@ def samples_at_once(sample: Mapping[str, Any]) -> int:
         len(value) if isinstance(value, (str, bytes)) else int(getattr(value, "nbytes", 64)) for value in sample.values()
     )
     return max(1, min(_MAX_SAMPLES, _BYTES // max(1, n_bytes)))
+
+
+class FieldsAccess(SourceAccess):
+    """Access to dict samples whose fields are read one by one."""
+
+    @abstractmethod
+    def fields(self) -> Sequence[str]:
+        """The keys of the samples."""
+
+    @abstractmethod
+    def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        """The values of a field, in one request."""
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        rows = range(self.n_samples) if positions is None else positions.tolist()
+        known, columns = self.fields(), []
+        for key in keys:
+            if key not in known:
+                raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, known)}; they have {', '.join(known)}")
+            columns.append(stack_values(self.values(str(key), rows or range(min(1, self.n_samples)))))
+        return columns if rows else [column[:0] for column in columns]

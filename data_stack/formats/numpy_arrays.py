@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.rows import StoredRowsColumn
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import (
     MAX_EXPANSION,
     PositionalFile,
@@ -22,7 +21,6 @@ from data_stack.io.positional import (
     reading,
 )
 from data_stack.util.request_limit import check_request
-from data_stack.util.suggestions import did_you_mean
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
 
@@ -54,10 +52,7 @@ def _open_column(file: PositionalFile) -> Column:
     header = read_npy_header(stream)
     stored = file.size - header.offset
     if stored != header.n_bytes:
-        raise DatasetFileCorruptError(
-            f"{file.name!r} holds {stored} bytes of values, but its header says {header.n_bytes} "
-            f"(shape {header.shape}, {header.dtype})"
-        )
+        raise DatasetFileCorruptError(f"{file.name!r} holds {stored} bytes of values, but its header says {header.n_bytes}")
     if not header.shape:
         raise DatasetFileCorruptError(f"{file.name!r} holds a single value, not a column")
     if header.fortran_order:
@@ -94,9 +89,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
                 with zipfile.ZipFile(self._file.open_buffered()) as archive:
                     names = [name.removesuffix(".npy") for name in archive.namelist()]
                 there = ", ".join(map(repr, names[:20]))
-                raise DatasetFileCorruptError(
-                    f"{self._file.name!r} has no column {key!r}{did_you_mean(key, names)}; it has {there}"
-                )
+                raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
             return ArrayColumn(arrays[key])
 
         return self._open_each(open_column)

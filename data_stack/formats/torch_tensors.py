@@ -93,9 +93,7 @@ class TensorsDatasetIterator(ColumnsDatasetIterator):
 
         def open_column(key: str | int) -> Column:
             if key not in tensors:
-                raise DatasetFileCorruptError(
-                    f"{self._file.name!r} has no tensor {key!r} with one row a sample; it has {', '.join(map(repr, tensors))}"
-                )
+                raise DatasetFileCorruptError(f"{self._file.name!r} has no tensor {key!r} with rows; it has {list(tensors)}")
             return _TensorColumn(tensors[key])
 
         return self._open_each(open_column)
@@ -124,18 +122,14 @@ def _with_rows(tensor: torch.Tensor, name: str) -> torch.Tensor:
     """
     if tensor.layout is not torch.strided:
         kind = str(tensor.layout).removeprefix("torch.").replace("_", " ")
-        raise DatasetFileCorruptError(
-            f"{name!r} holds a {kind} tensor, of which rows cannot be read; save tensor.to_dense() instead, or use load_tensors()"
-        )
+        raise DatasetFileCorruptError(f"{name!r} holds a {kind} tensor, which has no rows; save tensor.to_dense()")
     return tensor.detach()
 
 
 def _open_column(file: PositionalFile) -> Column:
     tensor = load_tensors(file)
     if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
-        raise DatasetFileCorruptError(
-            f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample; use load_tensors()"
-        )
+        raise DatasetFileCorruptError(f"{file.name!r} holds a {type(tensor).__name__}, not a tensor with one row a sample")
     return _TensorColumn(_with_rows(tensor, file.name))
 
 
@@ -179,10 +173,7 @@ def load_tensors(resource: Any, *, map_location: str = "cpu") -> Any:
     """
     file = PositionalFile(resource)
     if file.read_at(0, 4) != _ZIP_MAGIC:
-        raise DatasetFileCorruptError(
-            f"{file.name!r} is not a file of torch.save() in the layout of torch 1.6 and later; "
-            f"load it with the torch version that wrote it, and save it again"
-        )
+        raise DatasetFileCorruptError(f"{file.name!r} is not a file of torch.save() of torch 1.6 and later; save it again")
     with reading(file.name, "file of torch.save()"):
         if not _holds_plain_tensors(file):
             check_apart(file, f"{__name__}:_look_through", [])
@@ -228,9 +219,7 @@ def _holds_plain_tensors(file: PositionalFile) -> bool:
             if argument.endswith("_qtensor"):
                 raise DatasetFileCorruptError(f"{file.name!r} holds a quantized tensor; save tensor.dequantize() instead")
             if _OTHER_NAMES.fullmatch(argument) is None:
-                raise DatasetFileCorruptError(
-                    f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, expected only tensors and plain values"
-                )
+                raise DatasetFileCorruptError(f"{file.name!r} holds a {argument.replace(' ', '.')!s:.80}, not only tensors")
         elif names_storage and isinstance(argument, int) and argument > file.size and not operation.name.endswith(("PUT", "GET")):
             # Tensors of rare dtypes name it; calling it allocates any number of bytes.
             raise DatasetFileCorruptError(f"{file.name!r} has {file.size} bytes and names an UntypedStorage of {argument}")
@@ -260,10 +249,7 @@ def _check_storages(loaded: Any, name: str) -> None:
 def _check_storage(tensor: torch.Tensor, name: str) -> None:
     claimed = tensor.numel() * tensor.element_size()
     if tensor.layout is torch.strided and claimed > tensor.untyped_storage().nbytes():
-        raise DatasetFileCorruptError(
-            f"{name!r} holds a tensor of {claimed} bytes on a storage of {tensor.untyped_storage().nbytes()}; "
-            f"if it was expanded on purpose, save tensor.contiguous()"
-        )
+        raise DatasetFileCorruptError(f"{name!r} holds a tensor of {claimed} bytes on fewer; save tensor.contiguous()")
 
 
 def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:

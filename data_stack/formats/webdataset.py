@@ -18,10 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, decode_file
-from data_stack.codecs.registry import codec_of, registered_types, type_of_extension
-from data_stack.dataset.iterator import AccessedDatasetIterator, Column, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.codecs.registry import codec_of, type_of_extension
+from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
+from data_stack.formats.named_samples import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import window
@@ -34,17 +35,6 @@ from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
-from data_stack.values.stacking import stack_values
-
-__all__ = [
-    "KEY",
-    "SHARD_INDEX",
-    "WebDatasetIterator",
-    "column_of_field",
-    "field_of_column",
-    "shard_names",
-    "type_of_field",
-]
 
 #: The field of a sample's key.
 KEY: Final = "__key__"
@@ -78,16 +68,6 @@ BLOCK_BYTES: Final = 512
 _MAX_INDEX_BYTES: Final = 64 << 20
 
 
-def extension_of(type: str) -> str | None:  # noqa: A002  # as records call it
-    """The extension of files with records of a type in a shard; None if shards have no such files."""
-    if type in _STORED_AS:
-        return _STORED_AS[type]
-    if type.endswith(")"):
-        return None
-    codec = registered_types().get(type) or codec_of(type)
-    return codec.extensions[0] if codec.extensions else None
-
-
 def type_of_field(field: str) -> str:
     """The record type of a field by its extension; ``"bytes"`` if it is unknown."""
     ending = field.rpartition(".")[2]
@@ -100,10 +80,11 @@ def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records 
     Raises:
         ConfigError: shards have no files of the type.
     """
-    ending = extension_of(type)
-    if ending is None:
+    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
+    if not extensions:
         raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
-    return column if "." not in column and type_of_field(column) == type_of_field(ending) else f"{column}.{ending}"
+    is_extension = "." not in column and type_of_field(column) == type_of_field(extensions[0])
+    return column if is_extension else f"{column}.{extensions[0]}"
 
 
 def column_of_field(field: str) -> str:
@@ -195,13 +176,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
     _index: _Index | None
     _lock: ForkLock
 
-    def __init__(
-        self,
-        shards: Any,
-        *,
-        fields: Sequence[str] | None = None,
-        types: Mapping[str, FieldType] | None = None,
-    ) -> None:
+    def __init__(self, shards: Any, *, fields: Sequence[str] | None = None, types: Mapping[str, FieldType] | None = None) -> None:
         is_one = isinstance(shards, (tuple, Location)) or is_path(shards) or hasattr(shards, "read")
         given = [shards] if is_one else list(shards)
         self._shards = [location_of(shard) for shard in given]
@@ -243,8 +218,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             if required and len(chosen) < len(names):
                 missing = next(name for name in names if name not in places)
                 raise DatasetFileCorruptError(
-                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}; it has "
-                    f"{', '.join(map(repr, places))}"
+                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}"
                 )
             sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
@@ -254,12 +228,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
             found = self._open_shard_file(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
-                    sample[name] = self._decode(data, name, sample[KEY], number)
+                    hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
+                    file = f"{self._name_of(number)}: {sample[KEY]}.{name}"
+                    sample[name] = decode_file(self._codec(name), data, file, hint)
         return samples
-
-    def _decode(self, data: bytes, name: str, key: str, number: int) -> Any:
-        hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
-        return decode_file(self._codec(name), data, f"{self._name_of(number)}: {key}.{name}", hint)
 
     def _codec(self, name: str) -> Codec:
         codec = self._codecs.get(name)
@@ -307,17 +279,12 @@ class WebDatasetIterator(AccessedDatasetIterator):
             keys += rows
             if len(twice):
                 row, number = table[twice[0], :2].tolist()
-                raise UnsafeArchiveError(
-                    f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}; names must be unique"
-                )
+                raise UnsafeArchiveError(f"{shard.full_name!r} has two files {list(fields)[number]!r} of sample {keys[row]!r}")
             tables.append(table)
             starts.append(len(keys))
         for name in fields if self._fields is None else self._fields:
             if name not in fields and keys:
-                raise ConfigError(
-                    f"no sample of {self._name_of(0)} has a field {name!r}{did_you_mean(name, fields)}; the fields are "
-                    f"{', '.join(map(repr, fields)) or 'empty'}"
-                )
+                raise ConfigError(f"no sample has a field {name!r}{did_you_mean(name, fields)}; they have {', '.join(fields)}")
             self._codec(name)
         members = np.concatenate(tables)
         return _Index(keys, starts, list(fields), members, np.searchsorted(members[:, 0], np.arange(len(keys) + 1)))
@@ -338,7 +305,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
         self._start_afresh()
 
 
-class _ShardsAccess(SourceAccess):
+class _ShardsAccess(FieldsAccess):
     """Access to the samples of shards; samples of one shard are read in one request."""
 
     source: WebDatasetIterator
@@ -352,11 +319,6 @@ class _ShardsAccess(SourceAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return self.source._read(positions.tolist())
-
-    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        rows = range(self.n_samples) if positions is None else positions.tolist()
-        columns = [self._column(key, rows or range(min(1, self.n_samples))) for key in keys]
-        return columns if rows else [column[:0] for column in columns]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         for first in range(start, stop, _SAMPLES_AT_ONCE):
@@ -374,13 +336,13 @@ class _ShardsAccess(SourceAccess):
     def content_fingerprint(self) -> list[str]:
         return contents_of_resources([shard.open for shard in self.source._shards])
 
-    def _column(self, key: ColumnKey, positions: Sequence[int]) -> Column:
-        names = (KEY, *self.source.fields)
-        if key not in names:
-            raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, names)}; they have {', '.join(names)}")
-        if key == KEY:
-            return stack_values([self.source.keys[position] for position in positions])
-        return stack_values([sample[key] for sample in self.source._read(positions, str(key))])
+    def fields(self) -> Sequence[str]:
+        return (KEY, *self.source.fields)
+
+    def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        if field == KEY:
+            return [self.source.keys[position] for position in positions]
+        return [sample[field] for sample in self.source._read(positions, field)]
 
 
 def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
@@ -391,10 +353,7 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
     """
     ending = field.rpartition(".")[2]
     if ending in _PICKLES and ending not in types:
-        raise ConfigError(
-            f"field {field!r} is a pickle, which could run any code, so it is neither read nor written; pass "
-            f"types={{{ending!r}: None}} for its raw bytes, or leave it out by fields=[…]"
-        )
+        raise ConfigError(f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes")
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
         return _DecimalCodec()
@@ -414,9 +373,7 @@ def _members(shard: Location) -> Iterator[tuple[str, int, int]]:
     with shard.open() as file:
         head = file.read_at(0, BLOCK_BYTES)
         if len(head) < BLOCK_BYTES or not looks_like_tar(head):
-            raise DatasetFileCorruptError(
-                f"{name!r} is not a tar: it begins with {head[:8]!r}. Decompress a compressed tar first: it has no random access"
-            )
+            raise DatasetFileCorruptError(f"{name!r} is not a tar; decompress it, as a compressed one has no random access")
         archive = TarArchive(name, lambda: window(file, block_bytes=1 << 12), file, _LIMITS)
         try:
             for member in archive:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import mmap
 import os
 import threading
 from collections.abc import Iterator
@@ -130,12 +129,3 @@ def _default_bytes() -> int:
         except (OSError, ValueError):  # the file is missing, or says "max"
             continue
     return max(_FEWEST_BYTES, memory // 4)
-
-
-def has_memory(n_bytes: int) -> bool:
-    """Whether ``n_bytes`` can be allocated now: some libraries raise the same error for damage and for a lack of memory."""
-    try:
-        with mmap.mmap(-1, n_bytes):  # reserved, not used
-            return True
-    except OSError:
-        return False

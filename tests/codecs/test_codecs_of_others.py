@@ -24,9 +24,7 @@ from data_stack.codecs import (
     registry,
 )
 from data_stack.exception import ConfigError
-from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
-from data_stack.formats.records import RecordWriter
 from data_stack.testing import CodecContract
 
 DEGREES = [21.5, -3.25, 0.0]
@@ -66,16 +64,6 @@ def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     register_codec(ScaledCodec)
 
 
-def test_its_values_are_records(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path, {"outside": "degrees", "packed": "zstd(degrees)", "week": "degrees[]"}) as writer:
-        for value in DEGREES:
-            writer.append({"outside": value, "packed": value, "week": [value] * 7})
-
-    with records.open(tmp_path) as reader:
-        assert reader[1] == {"outside": -3.25, "packed": -3.25, "week": [-3.25] * 7}
-        assert reader.read_batch([2, 0])["outside"].tolist() == [0.0, 21.5]
-
-
 def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     schema = Schema(
         "weather",
@@ -95,15 +83,6 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     assert dataset[0] == {"outside": 21.5, "packed": 21.5, "scaled": 21.5}
     assert dataset.read_column("scaled").tolist() == DEGREES
     assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
-
-
-def test_a_parquet_file_is_refused_by_name_where_its_codec_is_not_known(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, Schema("weather", [Field("outside", "float64", (), "degrees")])) as writer:
-        writer.append({"outside": 1.0})
-    del registry._classes["degrees"]
-
-    with pytest.raises(ConfigError, match=r"'outside' has the unknown codec 'degrees'"):
-        len(ParquetDataset(tmp_path))
 
 
 #: Codecs, and values that they store without loss.

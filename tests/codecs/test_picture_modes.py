@@ -8,18 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image, ImageOps
 
-import data_stack
-from data_stack.codecs import JpgCodec, PngCodec, codec_from_json, codec_of
+from data_stack.codecs import codec_of
 from data_stack.codecs.images import decode_image
 from data_stack.codecs.registry import type_of_bytes
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator
-from data_stack.show.kinds import look_at
 
 _Array = npt.NDArray[Any]
 RNG = np.random.default_rng(0)
@@ -92,28 +89,6 @@ def test_codecs_and_decode_image_give_the_type_of_the_picture(name: str) -> None
     assert_same(decode_image(FILES[name]), name)
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_hugging_face_images_have_the_type_of_the_picture(name: str) -> None:
-    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES[name], "path": None}] * 2})
-    samples: Any = data_stack.from_huggingface(rows.cast_column("image", datasets.Image()))
-
-    assert_same(samples[0]["image"], name)
-    assert_same(samples.read_batch([1, 0])["image"][1], name)
-    assert "image: array" in repr(samples)
-    back: Any = samples.to_huggingface()
-    assert (np.asarray(back[0]["image"]) == expected(name)).all()
-
-
-def test_a_mode_of_hugging_face_converts_as_its_library_does() -> None:
-    rows = datasets.Dataset.from_dict({"image": [{"bytes": FILES["p.png"], "path": None}]})
-    rows = rows.cast_column("image", datasets.Image(mode="RGB"))
-    samples: Any = data_stack.from_huggingface(rows)
-    wanted: Any = rows[0]
-
-    assert (samples[0]["image"] == np.asarray(wanted["image"])).all()
-    assert (decode_image(FILES["p.png"], "RGB") == np.asarray(wanted["image"])).all()
-
-
 def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None:
     names = sorted(FILES)
     for name in names:
@@ -147,41 +122,6 @@ def test_an_image_is_turned_as_its_file_says(kind: str, orientation: int | None,
     wanted = np.asarray(ImageOps.exif_transpose(Image.open(stream)))
     assert found.shape == ((61, 47, 3) if orientation in (6, 8) else (47, 61, 3))
     assert (found == wanted).all()
-
-
-def test_a_mode_of_a_codec_converts() -> None:
-    assert (PngCodec(mode="RGB").decode(FILES["p.png"]) == np.asarray(IMAGES["p.png"][1].convert("RGB"))).all()
-    assert JpgCodec(mode="RGB").decode(FILES["cmyk.jpg"]).shape == (6, 5, 3)
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_pictures_are_shown_in_their_colours_and_masks_as_classes(name: str) -> None:
-    shown = look_at(FILES[name], "image")
-
-    with Image.open(io.BytesIO(FILES[name])) as image:
-        in_colour = image.mode in ("P", "LA", "CMYK")
-        wanted = image.convert("RGBA" if image.mode == "LA" else "RGB") if in_colour else image
-        assert shown.kind == "image" or wanted.size == (3, 2)  # too small for a picture
-        assert (shown.data == np.asarray(wanted)).all()
-        assert (look_at(image, "image").data == np.asarray(wanted)).all()
-    if name.startswith("p."):
-        look = look_at(FILES[name], "mask")
-        assert look.kind == "mask"
-        assert (look.data == expected(name)).all()
-
-
-@pytest.mark.parametrize("dtype", ["uint8", "bool", "uint16", "int32", "float32"])
-def test_tiff_records_hold_arrays_of_all_types_of_pillow(dtype: str) -> None:
-    array = (INDICES / 3).astype(dtype) if dtype == "float32" else INDICES.astype(dtype)
-    codec = codec_of("tiff")
-
-    found = codec.decode(codec.encode(array))
-
-    assert codec_from_json(codec.to_json()) == codec
-    assert found.dtype == dtype
-    assert (found == array).all()
-    with pytest.raises(TypeError, match="float64"):
-        codec.encode(array.astype(np.float64))
 
 
 def test_a_picture_never_runs_a_program() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import threading
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
 import pytest
+import torch
 from sizes import FULL
 
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -22,17 +22,17 @@ from data_stack.exception import (
     StorageError,
     UnpicklableResourceError,
 )
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.idx import IdxDatasetIterator, write_idx
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, write_npy
 from data_stack.formats.torch_tensors import TorchDatasetIterator, write_tensor
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
+from data_stack.testing import DatasetIteratorContract
 
 N_SAMPLES = 11
 FEATURES = np.arange(N_SAMPLES * 3, dtype=np.float32).reshape(N_SAMPLES, 3)
-TARGETS = (np.arange(N_SAMPLES) % 4).astype(np.int32)
+TARGETS = np.arange(N_SAMPLES) % 4 + 0.5
 FORMATS = ["idx", "npy", "npz", "torch", "hdf5", "csv"]
 
 
@@ -49,7 +49,7 @@ def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
     if kind == "csv":
         lines = (",".join(map(str, [*row.tolist(), target])) for row, target in zip(FEATURES, TARGETS, strict=True))
         store.set_resource("data.csv", ["\n".join(lines).encode()])
-        return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.int32)
+        return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.float64)
     classes: dict[str, Any] = {"idx": IdxDatasetIterator, "npy": NumpyDatasetIterator, "torch": TorchDatasetIterator}
     for name, array in (("features", FEATURES), ("targets", TARGETS)):
         with store.create(name) as file:
@@ -72,54 +72,25 @@ def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> Dat
     return make(request.param, store)
 
 
-def as_values(sample: Any) -> tuple[list[float], int, int]:
+def as_values(sample: Any) -> tuple[list[float], float, float]:
     features, target, tag = sample
     return features.tolist(), target, tag
 
 
-EXPECTED = [(FEATURES[i].tolist(), int(TARGETS[i]), int(TARGETS[i])) for i in range(N_SAMPLES)]
+EXPECTED = [(FEATURES[i].tolist(), float(TARGETS[i]), float(TARGETS[i])) for i in range(N_SAMPLES)]
 
 
-def test_every_sample_is_what_was_stored(iterator: DatasetIteratorIF) -> None:
-    assert len(iterator) == N_SAMPLES
-    assert [as_values(sample) for sample in iterator] == EXPECTED
-    assert iterator.underlying_iterators == []
-
-
-@pytest.mark.parametrize("indices", [[3, 1, 1, -1, 7], np.arange(N_SAMPLES) % 2 == 0, slice(2, 9, 3)])
-def test_a_batch_stacks_the_samples_in_the_order_asked_for(iterator: DatasetIteratorIF, indices: Any) -> None:
-    positions = np.arange(N_SAMPLES)[indices]
-
-    batch: Any = iterator.read_batch(indices)
-    features, targets, tags = batch
-
-    assert (features.dtype, features.shape) == (np.float32, (len(positions), 3))
-    assert features.tolist() == FEATURES[positions].tolist()
-    assert (targets.dtype, targets.tolist(), tags.tolist()) == (
-        np.int32,
-        TARGETS[positions].tolist(),
-        TARGETS[positions].tolist(),
-    )
-    assert [as_values(sample) for sample in iterator.__getitems__(indices)] == [EXPECTED[position] for position in positions]
+class TestColumns(DatasetIteratorContract):
+    @pytest.fixture
+    def expected(self, iterator: DatasetIteratorIF) -> list[Any]:
+        make_features: Any = torch.tensor if isinstance(iterator, TorchDatasetIterator) else np.array
+        return [(make_features(row), float(target), float(target)) for row, target in zip(FEATURES, TARGETS, strict=True)]
 
 
 @pytest.mark.parametrize("key", [-4, "targets"])
 def test_an_unknown_column_is_named_in_the_error(iterator: DatasetIteratorIF, key: int | str) -> None:
     with pytest.raises(ConfigError, match="no column"):
         iterator.read_column(key)
-
-
-def test_what_is_handed_out_is_the_callers_own(iterator: DatasetIteratorIF) -> None:
-    batch: Any = iterator.read_batch([4])
-    sample, column = iterator[4], iterator.read_column(0, [4])
-
-    sample[0][...] = -1
-    batch[0][...] = -1
-    batch[1][...] = -1
-    column[...] = -1
-
-    assert batch[2].tolist() == [EXPECTED[4][2]]
-    assert as_values(iterator[4]) == EXPECTED[4]
 
 
 @pytest.mark.parametrize(("method", "opened"), [("fork", True), *([("fork", False), ("spawn", True)] if FULL else [])])
@@ -134,18 +105,6 @@ def test_another_process_reads_the_same_samples(iterator: DatasetIteratorIF, met
     sent = pickle.dumps(iterator)
     assert FEATURES[4].tobytes() not in sent
     assert [as_values(sample) for sample in pickle.loads(sent)] == EXPECTED
-
-
-def test_threads_share_an_iterator_that_none_of_them_has_opened(iterator: DatasetIteratorIF) -> None:
-    barrier = threading.Barrier(8)
-
-    def read(seed: int) -> bool:
-        order = np.random.default_rng(seed).permutation(N_SAMPLES)
-        barrier.wait()
-        return all(as_values(iterator[int(i)]) == EXPECTED[i] for i in order)
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(read, range(8)))
 
 
 def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -> None:
@@ -176,7 +135,7 @@ def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path)
 
     with path.open("rb") as file:
         iterator = NumpyDatasetIterator([file])
-        assert iterator[3] == (3,)
+        assert iterator[3] == (3.5,)
         outcome = in_forked_child(lambda: iterator[3])
         with pytest.raises(UnpicklableResourceError):
             pickle.dumps(iterator)
@@ -199,35 +158,3 @@ def in_forked_child(action: Callable[[], Any]) -> str:
     child.start()
     child.join(20)
     return str(receiver.recv())
-
-
-class Slow(ColumnsDatasetIterator):
-    """Opens its column only when it is told that it may."""
-
-    def __init__(self) -> None:
-        super().__init__(["source"])
-        self.opening, self.may_open, self.n_opened = threading.Event(), threading.Event(), 0
-
-    def _open_columns(self) -> list[Column]:
-        self.n_opened += 1
-        self.opening.set()
-        self.may_open.wait(20)
-        return [ArrayColumn(np.arange(3))]
-
-
-def test_a_fork_while_a_thread_is_opening_does_not_lock_the_child() -> None:
-    iterator = Slow()
-    thread = threading.Thread(target=lambda: iterator[0])
-    thread.start()
-    iterator.opening.wait(20)
-
-    def read() -> None:
-        iterator.may_open = threading.Event()
-        iterator.may_open.set()
-        assert iterator[1] == (1,)
-
-    outcome = in_forked_child(read)
-    iterator.may_open.set()
-    thread.join()
-
-    assert (outcome, iterator.n_opened) == ("ok", 1)

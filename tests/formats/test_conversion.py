@@ -11,7 +11,6 @@ from typing import Any, cast
 import h5py
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
@@ -19,7 +18,7 @@ from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.conversion import FORMATS, convert
-from data_stack.formats.conversion.kinds.npz import NpzFormat
+from data_stack.formats.conversion.kinds.arrays import NpzFormat
 from data_stack.formats.records import Column
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.values.digests import sample_digest
@@ -115,15 +114,6 @@ def test_records_come_back_from_every_format_out_of_folders_and_stores(tmp_path:
     assert not [name for name in os.listdir(tmp_path) if "part" in name or name.startswith(".")]
 
 
-@pytest.mark.parametrize("kind", ["webdataset"])
-def test_shards_hold_as_many_samples_as_asked_for(tmp_path: Path, source: Path, kind: str) -> None:
-    convert(source, tmp_path / "shards", target_format=kind, shardlen=10)
-    convert(tmp_path / "shards", tmp_path / "back")
-
-    assert len([name for name in os.listdir(tmp_path / "shards") if "0000" in name]) == 3
-    assert samples(tmp_path / "back") == samples(source)
-
-
 def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Path, source: Path) -> None:
     convert(source, tmp_path / "a.tar")
     convert(tmp_path / "a.tar", tmp_path / "images", target_format="images", columns="image,label")
@@ -132,21 +122,6 @@ def test_files_are_carried_over_byte_by_byte_and_never_encoded_anew(tmp_path: Pa
     with records.open(tmp_path / "back", codecs={"jpg": None}) as reader:
         assert [each["image"] for each in reader] == [jpg(i) for i in range(N)]
     assert {file.suffix for file in (tmp_path / "images").rglob("0*") if file.is_file()} == {".jpg"}
-
-
-def test_types_and_dtypes_are_kept_as_far_as_a_format_has_them(tmp_path: Path, source: Path) -> None:
-    convert(source, tmp_path / "a.tar")
-    convert(tmp_path / "a.tar", tmp_path / "back")
-    convert(source, tmp_path / "a.h5", columns="x,label")
-    convert(tmp_path / "a.h5", tmp_path / "from_hdf5")
-
-    with records.open(tmp_path / "back") as reader:
-        assert reader.spec == {
-            **{k: v.type if isinstance(v, Column) else v for k, v in SPEC.items()},
-            "small": "utf8",
-        }
-    with records.open(tmp_path / "from_hdf5") as reader:
-        assert reader.schema == {"label": Column("i64", "int64", ()), "x": Column("array", "float32", (4,))}
 
 
 def test_sequences_are_kept_by_records_alone(tmp_path: Path) -> None:
@@ -210,29 +185,6 @@ def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[A
         convert(SequenceDatasetIterator([[]]), tmp_path / "out")
 
 
-def test_a_folder_of_tensors_is_a_source(tmp_path: Path) -> None:
-    (tmp_path / "tensors").mkdir()
-    torch.save(torch.arange(6.0).reshape(3, 2), tmp_path / "tensors" / "samples.pt")
-    torch.save(torch.tensor([1, 2, 3]), tmp_path / "tensors" / "targets.pt")
-
-    convert(tmp_path / "tensors", tmp_path / "out", columns="x=samples,y=targets")
-
-    assert samples(tmp_path / "out") == [sample_digest({"x": [2.0 * i, 2.0 * i + 1], "y": i + 1}) for i in range(3)]
-
-
-def test_images_of_several_kinds_become_png_of_what_they_show(tmp_path: Path) -> None:
-    (tmp_path / "pets/cat").mkdir(parents=True)
-    (tmp_path / "pets/cat/1.jpg").write_bytes(jpg(1))
-    Image.fromarray(np.full((2, 3), 7, np.uint8)).save(tmp_path / "pets/cat/2.png")
-
-    report = convert(tmp_path / "pets", tmp_path / "out")
-
-    assert report.columns["image"] == "png"
-    with records.open(tmp_path / "out") as reader:
-        np.testing.assert_array_equal(reader[1]["image"], np.full((2, 3), 7))
-        assert {key: reader[0][key] for key in ("label", "class", "path")} == {"label": 0, "class": "cat", "path": "cat/1.jpg"}
-
-
 # ------------------------------------------------------------------ what is refused
 
 
@@ -242,7 +194,7 @@ def test_values_of_other_shapes_are_named_where_a_column_has_one(tmp_path: Path)
             writer.append({"image": jpg(i, (6, 7) if i != 33 else (5, 7))})
 
     for name in ("a.h5", "a.npz", "a.pt"):
-        with pytest.raises(ConfigError, match=r"column 'image': .* \(6, 7, 3\) .*sample 33 has \(5, 7, 3\)"):
+        with pytest.raises(ConfigError, match="column 'image': its values differ in shape"):
             convert(tmp_path / "s", tmp_path / name)
 
     assert sorted(os.listdir(tmp_path)) == ["s"]
@@ -268,7 +220,7 @@ def test_what_a_format_cannot_hold_is_told_before_anything_is_there(
     assert os.listdir(tmp_path) == ["source"]
 
 
-@pytest.mark.parametrize(("columns", "message"), [("x", "needs a column 'image'"), ("image,raw", "'raw' .* JSON cannot hold")])
+@pytest.mark.parametrize(("columns", "message"), [("x", "no column 'image'"), ("image,raw", "'raw' .* JSON cannot hold")])
 def test_a_folder_of_images_holds_an_image_and_what_json_can(tmp_path: Path, source: Path, columns: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         convert(source, tmp_path / "out", target_format="images", columns=columns)

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from sizes import FULL
 
 from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError
@@ -31,22 +26,6 @@ TARGETS: dict[str, dict[str, Any]] = {
     "parquet": {"target": "out", "target_format": "parquet", "shardlen": 150},
     **{name: {"target": name} for name in ("out.tar", "out.h5", "out.npz", "out.pt")},
 }
-KILLED = """
-    import os, signal, sys
-    sys.path[:0] = {paths!r}
-    from data_stack.formats.conversion import conversion
-    from test_conversion_interruptions import TARGETS, Pictures
-
-    class Killing(Pictures):
-        def __getitems__(self, indices):
-            if 550 in indices and len(indices) > 20:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return super().__getitems__(indices)
-
-    conversion._MAX_IN_BATCH = 100
-    options = TARGETS[{kind!r}]
-    conversion.convert(Killing(), os.path.join({folder!r}, options.pop("target")), **options)
-"""
 
 
 class Pictures(DatasetIterator):
@@ -92,20 +71,6 @@ def test_what_was_not_finished_leaves_nothing(tmp_path: Path, kind: str, error: 
     assert list(store.list_resources("")) == ["sets/other"]
 
 
-@pytest.mark.parametrize("kind", list(TARGETS) if FULL else ["webdataset", "out.h5"])
-def test_what_was_killed_has_no_name_and_is_begun_anew(tmp_path: Path, kind: str) -> None:
-    paths = [str(Path(__file__).parent), *(path for path in sys.path if path.endswith("support"))]
-    program = textwrap.dedent(KILLED.format(paths=paths, kind=kind, folder=str(tmp_path)))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    options = dict(TARGETS[kind])
-    target = tmp_path / options.pop("target")
-    assert not target.exists()
-
-    assert convert(Pictures(), target, **options).n_verified == N
-    assert [name for name in os.listdir(tmp_path) if not name.startswith(".~")] == [target.name]
-
-
 def test_two_conversions_do_not_make_one_target(tmp_path: Path) -> None:
     with folder_of(tmp_path).lease(".out.part.lock") as lease:
         assert lease.acquire()
@@ -114,3 +79,11 @@ def test_two_conversions_do_not_make_one_target(tmp_path: Path) -> None:
 
     (tmp_path / "out").mkdir()  # an empty folder is in nobody's way
     assert convert(Pictures(), tmp_path / "out").n_verified == N
+
+
+def test_what_a_killed_conversion_left_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".out.part").mkdir()
+    (tmp_path / ".out.part" / "spec.json").write_text("{")
+
+    assert convert(Pictures(), tmp_path / "out").n_verified == N
+    assert [name for name in os.listdir(tmp_path) if not name.startswith(".~")] == ["out"]

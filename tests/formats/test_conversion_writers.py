@@ -55,5 +55,5 @@ def test_tensors_of_one_file_are_columns(stored: Any) -> None:
     iterator = TensorsDatasetIterator(resource, {"x": key})
 
     assert torch.equal(iterator[2]["x"], torch.from_numpy(X)[2])
-    with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with one row a sample"):
+    with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with rows"):
         len(TensorsDatasetIterator(resource, ["s"]))

@@ -36,14 +36,6 @@ def test_columns_are_read_by_name_with_their_types() -> None:
     assert columns["length"].tolist() == [np.float32(5.1), np.float32(4.9)]
 
 
-def test_columns_without_a_header_are_named_in_order() -> None:
-    columns = read_csv(io.BytesIO(b"1;x\n2;y\n"), {"n": np.int16, "s": str}, header=False, delimiter=";")
-
-    assert (columns["n"].tolist(), columns["s"].tolist()) == ([1, 2], ["x", "y"])
-    many = "".join(f"{i},{i % 7}\n" for i in range(5000)).encode()  # more than a block
-    assert read_csv_matrix(io.BytesIO(many), np.int64)[:, 0].tolist() == list(range(5000))
-
-
 def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:
     zipped = gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"1,2\n3,4\n")))
     text = StreamedTextResource.from_streamed_resource(stored("ä,b\n1,2\n".encode("latin-1")), encoding="latin-1", newline="")
@@ -117,10 +109,6 @@ def test_a_damaged_file_is_refused_with_its_line(data: bytes, message: str) -> N
         read_csv(io.BytesIO(data), {"a": np.float64, "b": np.float64})
 
 
-def test_the_mark_that_spreadsheets_put_first_is_no_part_of_a_name() -> None:
-    assert read_csv(io.BytesIO(b"\xef\xbb\xbfa,b\r\n1,2\r\n"), {"a": np.int64})["a"].tolist() == [1]
-
-
 def test_unknown_values_become_nan_where_they_are_named() -> None:
     data = b"a,b\n1,?\n,2\n"
 
@@ -129,37 +117,12 @@ def test_unknown_values_become_nan_where_they_are_named() -> None:
     assert np.array_equal(np.stack(list(columns.values())), [[1, np.nan], [np.nan, 2]], equal_nan=True)
 
 
-@pytest.mark.parametrize(("target", "expected"), [("species", "virginica"), (-1, "virginica"), (0, "f2")])
-def test_the_target_is_found_by_name_or_position(target: str | int, expected: str) -> None:
-    iterator = CSVDatasetIterator(stored(FLOWERS), target=target, dtype=str, target_dtype=str)
-
-    features, label, tag = iterator[1]
-
-    assert (label, tag) == (expected, expected)
-    assert features.tolist() == [cell for cell in ["f2", "4.9", "3.0", "virginica"] if cell != expected]
-
-
-def test_lines_before_the_rows_are_skipped_and_counted() -> None:
-    iterator = CSVDatasetIterator(stored(b"2 rows\n1.5,0\nx,1\n"), header=False, skip_lines=1)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'data\.csv', line 3, column 1: .*'x'"):
-        len(iterator)
-
-
 def test_without_a_target_samples_are_features() -> None:
     iterator = CSVDatasetIterator(stored(b"1,2\n3,4\n"), header=False, target=None)
 
     (features,) = iterator[1]
 
     assert (features.dtype, features.tolist()) == (np.float64, [3.0, 4.0])
-
-
-@pytest.mark.parametrize("header", [True, False])
-def test_a_file_without_rows_is_an_empty_dataset(header: bool) -> None:
-    iterator = CSVDatasetIterator(stored(b"a,b\n" if header else b""), header=header)
-
-    assert list(iterator) == []
-    assert len(iterator.read_batch([])) == 3
 
 
 @pytest.mark.parametrize(("target", "header"), [(2, True), (-3, True), ("b", False)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import multiprocessing
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,14 +13,11 @@ import h5py
 import numpy as np
 import pytest
 from sizes import sized
-from torch.utils.data import DataLoader
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
 from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-
-N_ROWS = 1000
 
 
 def stored(
@@ -36,20 +32,6 @@ def stored(
 @pytest.fixture
 def store(tmp_path: Path) -> StorageConnector:
     return FileStorageConnector(tmp_path / "store")
-
-
-def test_rows_of_nested_datasets_are_samples(store: StorageConnector) -> None:
-    samples = np.arange(60, dtype=np.float32).reshape(5, 3, 4)
-
-    def fill(h5: h5py.File) -> None:
-        h5["train/samples"] = samples
-        h5["train/targets"] = np.array([5, 6, 7, 8, 9], np.int16)
-
-    iterator = HDF5DatasetIterator(stored(store, fill), ["train/samples", "/train/targets", "/train/targets"])
-
-    sample, target, tag = iterator[-2]
-    assert sample.tolist() == samples[3].tolist()
-    assert (type(target), target, tag) == (int, 8, 8)
 
 
 @pytest.mark.parametrize("indices", [[4, 1, 1, 0], [0, 1, 2, 3, 4], []])
@@ -119,14 +101,6 @@ class TestWhatLeadsElsewhere:
             h5["x/relative"] = h5py.SoftLink("y/secret")
 
         self.refused(stored(store, fill), "data", "x/y/secret", "root/g/secret", "soft", "x/relative")
-
-    @pytest.mark.parametrize("target", ["secret.h5", "nowhere.h5"])
-    def test_another_file_is_not_even_looked_for(self, store: StorageConnector, secret: Path, target: str) -> None:
-        resource = stored(store, lambda h5: h5.__setitem__("a", h5py.ExternalLink(str(secret.parent / target), "/")))
-
-        # one answer, whether it is there or not
-        with pytest.raises(DatasetFileCorruptError, match="'a' links to another file"):
-            len(HDF5DatasetIterator(resource, ["a/g/secret"]))
 
     def test_values_in_other_files_are_refused(self, store: StorageConnector, secret: Path) -> None:
         def fill(h5: h5py.File) -> None:
@@ -215,46 +189,3 @@ except StorageError:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (0, "said so\n")
-
-
-# ------------------------------------------------------------------ many readers
-
-
-def numbered(store: StorageConnector) -> StreamedResource:
-    """Row i holds i everywhere; compressed in chunks that rows share."""
-
-    def fill(h5: h5py.File) -> None:
-        rows = np.repeat(np.arange(N_ROWS, dtype=np.int32)[:, None], 64, axis=1)
-        h5.create_dataset("samples", data=rows, chunks=(7, 64), compression="gzip", compression_opts=1)
-        h5["targets"] = np.arange(N_ROWS)
-
-    return stored(store, fill)
-
-
-def over(resource: StreamedResource) -> HDF5DatasetIterator:
-    return HDF5DatasetIterator(resource, ["samples", "targets", "targets"])
-
-
-def identity(batch: list[Any]) -> list[Any]:
-    return batch
-
-
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.full)])
-def test_workers_of_a_data_loader_get_no_wrong_row(tmp_path: Path, method: str) -> None:
-    iterator = over(numbered(FileStorageConnector(tmp_path)))
-    iterator[0]  # opened before the fork: the fault of the original
-    loader: Any = DataLoader(
-        iterator,  # type: ignore[arg-type]  # has what a map-style dataset needs
-        batch_size=50,
-        shuffle=True,
-        num_workers=2,
-        collate_fn=identity,
-        persistent_workers=True,
-        multiprocessing_context=multiprocessing.get_context(method),
-    )
-
-    for _ in range(2):
-        rows = [row for batch in loader for row in batch]
-
-        assert sorted(target for _, target, _ in rows) == list(range(N_ROWS))
-        assert all((sample == target).all() and target == tag for sample, target, tag in rows)

@@ -10,9 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as npst
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.idx import IdxDatasetIterator, read_idx, write_idx
@@ -29,14 +26,6 @@ GOLDEN = [
     (b"\0\0\x08\x02\0\0\0\0\0\0\0\x05", np.empty((0, 5), np.uint8)),
     (b"\0\0\x08\x02\0\0\0\x05\0\0\0\0", np.empty((5, 0), np.uint8)),
 ]
-ARRAYS = npst.arrays(
-    st.sampled_from([np.uint8, np.int8, np.int16, np.int32, np.float32, np.float64]),
-    npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5),
-)
-
-
-def unzipping(data: bytes | bytearray) -> Any:
-    return gzip.GzipFile(fileobj=io.BytesIO(data))
 
 
 def written(array: npt.NDArray[Any]) -> bytes:
@@ -51,13 +40,6 @@ def test_the_published_layout_is_read_and_written(data: bytes, array: npt.NDArra
 
     assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
     assert written(array) == data
-
-
-@given(ARRAYS)
-def test_what_is_written_is_read_back_bit_by_bit(array: npt.NDArray[Any]) -> None:
-    read = read_idx(io.BytesIO(written(array)))
-
-    assert (read.dtype, read.shape, read.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.uint16, np.complex64, "U3"])
@@ -101,21 +83,6 @@ def test_a_header_that_lies_costs_no_memory() -> None:
     peak_bytes = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak_bytes < 8 << 20
-
-
-def test_samples_come_from_plain_and_gzipped_files_alike() -> None:
-    images = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
-    store = InMemoryStorageConnector()
-    store.set_resource("images.idx", [written(images)])
-    store.set_resource("labels.gz", [gzip.compress(written(np.array([3, 1, 4, 1], np.uint8)))])
-    labels = store.get_resource("labels.gz")
-
-    iterator = IdxDatasetIterator([store.get_resource("images.idx"), labels, labels])
-
-    image, target, tag = iterator[2]
-    assert len(iterator) == 4
-    assert image.tolist() == images[2].tolist()
-    assert (type(target), target, tag) == (int, 4, 4)
 
 
 def test_a_gzipped_file_that_expands_absurdly_is_refused_before_it_is_expanded() -> None:

@@ -17,7 +17,6 @@ import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.image_folder_writer import write_image_folder
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
 
@@ -65,12 +64,6 @@ def test_labels_are_read_without_the_images(folder: Path) -> None:
     assert ImageFolderIterator(folder, decode=False)[0]["image"] == b"damaged"
     with pytest.raises(DatasetFileCorruptError, match=r"ant/deep/1\.png cannot be decoded"):
         iterator[0]
-
-
-def test_images_beside_classes_are_refused(folder: Path) -> None:
-    (folder / "x.png").write_bytes(png(PIXELS[0]))
-    with pytest.raises(ConfigError, match="and folders of images"):
-        len(ImageFolderIterator(folder))
 
 
 def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
@@ -154,14 +147,6 @@ def test_a_folder_that_is_not_finished_is_not_read(tmp_path: Path) -> None:
         write_image_folder(tmp_path / "out", [])
 
 
-def test_a_store_holds_images_too(tmp_path: Path) -> None:
-    store = InMemoryStorageConnector()
-    write_image_folder(store, [{"image": PIXELS[0], "class": "a"}], prefix="out")
-
-    assert store.list_resources() == ["out/a/000000.png", "out/metadata.jsonl"]
-    np.testing.assert_array_equal(ImageFolderIterator(store, prefix="out")[0]["image"], PIXELS[0])
-
-
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
@@ -214,43 +199,3 @@ def test_broken_images_are_errors_unless_they_are_to_be_skipped(broken: Path) ->
     with pytest.raises(ConfigError, match="has no option 'on_error'"):
         (broken / "a.csv").write_text("x\n1\n")
         data_stack.load(str(broken / "a.csv"), on_error="skip")
-
-
-def test_another_process_does_not_look_for_broken_images_again(broken: Path, caplog: pytest.LogCaptureFixture) -> None:
-    iterator = ImageFolderIterator(broken, on_error="skip", decode=False)
-    assert len(iterator) == 2
-    for path in iterator.broken:
-        (broken / path).write_bytes(png(PIXELS[0]))
-
-    assert len(pickle.loads(pickle.dumps(iterator))) == 2
-    assert caplog.text.count("left out") == 1
-    assert len(ImageFolderIterator(broken, on_error="skip")) == 5
-
-
-def test_metadata_of_broken_images_are_left_out_too(folder: Path) -> None:
-    lines = [{"file_name": path, "age": number} for number, path in enumerate(ORDER)]
-    (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    (folder / ORDER[1]).write_bytes(b"")
-
-    iterator = ImageFolderIterator(folder, on_error="skip")
-
-    assert iterator.read_column("age").tolist() == [0, 2, 3]
-
-
-def test_a_link_out_of_the_folder_is_no_broken_image(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "outside.png").write_bytes(png(PIXELS[0]))
-    (folder / "cat/link.png").symlink_to(tmp_path / "outside.png")
-
-    with pytest.raises(MaliciousFilePathError):
-        len(ImageFolderIterator(folder, on_error="skip"))
-
-
-def test_splits_of_folders_skip_their_own_broken_images(tmp_path: Path) -> None:
-    for split in ("train", "test"):
-        (tmp_path / split / "cat").mkdir(parents=True)
-        for number in range(3):
-            (tmp_path / split / f"cat/{number}.png").write_bytes(b"" if split == "train" and number else png(PIXELS[number]))
-
-    splits: Any = data_stack.load(str(tmp_path), on_error="skip")
-
-    assert {name: (len(split), len(split.broken)) for name, split in splits.items()} == {"train": (1, 2), "test": (3, 0)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,41 +43,6 @@ def indices(n: int = 32, below: int = 2000) -> npt.NDArray[np.int64]:
 # ---------------------------------------------------------------------- a sample out of a large file
 
 
-def test_a_sample_out_of_2_gib_of_hdf5_moves_less_than_2_mib(tmp_path: Path) -> None:
-    # Written into a folder directly: storing 2 GiB would hash 2 GiB of zeros.
-    (tmp_path / "store").mkdir()
-    n_rows = 524_288
-    with h5py.File(tmp_path / "store/large.h5", "w") as root:
-        creation = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        creation.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-        creation.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-        space = h5py.h5s.create_simple((n_rows, ROW))
-        samples = h5py.Dataset(h5py.h5d.create(root.id, b"samples", h5py.h5t.IEEE_F32LE, space, creation))
-        for row in (n_rows // 3, n_rows - 1):
-            samples[row] = VALUES[row % 2000]
-    store = FarStorageConnector(tmp_path / "store")
-    assert store.stat("large.h5").size >= 2 << 30
-    tracemalloc.start()
-
-    with store.get_resource("large.h5") as resource:
-        bare: Any = resource
-        with h5py.File(bare, "r") as root:
-            by_h5py = root["samples"][n_rows // 3]
-    moved_by_h5py = store.fetched_bytes
-    store.requests.clear()
-    with store.get_resource("large.h5") as resource:
-        iterator = hdf5.HDF5DatasetIterator(resource, ["samples"])
-        (by_iterator,) = iterator[n_rows - 1]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-
-    np.testing.assert_array_equal(by_h5py, VALUES[n_rows // 3 % 2000])
-    np.testing.assert_array_equal(by_iterator, VALUES[(n_rows - 1) % 2000])
-    assert moved_by_h5py < 2 * MIB
-    assert store.fetched_bytes < 2 * MIB
-    assert peak < 20 * MIB
-
-
 def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector) -> None:
     stored(store, write_hdf5)
     with store.get_resource("x") as resource:
@@ -94,32 +57,6 @@ def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector) -> None:
     np.testing.assert_array_equal(values, VALUES[indices()])
     np.testing.assert_array_equal(np.stack([sample[0] for sample in samples]), VALUES[indices(20)])
     assert n_requests == 1
-
-
-def test_plain_numbers_behind_a_user_block_and_of_either_byte_order_are_found(store: FarStorageConnector) -> None:
-    def write(file: Any) -> None:
-        with h5py.File(file, "w", userblock_size=4096) as root:
-            root["big"] = VALUES[:50].astype(">f4")
-            root["little"] = VALUES[:50].astype("<i8")
-            root["truth"] = VALUES[:50] > 1 << 29
-            root.create_dataset("unwritten", (50, 3), np.float32, fillvalue=7)
-            root["short"] = np.arange(50, dtype=np.int16)
-
-    stored(store, write)
-    with store.get_resource("x") as resource:
-        names = ["big", "little", "truth", "unwritten", "short"]
-        iterator = hdf5.HDF5DatasetIterator(resource, names)
-        batch = iterator.read_batch([49, 0, 0, 7])
-        samples: Any = iterator.__getitems__([49, 0, 0, 7])
-        one: Any = iterator[7]
-
-    chosen = VALUES[[49, 0, 0, 7]]
-    expected: list[Any] = [chosen, chosen.astype(np.int64), chosen > 1 << 29, np.full((4, 3), 7.0), np.array([49, 0, 0, 7])]
-    for column, (values, right) in enumerate(zip(batch, expected, strict=True)):
-        np.testing.assert_array_equal(values, right)
-        np.testing.assert_array_equal(np.stack([sample[column] for sample in samples]), right)
-        np.testing.assert_array_equal(one[column], right[3])
-    assert [type(value) for value in (one[4], samples[0][4])] == [int, int]
 
 
 # ---------------------------------------------------------------------- our formats
@@ -145,29 +82,6 @@ def test_a_batch_out_of_npy_is_one_request_and_repeats_are_separate(store: FarSt
     np.testing.assert_array_equal(samples[-4][1], VALUES[5])
 
 
-def test_a_large_batch_is_in_memory_once(store: FarStorageConnector) -> None:
-    values = np.arange(96 << 18, dtype=np.float32).reshape(-1, 1 << 14)  # 96 MiB
-    np.save(io.BytesIO(), values[:1])
-    stored(store, lambda file: numpy_arrays.write_npy(file, values))
-    chosen = np.random.default_rng(7).permutation(len(values))
-    with store.get_resource("x") as resource:
-        iterator = numpy_arrays.NumpyDatasetIterator([resource])
-        len(iterator)
-        tracemalloc.start()
-        (batch,) = iterator.read_batch(chosen)
-        peak_scattered = tracemalloc.get_traced_memory()[1]
-        np.testing.assert_array_equal(batch[::100], values[chosen[::100]])
-        del batch
-        tracemalloc.reset_peak()
-        column = iterator.read_column(0)
-        peak_whole = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-
-    np.testing.assert_array_equal(column[::100], values[::100])
-    assert peak_scattered < values.nbytes + 64 * MIB
-    assert peak_whole < values.nbytes + 48 * MIB
-
-
 def savez(file: Any, arrays: dict[str, Any]) -> None:
     np.savez(file, **arrays)
 
@@ -184,6 +98,3 @@ def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -
     np.testing.assert_array_equal(value, VALUES[703])
     np.testing.assert_array_equal(again, VALUES[703])
     assert moved < 2 * MIB
-
-
-# ---------------------------------------------------------------------- other stores

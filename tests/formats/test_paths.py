@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -109,23 +107,3 @@ def test_a_missing_file_is_an_error_that_names_it_and_a_file_not_found_error(fol
             READERS[reader][1](path)
         assert isinstance(caught.value, MissingFileError)
         assert pickle.loads(pickle.dumps(caught.value)).path == caught.value.path
-
-
-@pytest.mark.parametrize("reader", [name for name in READERS if name != "ParquetDataset"])
-def test_a_folder_where_a_file_is_due_is_said(folder: Path, reader: str) -> None:
-    with pytest.raises(MissingFileError, match="it is a folder"):
-        READERS[reader][1](folder / "shards")
-
-
-def test_an_iterator_at_a_relative_path_is_opened_in_another_process_that_is_elsewhere(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(folder)
-    pickled = pickle.dumps(HDF5DatasetIterator("y.h5", ["y"]))
-    program = "import pickle, sys; print(int(pickle.loads(bytes.fromhex(sys.argv[1]))[3][0]))"
-
-    done = subprocess.run(
-        [sys.executable, "-c", program, pickled.hex()], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-
-    assert done.stdout == "3\n"

@@ -18,9 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sizes import sized
 
-from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.torch_tensors import TorchDatasetIterator, load_tensors, save_tensors, write_tensor
-from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.torch_tensors import load_tensors, write_tensor
 
 DTYPES = [
     torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool
@@ -52,12 +51,6 @@ def test_plain_torch_loads_what_was_written_in_blocks(dtype: torch.dtype, shape:
 def test_blocks_that_do_not_add_up_are_refused(n_rows: int) -> None:
     with pytest.raises(ValueError, match="the blocks have"):
         write_tensor(io.BytesIO(), [np.zeros((n_rows, 2))], shape=(2, 2), dtype=np.float32)
-
-
-@pytest.mark.parametrize("dtype", [np.uint16, np.object_, "M8[s]"])
-def test_a_dtype_that_is_not_written_is_refused(dtype: Any) -> None:
-    with pytest.raises(ConfigError):
-        write_tensor(io.BytesIO(), [], shape=(0,), dtype=dtype)
 
 
 def test_a_file_cut_anywhere_is_refused() -> None:
@@ -149,7 +142,7 @@ def test_a_tensor_that_claims_more_than_is_stored_is_refused() -> None:
     file = io.BytesIO()
     torch.save(torch.zeros(1).expand(1 << 28), file)
 
-    with pytest.raises(DatasetFileCorruptError, match="on a storage of 4"):
+    with pytest.raises(DatasetFileCorruptError, match="bytes on fewer"):
         load_tensors(file)
 
 
@@ -161,13 +154,3 @@ def test_a_compressed_container_is_refused() -> None:
 
     with pytest.raises(DatasetFileCorruptError, match="compressed"):
         load_tensors(packed)
-
-
-@pytest.mark.parametrize("content", [{"a": torch.zeros(3)}, torch.tensor(3.0), [1, 2]])
-def test_a_file_of_something_else_is_no_column(content: Any, tmp_path: Path) -> None:
-    store = FileStorageConnector(tmp_path)
-    with store.create("t.pt") as file:
-        save_tensors(file, content)
-
-    with pytest.raises(DatasetFileCorruptError, match="not a tensor with one row a sample"):
-        len(TorchDatasetIterator([store.get_resource("t.pt")]))

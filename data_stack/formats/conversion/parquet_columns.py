@@ -10,7 +10,7 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.source import infer_column, plain_type
+from data_stack.formats.conversion.source import infer_column, plain_type, spread
 from data_stack.formats.parquet import (
     Field,
     ListCodec,
@@ -21,7 +21,6 @@ from data_stack.formats.parquet import (
     Schema,
 )
 
-_LOOKED_AT: Final = 16
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
@@ -32,8 +31,7 @@ def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
     Raises:
         ConfigError: no other format can store a field.
     """
-    positions = np.unique(np.linspace(0, max(0, len(dataset) - 1), min(_LOOKED_AT, len(dataset))).astype(np.intp))
-    return {field.name: _column(field, dataset, positions) for field in dataset.schema}
+    return {field.name: _column(field, dataset, spread(len(dataset))) for field in dataset.schema}
 
 
 def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
@@ -123,15 +121,7 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
             arrays = [np.asarray(value) for value in values_of(name)]
             dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
             if len(dtypes) != 1 or len(n_dims) != 1:
-                several = "dtypes" if len(dtypes) > 1 else "numbers of dimensions"
-                raise ConfigError(
-                    f"column {name!r} holds arrays of several {several}, which Parquet cannot store; map them to one, or "
-                    f"leave it out: --columns …"
-                )
+                raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")
             dtype, shape = dtypes.pop(), (None,) * n_dims.pop()
-        if dtype.kind == "c":
-            return Field(name, dtype, shape, NdarrayCodec())
-        return Field(name, dtype, shape)
-    if column.is_sequence:
-        raise ConfigError(f"column {name!r} is of type {column.type!r}, which Parquet cannot store; leave it out: --columns …")
+        return Field(name, dtype, shape, NdarrayCodec()) if dtype.kind == "c" else Field(name, dtype, shape)
     return Field(name, object, (), kind, nullable=kind in _MAY_BE_NONE)

@@ -61,19 +61,16 @@ class Source:
 
     def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Values]:
         """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
-        found: dict[str, Values] = {}
-        for iterator, chosen in (
-            (self.values, [name for name in names if name not in stored]),
-            (self.stored, [name for name in names if name in stored]),
-        ):
+        found: dict[str, Values] = dict.fromkeys(names)
+        for iterator, chosen in ((self.values, found.keys() - set(stored)), (self.stored, found.keys() & set(stored))):
             if chosen and iterator is not None:
                 columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
                 found.update(zip(chosen, columns, strict=True))
-        return {name: found[name] for name in names}
+        return found
 
     def some(self) -> npt.NDArray[np.intp]:
         """Positions of some samples, spread over the dataset."""
-        return np.unique(np.linspace(0, max(0, len(self) - 1), min(_MAX_LOOKED_AT, len(self))).astype(np.intp))
+        return spread(len(self))
 
     def select_columns(self, columns: Mapping[str, str] | None) -> Source:
         """Select columns and rename them to the keys of ``columns``.
@@ -89,11 +86,16 @@ class Source:
             old = old if old in self.keys else by_position.get(old, old)
             if old not in self.keys:
                 raise ConfigError(
-                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {', '.join(self.keys)}"
+                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {list(self.keys)}"
                 )
             schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
             keys[new] = self.keys[old]
         return replace(self, schema=schema, keys=keys)
+
+
+def spread(n_samples: int) -> npt.NDArray[np.intp]:
+    """Some positions of a dataset of ``n_samples``."""
+    return np.unique(np.linspace(0, max(0, n_samples - 1), min(_MAX_LOOKED_AT, n_samples)).astype(np.intp))
 
 
 def plain_type(kind: str) -> str:
@@ -127,13 +129,12 @@ def parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> di
         return None
     if isinstance(columns, Mapping):
         return dict(columns)
-    parts = columns.split(",") if isinstance(columns, str) else list(columns)
     parsed: dict[str, str] = {}
-    for part in parts:
+    for part in columns.split(",") if isinstance(columns, str) else columns:
         new, equals, old = part.partition("=")
         if not new or (equals and not old) or new in parsed:
             raise ConfigError(f"columns must be a,b or new=old, each once, got {part!r:.80}")
-        parsed[new] = old if equals else new
+        parsed[new] = old or new
     if not parsed:
         raise ConfigError("columns is empty; name at least one")
     return parsed
@@ -152,8 +153,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
     if not len(iterator):
         raise ConfigError(f"{name} has no samples, so its columns are unknown")
-    positions = np.unique(np.linspace(0, len(iterator) - 1, _MAX_LOOKED_AT).astype(np.intp))
-    samples = iterator.__getitems__(positions)
+    samples = iterator.__getitems__(spread(len(iterator)))
     first = samples[0]
     keys: dict[str, ColumnKey]
     if isinstance(first, Mapping):
@@ -161,9 +161,7 @@ def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
     elif isinstance(first, (tuple, list)):
         keys = {name_of_position(iterator, position): position for position in range(len(first))}
     else:
-        raise ConfigError(
-            f"samples of {name} are bare values of type {type(first).__name__}; name them: .map(lambda value: {{'x': value}})"
-        )
+        raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
     try:
         columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
     except LookupError as error:
@@ -188,9 +186,7 @@ def infer_column(values: Sequence[Any], name: str) -> Column:
     if len(types) > 1:
         if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
             return Column("json")
-        raise ConfigError(
-            f"column {name!r} holds values of several types ({', '.join(sorted(types))}); map them to one, or leave it out"
-        )
+        raise ConfigError(f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out")
     return Column(types.pop() if types else "json")
 
 

@@ -6,13 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.formats.rows import StoredRowsColumn
 
 _ENTRY_BYTES = 8
-#: Index entries looked at in one go.
-_ENTRIES_AT_ONCE = 1 << 20
 
 _Integers = npt.NDArray[np.int64]
 _Bounds = tuple[_Integers, _Integers]
@@ -58,15 +56,6 @@ class Ends:
             ends, begins = self._ends.take(indices), self._ends.take(indices - 1, mode="wrap") if self.n_records else indices
         begins[indices == 0] = 0
         return begins, ends
-
-    def check_order(self) -> int:
-        """Read all entries; return the first record that ends before it begins, or -1."""
-        for start in range(0, self.n_records, _ENTRIES_AT_ONCE):
-            begins, ends = self.bounds(range(start, min(start + _ENTRIES_AT_ONCE, self.n_records)))
-            wrong = np.flatnonzero((begins > ends) | (begins < 0))
-            if len(wrong):
-                return start + int(wrong[0])
-        return -1
 
 
 class Bag:
@@ -160,10 +149,7 @@ def ends_of_bag(column: str, file: StoredFile) -> tuple[Ends, int]:
     n_bytes = _entry(file, file.size - _ENTRY_BYTES) if file.size >= _ENTRY_BYTES else file.size
     table_bytes = file.size - n_bytes
     if table_bytes < _ENTRY_BYTES or table_bytes % _ENTRY_BYTES:
-        raise DatasetFileCorruptError(
-            f"column {column!r} is damaged: the last 8 of the {file.size:,} bytes of {file.name} are not the start of its "
-            f"index. The file was truncated, or its writer never finished"
-        )
+        raise DatasetFileCorruptError(f"column {column!r} is damaged: {file.name} does not end with its index; it was truncated")
     leading = 1 if _entry(file, n_bytes) == 0 else 0
     n_records = table_bytes // _ENTRY_BYTES - leading
     if n_records > MAX_RECORDS:

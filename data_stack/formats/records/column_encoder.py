@@ -63,9 +63,7 @@ class ColumnEncoder:
         self._declared = layout = codec.derive_layout(column)
         if layout is not None:
             if column.shape is not None and column.shape != layout.shape:
-                raise ConfigError(
-                    f"column {name!r} is of type {column.type!r}, whose values have the shape {layout.shape}, not {column.shape}"
-                )
+                raise ConfigError(f"column {name!r} has type {column.type!r}, whose shape is {layout.shape}, not {column.shape}")
             if column.dtype is not None and layout.dtype.kind in "iu" and column.dtype.kind not in "iu":
                 raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
         # A codec of numbers takes nothing but what has its dtype.
@@ -135,9 +133,7 @@ class ColumnEncoder:
         if isinstance(error, (MissingDependencyError, MemoryError)):
             raise error
         where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
-        raise ConfigError(
-            f"{where} of {self._where!r} cannot store the value: {error!s:.400}. The sample was not appended"
-        ) from error
+        raise ConfigError(f"{where} of {self._where!r} cannot store the value: {error!s:.400}. It was not appended") from error
 
     def _prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
         array = as_array(values) if hasattr(values, "__array__") else values
@@ -173,9 +169,7 @@ class ColumnEncoder:
         self._layout = None if record_bytes is None else self._codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
-                f"column {self.name!r} is declared with dtype {self.column.dtype} and shape {self.column.shape}, but records "
-                f"that an earlier writer left there are something else. Open the dataset with "
-                f"{self.name!r}: {self.column.type!r} alone"
+                f"column {self.name!r} is not of {self.column.dtype}, {self.column.shape} in earlier records; declare no dtype"
             )
 
     def result(self) -> tuple[Column, int | None]:

@@ -15,8 +15,8 @@ from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.plain import BytesCodec
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import MissingDependencyError, RequestLimitError
+from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
-from data_stack.formats.rows import StoredRowsColumn
 from data_stack.util.executor import computing
 from data_stack.util.processors import n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for

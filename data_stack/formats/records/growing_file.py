@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from typing import IO, TYPE_CHECKING, Any
 
 from data_stack.exception import DatasetFileCorruptError
@@ -16,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _READ_BYTES = 1 << 20
+_REMEDY = "Fix the cause, then open the dataset again: the writer resumes after the samples that were flushed"
+
+disk_errors = functools.partial(storage_errors, if_full=_REMEDY, otherwise=_REMEDY)
 
 
 class UploadedFile:
@@ -87,10 +89,8 @@ class GrowingFile:
         Raises:
             DatasetFileCorruptError: the file is shorter.
         """
-        data = b""
         with disk_errors("read", self.path):
-            while len(data) < size and (more := os.pread(self._handle, size - len(data), offset + len(data))):
-                data = data + more if data else more
+            data = os.pread(self._handle, size, offset)
         if len(data) < size:
             raise DatasetFileCorruptError(f"{self.path!r} ends at byte {offset + len(data)}: the file was truncated")
         return data
@@ -107,17 +107,12 @@ class GrowingFile:
             DatasetFileCorruptError: the first bytes differ from ``earlier``.
         """
         if self._digest is None:
-            digest = Digest()
-            n_earlier = 0 if earlier is None else earlier.size
-            for piece in self._pieces(0, n_earlier):
-                digest.update(piece)
-            if earlier is not None and digest.sha256 != earlier.sha256:
-                raise DatasetFileCorruptError(
-                    f"{self.path!r} is damaged: its first {n_earlier} bytes do not match the digest in the manifest. "
-                    f"Restore the dataset from a copy, or write it again; nothing was published"
-                )
-            for piece in self._pieces(n_earlier, self.size):
-                digest.update(piece)
+            digest, n_earlier = Digest(), 0 if earlier is None else earlier.size
+            for start, stop in ((0, n_earlier), (n_earlier, self.size)):
+                for offset in range(start, stop, _READ_BYTES):
+                    digest.update(self.read(offset, min(_READ_BYTES, stop - offset)))
+                if start == 0 and earlier is not None and digest.sha256 != earlier.sha256:
+                    raise DatasetFileCorruptError(f"{self.path!r} is damaged: it does not match the digest in the manifest")
             self._digest = digest
         return FileRecord.of(self._digest)
 
@@ -126,10 +121,6 @@ class GrowingFile:
         handle, self._handle = self._handle, -1
         if handle >= 0:
             os.close(handle)
-
-    def _pieces(self, start: int, stop: int) -> Iterator[bytes]:
-        for offset in range(start, stop, _READ_BYTES):
-            yield self.read(offset, min(_READ_BYTES, stop - offset))
 
 
 def make_folder(path: str) -> None:
@@ -150,14 +141,3 @@ def sync_folder(path: str) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def disk_errors(action: str, path: str) -> AbstractContextManager[None]:
-    """Raise errors of the operating system as StorageError."""
-    resumes = "the writer resumes after the samples that were flushed"
-    return storage_errors(
-        action,
-        path,
-        if_full=f"Free some space, then open the dataset again: {resumes}",
-        otherwise=f"Fix the cause, then open the dataset again: {resumes}",
-    )

@@ -101,8 +101,7 @@ class RecordsManifest:
         stated = fields.text("format")
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
             raise DatasetFileCorruptError(
-                f"{what} is of the format {stated!r:.60}; this version of data_stack reads {_FORMAT!r}. Write the dataset again, "
-                f"or remove {MANIFEST} to read the files without checks"
+                f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read without checks"
             )
         count = fields.size("count")
         columns: dict[str, Column] = {}

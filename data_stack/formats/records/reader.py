@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,7 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of
 from data_stack.dataset.iterator import (
-    AccessedDatasetIterator,
     ColumnKey,
-    IndexArray,
     Sample,
     SampleAccess,
     SourceAccess,
@@ -28,17 +26,13 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLi
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.reader_options import check_column, check_options, names_of
+from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_column, check_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import most_open_files
-from data_stack.formats.records.verification import uncovered_message, verify_files, warn_once
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacking import stack_values
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
@@ -47,11 +41,8 @@ _MAX_IN_BLOCK = 1024
 
 _Integers = npt.NDArray[np.int64]
 
-Mask = Mapping[str, Any]
-"""What to read of a sample: for each column True, False, or a range or slice of its sequence."""
 
-
-class RecordReader(AccessedDatasetIterator):
+class RecordReader(RecordsIterator):
     """The samples of a record dataset: dicts with a value per column.
 
     ::
@@ -68,7 +59,7 @@ class RecordReader(AccessedDatasetIterator):
 
     If there is a manifest, each process compares each block of 64 KiB with its checksum on the first read. Without a manifest
     (Granular writes none), all columns must have the same number of samples, and the reader checks sizes, offsets and headers.
-    If Granular appended to a finished dataset, the manifest covers only the first samples, and the log says so once;
+    If Granular appended to a finished dataset, it is read as if it had no manifest, and the log says so once;
     :func:`~data_stack.formats.records.seal` renews the manifest. The length stays what it was on opening, also while a writer
     appends.
 
@@ -127,25 +118,11 @@ class RecordReader(AccessedDatasetIterator):
         except ConfigError as error:
             raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
 
-    def share_files(self, siblings: weakref.WeakSet[RecordReader], length: int | None) -> None:
-        """Share a limit of open files with other readers.
-
-        Args:
-            siblings: the readers that have open files.
-            length: the expected number of samples; None for all.
-
-        Raises:
-            ResourceChangedError: the dataset has fewer samples.
-        """
-        if length is not None and len(self) < length:
-            raise ResourceChangedError(self._folder.full_name(MANIFEST), f"{length} samples", f"{len(self)}")
-        self._siblings, self._length = siblings, self._length if length is None else length
+    def share_files(self, siblings: weakref.WeakSet[RecordReader]) -> None:
+        """Share a limit of open files with ``siblings``, the readers that have open files."""
+        self._siblings = siblings
 
     # ------------------------------------------------------------------ description
-
-    if TYPE_CHECKING:  # samples are dicts
-
-        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
 
     def make_access(self) -> SampleAccess:
         return _RecordAccess(self)
@@ -289,12 +266,10 @@ class RecordReader(AccessedDatasetIterator):
     def verify(self) -> None:
         """Compare all files with the manifest, also of columns that are not read; without a manifest, decode each record.
 
-        If the manifest covers only the first samples, do both, and log a warning.
-
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
-        verify_files(self._folder)
+        self._files.verify()
         if self._files.manifest is None:
             with type(self)(self._folder, **{**self._options, "columns": None}) as whole:
                 for _ in whole:
@@ -316,17 +291,8 @@ class RecordReader(AccessedDatasetIterator):
         for column in opened:
             column.bag.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self.__reduce__()
 
     # ------------------------------------------------------------------ inside
 
@@ -337,15 +303,11 @@ class RecordReader(AccessedDatasetIterator):
         self._references = files.references()
         if self._references is not None and manifest is not None and len(self._references) < manifest.count:
             raise DatasetFileCorruptError(
-                f"{self._folder.full_name(MANIFEST)} promises {manifest.count:,} samples, but {REFS}.bag has "
-                f"{len(self._references):,}"
+                f"{self._folder.name}: {REFS}.bag has fewer samples than {MANIFEST}, {manifest.count:,}"
             )
         if manifest is not None:
             return manifest.count
-        n_samples = files.count_samples(self._references)
-        if files.covered is not None:
-            warn_once(uncovered_message(self._folder, files.covered, n_samples))
-        return n_samples
+        return files.count_samples(self._references)
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)

@@ -20,13 +20,15 @@ from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueC
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.sample_references import SampleReferences
-from data_stack.formats.records.stored_file import BlockChecks, StoredFile, check_size
+from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
+from data_stack.io.integrity import Digest, differing_blocks
 from data_stack.util.logger import logger
 
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
+_READ_BYTES = 1 << 20
 
 
 class RecordFiles:
@@ -39,7 +41,6 @@ class RecordFiles:
     Attributes:
         manifest: the manifest; None if Granular wrote the dataset or appended to it, or if it is unfinished.
         manifest_sha256: digest of the manifest's file, 64 hex digits; None without one.
-        covered: the manifest of a finished dataset that Granular appended to, which covers the first samples; otherwise None.
         types: types of the columns by name, sorted.
         schema: type, dtype and shape of each column, as far as they are known.
         has_references: whether ``refs.bag`` maps samples to records.
@@ -55,7 +56,6 @@ class RecordFiles:
         self._checks: dict[str, BlockChecks] = {}
         self.manifest: RecordsManifest | None
         self.manifest_sha256: str | None
-        self.covered: RecordsManifest | None = None
         self.types: dict[str, str]
         self.schema: Mapping[str, Column]
         self._read_manifest()
@@ -63,8 +63,11 @@ class RecordFiles:
             before = self.manifest_sha256
             self._read_manifest()
             if before == self.manifest_sha256:  # else a writer finished just now
-                self.manifest, self.covered = None, self.manifest
-                self.schema = {name: Column(kind) for name, kind in self.types.items()}
+                _warn_once(
+                    f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
+                    f"The dataset is read without checksums; renew them with data_stack.formats.records.seal({folder.name!r})"
+                )
+                self.manifest, self.schema = None, {name: Column(kind) for name, kind in self.types.items()}
 
     # ------------------------------------------------------------------ spec and manifest
 
@@ -95,10 +98,7 @@ class RecordFiles:
         except ResourceNotFoundError as error:
             if self.manifest is not None:
                 raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
-            raise ResourceNotFoundError(
-                f"there is no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}. Open shards "
-                f"with ShardedRecordReader or records.open()"
-            ) from error
+            raise ResourceNotFoundError(f"no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}") from error
         if self.manifest is None:
             return parse_spec(data, what)
         record = self._record(SPEC)
@@ -145,10 +145,7 @@ class RecordFiles:
         if n_records is None:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:
-            raise DatasetFileCorruptError(
-                f"the index of column {name!r} is cut short: {index.name} has {index.size:,} bytes, too few for "
-                f"{n_records:,} records"
-            )
+            raise DatasetFileCorruptError(f"{index.name} is cut short: {index.size:,} bytes for {n_records:,} records")
         return Bag(name, file, file.size, Ends(index, 0, n_records))
 
     def column(self, name: str, codec: Codec, n_records: int | None) -> ValueColumn:
@@ -165,15 +162,12 @@ class RecordFiles:
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
             raise DatasetFileCorruptError(
-                f"column {name!r}: {file.name} has {n_bytes:,} bytes of records, but {MANIFEST} says that there are "
-                f"{n_records:,} of {record_bytes:,} bytes each"
+                f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,} bytes"
             )
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
-            raise DatasetFileCorruptError(
-                f"column {name!r}: {MANIFEST} says that its values are {column.dtype}, but type {column.type!r} has integers"
-            )
+            raise DatasetFileCorruptError(f"column {name!r} of type {column.type!r} cannot hold {column.dtype}")
         if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
             return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
@@ -187,10 +181,7 @@ class RecordFiles:
         if self.has_references:
             return SampleReferences(lambda: self.bag(REFS), self.types)
         if any(kind.endswith("[]") for kind in self.types.values()):
-            raise DatasetFileCorruptError(
-                f"{self.folder.name} has columns of sequences, but {REFS}.bag, the index of sequences, is missing; restore it "
-                f"from a copy"
-            )
+            raise DatasetFileCorruptError(f"{self.folder.name}: {REFS}.bag, the index of sequences, is missing; restore it")
         return None
 
     def count_samples(self, references: SampleReferences | None) -> int:
@@ -215,17 +206,30 @@ class RecordFiles:
             last = np.array([n_samples - 1])
             for name, (firsts, counts) in references.many(last).items():
                 references.check(name, lengths[name], last, firsts, counts)
-        if self.covered is not None and n_samples >= self.covered.count:
-            return n_samples  # an interrupted writer left incomplete samples after these
         if is_torn or not single <= {n_samples}:
             raise DatasetFileCorruptError(
-                f"the columns of the record dataset {self.folder.name!r} differ in their numbers of complete records: "
-                f"{lengths}. Its writer did not finish, or a file was truncated or replaced. Restore the dataset from a copy, or "
-                f"open it with RecordWriter, which keeps its complete samples and appends others"
+                f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}. Restore it from a "
+                f"copy, or open it with RecordWriter, which keeps its complete samples"
             )
         return n_samples
 
     # ------------------------------------------------------------------ files
+
+    def verify(self) -> None:
+        """Compare all files with the manifest, if there is one.
+
+        Raises:
+            DatasetFileCorruptError: a file is damaged; the error names the first damage.
+        """
+        for file, record in self.manifest.files.items() if self.manifest is not None else ():
+            name, digest = self.folder.full_name(file), Digest()
+            with self.folder.open(file) as resource:
+                while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
+                    digest.update(data)
+            for block in differing_blocks(digest.blocks, record.blocks):
+                raise block_damage(name, block)
+            if digest.sha256 != record.sha256:
+                raise DatasetFileCorruptError(f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it")
 
     @property
     def n_bytes(self) -> int:
@@ -255,35 +259,30 @@ class RecordFiles:
     def _open(self, file: str, load_bytes: int = 0) -> StoredFile:
         record = self._record(file)
         try:
-            stored = StoredFile(
-                self.folder,
-                file,
-                record,
-                mapped=self._mapped,
-                whole=self.covered is not None,
-                load_bytes=load_bytes,
-                checks=self._checks.get(file),
-            )
+            checks = self._checks.get(file)
+            stored = StoredFile(self.folder, file, record, mapped=self._mapped, load_bytes=load_bytes, checks=checks)
         except ResourceNotFoundError as error:
             raise self._missing(file) from error
         self._checks[file] = stored.checks
-        if stored.n_behind and self.folder.path is None:
-            logger.warning("%s has %d bytes that %s does not cover; they are ignored", stored.name, stored.n_behind, MANIFEST)
         return stored
 
     def _record(self, file: str) -> FileRecord | None:
-        manifest = self.manifest or self.covered
-        if manifest is None:
+        if self.manifest is None:
             return None
-        if file not in manifest.files:
+        if file not in self.manifest.files:
             raise DatasetFileCorruptError(f"{self.folder.full_name(MANIFEST)} has no digest of {file!r}")
-        return manifest.files[file]
+        return self.manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(
             f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}. Restore the file "
             f"from a copy, or write the dataset again"
         )
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    logger.warning("%s", message)
 
 
 def _manifest(folder: Folder) -> tuple[RecordsManifest | None, str | None]:

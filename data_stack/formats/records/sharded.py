@@ -9,16 +9,11 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import (
-    AccessedDatasetIterator,
     Batch,
     ColumnKey,
-    IndexArray,
     Sample,
     SampleAccess,
     access_to,
@@ -34,17 +29,17 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import Mask, RecordReader
-from data_stack.formats.records.reader_options import check_options
+from data_stack.formats.records.reader import RecordReader
+from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_options
 from data_stack.io.folder import Folder, folder_of
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 _SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 
 
-class ShardedRecordReader(AccessedDatasetIterator):
+class ShardedRecordReader(RecordsIterator):
     """The samples of all shards, or of some, one shard after the other; otherwise as :class:`RecordReader`.
 
     A shard is a folder ``000000``, ``000001`` … that holds a record dataset; other files are ignored. Files are opened on the
@@ -75,50 +70,36 @@ class ShardedRecordReader(AccessedDatasetIterator):
         folder = folder_of(source, prefix)
         names = shard_names(folder)
         if not names:
-            raise ResourceNotFoundError(
-                f"there are no shards in {folder.name or 'the store'!r}: expected folders such as {shard_name(0)} with a {SPEC}"
-            )
+            raise ResourceNotFoundError(f"no shards such as {shard_name(0)}/{SPEC} in {folder.name or 'the store'!r}")
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
-        self._open_shards(folder, check_options(codecs, columns, mapped), chosen)
-
-    def _open_shards(
-        self, folder: Folder, options: dict[str, Any], names: list[str], lengths: Sequence[int] | None = None
-    ) -> None:
-        """Open the shards, with the given lengths."""
-        self._folder, self._options, self._names = folder, options, names
-        self._readers: list[RecordReader] = []
-        siblings = weakref.WeakSet[RecordReader]()
-        for number, name in enumerate(names):
+        options = check_options(codecs, columns, mapped)
+        readers: list[RecordReader] = []
+        for name in chosen:
             shard = folder.subfolder(name)
             try:
-                reader = RecordReader(shard, **options)
+                readers.append(RecordReader(shard, **options))
             except ResourceNotFoundError as error:
-                raise DatasetFileCorruptError(
-                    f"shard {shard.name} of {len(names)} is missing or empty: {error}. Restore it from a copy"
-                ) from error
-            first = self._readers[0] if self._readers else reader
-            if reader._files.types != first._files.types:
-                raise DatasetFileCorruptError(
-                    f"shard {shard.name} has the columns {reader._files.types}, but the first shard has {first._files.types}"
-                )
-            reader.share_files(siblings, None if lengths is None else lengths[number])
-            self._readers.append(reader)
-        self._lengths = [len(reader) for reader in self._readers]
-        self._length, self._stops = sum(self._lengths), list(itertools.accumulate(self._lengths))
+                raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
+            found, first = readers[-1]._files.types, readers[0]._files.types
+            if found != first:
+                raise DatasetFileCorruptError(f"shard {shard.name} has the columns {found}, but the first shard has {first}")
+        self._use(readers)
+
+    def _use(self, readers: list[RecordReader]) -> None:
+        self._readers, siblings = readers, weakref.WeakSet[RecordReader]()
+        for reader in readers:
+            reader.share_files(siblings)
+        self._starts = list(itertools.accumulate(map(len, readers), initial=0))
 
     # ------------------------------------------------------------------ description
-
-    if TYPE_CHECKING:  # samples are dicts
-
-        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
 
     def make_access(self) -> SampleAccess:
         return _ShardedAccess(self)
 
     def __len__(self) -> int:
-        return self._length
+        return self._starts[-1]
 
     @property
     def spec(self) -> dict[str, str]:
@@ -133,7 +114,7 @@ class ShardedRecordReader(AccessedDatasetIterator):
     @property
     def shards(self) -> int:
         """Number of shards to read."""
-        return len(self._names)
+        return len(self._readers)
 
     @property
     def size(self) -> int:
@@ -142,26 +123,21 @@ class ShardedRecordReader(AccessedDatasetIterator):
 
     def available(self, index: int) -> dict[str, bool | range]:
         """As :meth:`RecordReader.available`."""
-        number, position = self._find(check_index(index, self._length))
-        return self._readers[number].available(position)
+        reader, position = self._find(index)
+        return reader.available(position)
 
     # ------------------------------------------------------------------ samples
 
-    def __getitem__(self, index: Any) -> Any:
-        """As :class:`RecordReader`."""
-        if type(index) is tuple and len(index) == 2:
-            return self.read(*index)
-        return super().__getitem__(index)
-
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """Read part of a sample, as :meth:`RecordReader.read`."""
-        number, position = self._find(check_index(index, self._length))
-        return self._readers[number].read(position, columns)
+        reader, position = self._find(index)
+        return reader.read(position, columns)
 
-    def _find(self, position: int) -> tuple[int, int]:
+    def _find(self, index: int) -> tuple[RecordReader, int]:
         """The shard of a sample, and the position in it."""
-        number = bisect.bisect_right(self._stops, position)
-        return number, position - self._stops[number] + self._lengths[number]
+        position = check_index(index, len(self))
+        number = bisect.bisect_right(self._starts, position) - 1
+        return self._readers[number], position - self._starts[number]
 
     def _arguments(self) -> dict[str, Any]:
         return self._readers[0]._arguments()
@@ -182,30 +158,19 @@ class ShardedRecordReader(AccessedDatasetIterator):
         for reader in self._readers:
             reader.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (type(self), self._folder, self._options, self._names, self._lengths)
-
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self.__reduce__()
+        return _reopen, (type(self), self._readers)
 
 
 class _ShardedAccess(CombinedAccess):
     """Access to records in shards: a batch is one request to each shard."""
 
     def __init__(self, source: ShardedRecordReader) -> None:
-        super().__init__([access_to(reader) for reader in source._readers], source._lengths)
+        super().__init__([access_to(reader) for reader in source._readers], list(map(len, source._readers)))
         self._keys, self._first = list(source.spec), access_to(source._readers[0])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
-        if not self.n_samples:
-            return self._first.columns(keys, np.empty(0, np.intp))
-        return super().columns(keys, positions)
+        return super().columns(keys, positions) if self.n_samples else self._first.columns(keys, positions)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
@@ -232,17 +197,13 @@ def shard_names(folder: Folder) -> list[str]:
     names = [shard_name(number) for number in range(len(found))]
     missing = sorted(set(names) - found)
     if missing:
-        raise DatasetFileCorruptError(
-            f"shard {missing[0]} of {folder.name!r} is missing, but there is a shard {max(found)}. Restore it from a copy"
-        )
+        raise DatasetFileCorruptError(f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it")
     return names
 
 
-def _reopen(
-    reader_class: type[ShardedRecordReader], folder: Folder, options: dict[str, Any], names: list[str], lengths: list[int]
-) -> ShardedRecordReader:
+def _reopen(reader_class: type[ShardedRecordReader], readers: list[RecordReader]) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
-    reader._open_shards(folder, options, names, lengths)
+    reader._use(readers)
     return reader
 
 
@@ -269,12 +230,6 @@ def open(  # noqa: A001  # records.open("train")
         ConfigError: a column or codec does not exist.
     """
     folder = folder_of(source, prefix)
-    options: dict[str, Any] = {"codecs": codecs, "columns": columns, "mapped": mapped}
-    if not folder.has_file(SPEC) and shard_names(folder):
-        return ShardedRecordReader(folder, **options)
-    try:
-        return RecordReader(folder, **options)
-    except ResourceNotFoundError as error:
-        raise ResourceNotFoundError(
-            f"there is no record dataset in {folder.name or 'the store'!r}: expected a {SPEC} or shards such as 000000/{SPEC}"
-        ) from error
+    is_sharded = not folder.has_file(SPEC) and shard_names(folder)
+    reader_class = ShardedRecordReader if is_sharded else RecordReader
+    return reader_class(folder, codecs=codecs, columns=columns, mapped=mapped)

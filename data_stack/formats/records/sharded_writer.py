@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,10 +49,10 @@ class ShardedRecordWriter:
         shardstep: int = 1,
         codecs: Codecs | None = None,
     ) -> None:
-        self._shardlen = None if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
+        self._shardlen = sys.maxsize if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
         self._number = check_integer("shardstart", shardstart, at_least=0)
         self._step = check_integer("shardstep", shardstep, at_least=1)
-        if self._shardlen is None and (self._number > 0 or self._step > 1):
+        if shardlen is None and (self._number > 0 or self._step > 1):
             raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
         self._folder = folder_of(target, prefix)
         self._columns, self._codecs = check_columns(spec), codecs
@@ -103,7 +104,7 @@ class ShardedRecordWriter:
         n_samples, start = check_length(columns, self._columns, self._folder.name), 0
         while start < n_samples:
             writer = self._current()
-            stop = n_samples if self._shardlen is None else min(n_samples, start + self._shardlen - len(writer))
+            stop = min(n_samples, start + self._shardlen - len(writer))
             writer.extend({name: columns[name][start:stop] for name in self._columns})
             start = stop
             self._complete_if_full()
@@ -159,11 +160,8 @@ class ShardedRecordWriter:
         if self._is_closed:
             raise ConfigError(f"cannot append to the shards in {self._folder.name!r}: their writer is closed")
 
-    def _is_full(self, writer: RecordWriter) -> bool:
-        return self._shardlen is not None and len(writer) >= self._shardlen
-
     def _complete_if_full(self) -> None:
-        if self._writer is not None and self._is_full(self._writer):
+        if self._writer is not None and len(self._writer) >= self._shardlen:
             self._complete(self._writer)
 
     def _complete(self, writer: RecordWriter) -> None:
@@ -185,7 +183,7 @@ class ShardedRecordWriter:
             is_last = not self._shard(self._number + self._step).has_file(SPEC)
             if grows and (is_last or not folder.has_file(MANIFEST) or folder.has_file(UNFINISHED)):
                 writer = self._open()
-                if is_last and not self._is_full(writer):
+                if is_last and len(writer) < self._shardlen:
                     self._writer = writer
                     return
                 self._complete(writer)

@@ -49,15 +49,13 @@ class BlockChecks:
         name: name of the file.
         size: size of the file.
         digests: digests of its blocks, 8 bytes each; None to check nothing.
-        covered: number of bytes that the digests cover; None for all. The rest is not checked.
 
     Attributes:
         is_done: whether all blocks are checked.
     """
 
-    def __init__(self, name: str, size: int, digests: bytes | None, covered: int | None = None) -> None:
+    def __init__(self, name: str, size: int, digests: bytes | None) -> None:
         self.name, self.size, self._digests = name, size, digests
-        self._covered = size if covered is None else covered
         self._checked = bytearray(0 if digests is None else len(digests) // DIGEST_BYTES)
         self.is_done = not self._checked
 
@@ -67,16 +65,13 @@ class BlockChecks:
         Raises:
             DatasetFileCorruptError: a block is damaged.
         """
-        for start, end in zip(starts.tolist(), np.minimum(ends, self._covered).tolist(), strict=True):
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
             for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
                 if not self._checked[block]:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
 
     def check_block(self, block: int, content: memoryview) -> None:
-        """Compare a block with its checksum; blocks without one are ignored."""
-        if block >= len(self._checked):
-            return
-        content = content[: self._covered - (block << _SHIFT)]
+        """Compare a block with its checksum."""
         if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
             raise block_damage(self.name, block)
         self._checked[block] = 1
@@ -100,14 +95,12 @@ class StoredFile:
         file: name of the file in it.
         record: the file's record in the manifest; None without a manifest.
         mapped: map the file into memory if possible.
-        whole: whether bytes after those that the manifest covers belong to the dataset, too.
         load_bytes: a file up to this size is read into memory if it is not mapped.
         checks: the checks of the file from when it was open before.
 
     Attributes:
         name: full name, for messages.
         size: number of bytes that belong to the dataset.
-        n_behind: number of bytes after these.
         buffer: the bytes of the dataset, mapped or in memory; None if they are read by range. **They may be unchecked.**
         checks: which blocks are checked.
         ranges: reads and checks ranges of the file; None if there is a buffer.
@@ -124,7 +117,6 @@ class StoredFile:
         record: FileRecord | None,
         *,
         mapped: bool = True,
-        whole: bool = False,
         load_bytes: int = 0,
         checks: BlockChecks | None = None,
     ) -> None:
@@ -135,20 +127,15 @@ class StoredFile:
         if record is not None:
             check_size(self.name, size, record)
             if size == record.size and resource.sha256 not in (None, record.sha256):
-                raise DatasetFileCorruptError(
-                    f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 is {resource.sha256}, not "
-                    f"{record.sha256}. Write the dataset again"
-                )
-        self.size = size if record is None or whole else record.size
-        self.n_behind = size - self.size
+                raise DatasetFileCorruptError(f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs")
+        self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
             self.buffer = _map(resource, self.size)
         # A store that checks each read has checked what is not mapped.
-        is_checked = record is not None and (self.buffer is not None or not folder.checks_reads)
+        is_checked = self.buffer is not None or not folder.checks_reads
         if checks is None:
-            covering = record if is_checked else None
-            checks = BlockChecks(self.name, self.size, *((covering.blocks, covering.size) if covering is not None else (None,)))
+            checks = BlockChecks(self.name, self.size, record.blocks if record is not None and is_checked else None)
         self.checks = checks
         ranges.checks = self.checks
         if self.buffer is None and self.size <= load_bytes:
@@ -253,10 +240,7 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
         DatasetFileCorruptError: it is shorter.
     """
     if size < record.size:
-        raise DatasetFileCorruptError(
-            f"{name} is cut short: it has {size:,} bytes, but had {record.size:,} when the dataset was finished. Restore it from "
-            f"a copy, or write the dataset again"
-        )
+        raise DatasetFileCorruptError(f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy")
 
 
 def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:

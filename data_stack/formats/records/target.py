@@ -69,8 +69,7 @@ class Target(ABC):
         make_folder(path)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
             raise StorageConflictError(
-                f"another writer has the record dataset {path!r} open. Wait until it is closed, or let each process write shards "
-                f"of its own (ShardedRecordWriter with shardstart and shardstep)"
+                f"another writer has the record dataset {path!r} open; wait, or let each process write shards"
             )
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
@@ -80,16 +79,14 @@ class Target(ABC):
     def _open(self) -> None:
         """Open the files of all columns."""
 
-    @abstractmethod
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> None:  # noqa: B027  # otherwise only the complete dataset is published
         """Make all samples durable and cover them by a manifest, if the dataset grows."""
 
     @abstractmethod
     def finish(self) -> None:
         """Make the dataset durable and complete; its manifest is written last."""
 
-    @abstractmethod
-    def abandon(self) -> None:
+    def abandon(self) -> None:  # noqa: B027  # otherwise nothing is published
         """Leave the dataset so that another writer can resume it, if it grows."""
 
     def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
@@ -166,27 +163,27 @@ class GrowingTarget(Target):
             if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
                 with folder.open(bag_name(name)) as bag:
                     if bag.read(1):
-                        raise ConfigError(
-                            f"{folder.full_name(bag_name(name))!r} has no index beside it: it is of an older layout, or the "
-                            f"index is lost. Choose another folder"
-                        )
-            self._files[name] = _Files(self._local(bag_name(name)), self._local(idx_name(name)))
+                        raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
+            files = []
+            for file in (bag_name(name), idx_name(name)):
+                files.append(GrowingFile(f"{folder.path}/{file}"))
+                self._stack.callback(files[-1].close)
+            self._files[name] = _Files(*files)
         self._is_marked = folder.has_file(UNFINISHED)
         self._resume_from(self._manifest_there)
 
-    def _local(self, file: str) -> GrowingFile:
-        opened = GrowingFile(f"{self._folder.path}/{file}")
-        self._stack.callback(opened.close)
-        return opened
+    def _opened(self) -> dict[str, GrowingFile]:
+        """The files by their names."""
+        return {
+            file(name): each for name, both in self._files.items() for file, each in ((bag_name, both.bag), (idx_name, both.idx))
+        }
 
     def _check_manifest(self) -> RecordsManifest | None:
         folder = self._folder
         found = parse_spec(folder.read(SPEC), folder.full_name(SPEC))
         asked = _types(self._columns)
         if found != asked:
-            raise ConfigError(
-                f"{folder.name!r} contains a record dataset with other columns: {found}, not {asked}. Choose another folder"
-            )
+            raise ConfigError(f"{folder.name!r} has other columns: {found}, not {asked}. Choose another folder")
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
@@ -200,14 +197,10 @@ class GrowingTarget(Target):
         """Keep the complete samples, and remove bytes after them."""
         promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
         is_longer = False
-        for name, files in self._files.items():
-            for file, found in ((bag_name(name), files.bag), (idx_name(name), files.idx)):
-                if found.size < promised.get(file, 0):
-                    raise DatasetFileCorruptError(
-                        f"column {name!r} is cut short: {found.path!r} has {found.size} bytes, but its manifest promises "
-                        f"{promised[file]}. Restore the dataset from a copy, or write it again"
-                    )
-                is_longer = is_longer or found.size > promised.get(file, 0)
+        for file, found in self._opened().items():
+            if found.size < promised.get(file, 0):
+                raise DatasetFileCorruptError(f"{found.path!r} is cut short: {found.size} of {promised[file]} bytes. Restore it")
+            is_longer = is_longer or found.size > promised.get(file, 0)
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
         if not is_covered:
@@ -225,15 +218,13 @@ class GrowingTarget(Target):
 
     def _n_complete(self, name: str, files: _Files) -> int:
         """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
-        ends: npt.NDArray[np.uint64] = np.frombuffer(files.idx.read(0, files.idx.size // _ENTRY_BYTES * _ENTRY_BYTES), "<u8")
+        ends: npt.NDArray[np.uint64] = np.fromfile(files.idx.path, "<u8")
         decreases = np.flatnonzero(ends[1:] < ends[:-1])
         if len(decreases):
             first = int(decreases[0]) + 1
             if ends[first:].any():
                 raise DatasetFileCorruptError(
-                    f"{files.idx.path!r} is damaged: entry {first} of the index of column {name!r} (byte "
-                    f"{first * _ENTRY_BYTES}) is smaller than the entry before. Restore the dataset from a copy, or truncate "
-                    f"the file there to resume from record {first}"
+                    f"{files.idx.path!r} is damaged: entry {first} of the index is smaller than the one before"
                 )
             ends = ends[:first]
         return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
@@ -248,7 +239,7 @@ class GrowingTarget(Target):
 
     def checkpoint(self) -> None:
         earlier = {} if self._manifest_there is None else self._manifest_there.files
-        opened = {file: each for name, both in self._files.items() for file, each in _name_of(name, both)}
+        opened = self._opened()
         if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
             return
         for each in opened.values():
@@ -259,9 +250,8 @@ class GrowingTarget(Target):
 
     def finish(self) -> None:
         if self._is_marked:
-            for files in self._files.values():
-                files.bag.trim()
-                files.idx.trim()
+            for each in self._opened().values():
+                each.trim()
         self.checkpoint()
         if self._is_marked:
             self._folder.delete(UNFINISHED)
@@ -286,19 +276,13 @@ class WholeTarget(Target):
     def _open(self) -> None:
         folder = self._folder
         if folder.has_file(SPEC):
-            raise ConfigError(
-                f"{folder.full_name(SPEC)!r} exists already: in a store, and with sequences, a dataset cannot be resumed. "
-                f"Choose another prefix or folder, or delete the dataset"
-            )
+            raise ConfigError(f"{folder.full_name(SPEC)!r} exists already, and cannot be resumed; choose another place")
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:
             bag = self._resources.enter_context(folder.create(bag_name(name)))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
             self._files[name] = _Files(UploadedFile(bag), UploadedFile(idx))
-
-    def checkpoint(self) -> None:
-        """Do nothing: only the complete dataset is published."""
 
     def finish(self) -> None:
         records = {}
@@ -313,13 +297,6 @@ class WholeTarget(Target):
         self._resources.close()
         self._create(MANIFEST, manifest.to_json())
         self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
-
-    def abandon(self) -> None:
-        """Do nothing: an incomplete dataset is not published."""
-
-
-def _name_of(name: str, files: _Files) -> list[tuple[str, Any]]:
-    return [(bag_name(name), files.bag), (idx_name(name), files.idx)]
 
 
 def _types(columns: Mapping[str, Column]) -> dict[str, str]:

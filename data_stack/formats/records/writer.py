@@ -12,8 +12,9 @@ from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.layout import MAX_RECORDS, REFS, check_columns
+from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, check_columns, parse_spec
 from data_stack.formats.records.sample_references import pack_references
+from data_stack.formats.records.sharded import shard_names
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -284,6 +285,36 @@ class RecordWriter:
             self._target.detach_in_child()
 
 
+def seal(source: Any, *, prefix: str = "") -> int:
+    """Write a manifest of all complete samples for a dataset in a local folder, or for each of its shards.
+
+    Samples that an earlier manifest covers are compared with it. An incomplete sample at the end, from an interrupted writer, is
+    removed.
+
+    Args:
+        source: the folder, see :func:`~data_stack.io.folder.folder_of`.
+        prefix: folder below ``source``.
+
+    Returns:
+        The number of samples.
+
+    Raises:
+        ConfigError: the dataset is in a store, has the layout of Granular 0.21 and earlier, or does not exist.
+        DatasetFileCorruptError: samples that the earlier manifest covers are damaged.
+        StorageConflictError: a writer has it open.
+    """
+    folder = folder_of(source, prefix)
+    parts = [folder] if folder.has_file(SPEC) else [folder.subfolder(name) for name in shard_names(folder)]
+    if folder.path is None or not parts or any(part.has_file(bag_name(REFS)) for part in parts):
+        raise ConfigError(f"{folder.name!r} cannot be sealed: expected records or shards in a local folder, without {REFS}.bag")
+    n_samples = 0
+    for part in parts:
+        types = parse_spec(part.read(SPEC), part.full_name(SPEC))
+        with RecordWriter(part, types, codecs=dict.fromkeys(types.values())) as writer:  # nothing is encoded
+            n_samples += len(writer)
+    return n_samples
+
+
 def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) -> int:
     """Check columns to append to the dataset ``name``, and return their length.
 
@@ -295,9 +326,7 @@ def check_length(given: Mapping[str, Any], columns: Collection[str], name: str) 
     for column in columns:
         values = given[column]
         if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__len__") or getattr(values, "ndim", 1) == 0:
-            raise ConfigError(
-                f"column {column!r} of {name!r} takes an array of shape (n, ...) or a list of n values, not {values!r:.80}"
-            )
+            raise ConfigError(f"column {column!r} of {name!r} takes an array or a list of n values, not {values!r:.80}")
         lengths[column] = len(values)
     if len(set(lengths.values())) != 1:
         raise ConfigError(f"the columns for {name!r} differ in length: {lengths}. Nothing was appended")
@@ -308,7 +337,4 @@ def _check_names(given: Any, columns: Collection[str], what: str) -> None:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{what} is {type(given).__name__}, not a dict of its columns")
     if given.keys() != set(columns):
-        raise ConfigError(
-            f"{what} has the columns {', '.join(map(repr, given))}; the dataset has {', '.join(map(repr, columns))}. "
-            f"Nothing was appended"
-        )
+        raise ConfigError(f"{what} has the columns {list(given)}, not {list(columns)}. Nothing was appended")

@@ -47,9 +47,7 @@ class DatasetWriter(Closing):
         if found != self.spec:
             raise ConfigError(f"{self.directory} holds a dataset with other columns: {found}, expected {self.spec}")
         if (self.directory / UNFINISHED).exists():
-            raise ConfigError(
-                f"data_stack's RecordWriter did not finish {self.directory}: open it with RecordWriter, and close it"
-            )
+            raise ConfigError(f"data_stack did not finish {self.directory}: open it with its RecordWriter, and close it")
         self.writers = {name: BagWriter(self.directory / bag_name(name)) for name in self.spec}
         self.length = min(map(len, self.writers.values()))
         self._ahead = {name: BagReader(each.bag_path) for name, each in self.writers.items() if len(each) > self.length}

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from data_stack.codecs.opencv_png import decode_png, plain_png
-from data_stack.codecs.png import PngCodec
+from data_stack.codecs.png import PngCodec, decode_png, plain_png
 
 pytest.importorskip("cv2")
 

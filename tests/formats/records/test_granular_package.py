@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from granular_peer import OldGranular
 
-from data_stack.formats import records
-from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import RecordReader, RecordWriter
 
 SPEC = {
     "blob": "bytes",
@@ -87,23 +86,6 @@ def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
 
 
-def test_granular_goes_on_with_what_we_left(tmp_path: Path) -> None:
-    samples = [sample(i) for i in range(30)]
-    write_by_granular(tmp_path / "whole", SPEC, samples)
-    with RecordWriter(tmp_path / "part", SPEC) as writer:
-        for each in samples[:13]:
-            writer.append(each)
-        writer.abandon()
-
-    with granular.DatasetWriter(tmp_path / "part", SPEC, granular.encoders) as resumed:
-        n_found = len(resumed)
-        for each in samples[n_found:]:
-            resumed.append(each)
-
-    assert n_found == 13
-    assert files(tmp_path / "part") == files(tmp_path / "whole")
-
-
 @pytest.mark.parametrize("lost", ["columns", "index", "torn index", "index of data", "data of index"])
 def test_both_go_on_with_a_dataset_that_was_killed(tmp_path: Path, lost: str) -> None:
     samples = [sample(i) for i in range(30)]
@@ -143,42 +125,6 @@ def break_off(folder: Path, samples: Sequence[Mapping[str, Any]], lost: str) -> 
             os.truncate(folder / f"{name}.idx", 13 * 8)
     else:  # the index arrived on the disk, the data did not
         os.truncate(folder / "x.bag", os.path.getsize(folder / "x.bag") - len(granular.encoders["array"](samples[13]["x"])) - 1)
-
-
-# ---------------------------------------------------------------------- shards
-
-
-def write_own_shards(folder: str, start: int, step: int) -> None:
-    with ShardedRecordWriter(folder, SPEC, shardlen=4, shardstart=start, shardstep=step) as writer:
-        for i in range(start * 4, 32, step * 4):
-            for k in range(i, i + 4):
-                writer.append(sample(k))
-
-
-def test_granular_reads_shards_of_several_writers(tmp_path: Path) -> None:
-    for start in range(2):
-        write_own_shards(str(tmp_path / "shards"), start, 2)
-
-    with granular.ShardedDatasetReader(tmp_path / "shards", granular.decoders, cache_index=False) as theirs:
-        by_granular = [plain(theirs[i]) for i in range(len(theirs))]
-    with records.open(tmp_path / "shards") as ours:
-        by_us = [plain(each) for each in ours]
-
-    assert by_granular == [plain(sample(i)) for i in range(32)]
-    assert by_us == by_granular
-
-
-def test_our_shards_are_granulars_byte_for_byte(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path / "theirs", SPEC, granular.encoders, shardlen=5) as theirs:
-        for i in range(13):
-            theirs.append(sample(i))
-
-    with ShardedRecordWriter(tmp_path / "ours", SPEC, shardlen=5) as ours:
-        for i in range(13):
-            ours.append(sample(i))
-
-    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-    assert sorted(os.listdir(tmp_path / "ours")) == ["000000", "000001", "000002"]
 
 
 # ---------------------------------------------------------------------- sequences, by 0.21.2

@@ -48,25 +48,17 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_columns_that_differ_are_an_error_that_names_each_with_its_length(tmp_path: Path, fault: str) -> None:
-    write_by_granular(tmp_path, 10)
-    FAULTS[fault][0](tmp_path)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):
-        records.open(tmp_path, columns=["number"])
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_writer_goes_on_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
+def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
     damage, n_whole = FAULTS[fault]
     write_by_granular(tmp_path, 10)
     damage(tmp_path)
 
+    with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):
+        records.open(tmp_path, columns=["number"])
     with RecordWriter(tmp_path, SPEC) as writer:
         assert len(writer) == n_whole
         for i in range(n_whole, 12):
             writer.append(sample(i))
-
     with RecordReader(tmp_path) as reader:
         assert list(reader) == [sample(i) for i in range(12)]
 
@@ -83,13 +75,3 @@ def test_files_of_another_dataset_among_those_of_granular_0_21_are_noticed(tmp_p
 
     with pytest.raises(DatasetFileCorruptError):
         records.open(tmp_path / "long")
-
-
-def test_an_incomplete_shard_is_named(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path, SPEC, granular.encoders, shardlen=4) as writer:
-        for i in range(10):
-            writer.append(sample(i))
-    cut(tmp_path / "000002" / "text.idx", 8)
-
-    with pytest.raises(DatasetFileCorruptError, match=r"000002.*'number': 2, 'text': 1"):
-        records.open(tmp_path)

@@ -107,32 +107,6 @@ def test_integers_come_back_and_granular_reads_them(value: int) -> None:
     assert len(record) == 1 or not -(2 ** (8 * len(record) - 9)) <= value < 2 ** (8 * len(record) - 9)
 
 
-def test_integers_have_the_documented_bytes() -> None:
-    codec = codec_of("int")
-
-    assert [codec.encode(value) for value in (0, 127, 128, -1, -128, -129, 255, 32768)] == [
-        b"\0", b"\x7f", b"\x80\0", b"\xff", b"\x80", b"\x7f\xff", b"\xff\0", b"\0\x80\0"
-    ]  # fmt: skip
-    assert codec.decode(b"") == 0
-    with pytest.raises(ValueError, match="at most 16 bytes"):
-        codec.decode(bytes(17))
-    with pytest.raises(OverflowError, match="integer of 128 bits"):
-        codec.encode(2**127)
-    with pytest.raises(OverflowError, match="33220 bits"):
-        codec.encode(10**10_000)
-
-
-@given(value=st.integers(0, 2**128 - 1))
-def test_integers_without_sign_are_what_old_versions_wrote(value: int) -> None:
-    codec = IntCodec(signed=False)
-
-    record = codec.encode(value)
-
-    assert codec.decode(record) == int.from_bytes(record, "little") == value
-    with pytest.raises(OverflowError, match="negative"):
-        codec.encode(-1 - value)
-
-
 @given(value=st.integers(-(2**63), 2**64 - 1))
 def test_integers_of_64_bits_are_taken_where_they_fit(value: int) -> None:
     for kind, low, high in (("i64", -(2**63), 2**63), ("u64", 0, 2**64)):
@@ -161,14 +135,6 @@ def test_arrays_come_back_with_dtype_shape_and_values_of_their_own(array: np.nda
         if kind == "array" and array.dtype.kind not in "mM":
             assert record == granular.encoders[kind](np.ascontiguousarray(array).reshape(array.shape))
             assert_same(granular.decoders[kind](record), found)
-
-
-def test_arrays_in_any_memory_order_are_taken() -> None:
-    array = np.arange(60).reshape(3, 4, 5)
-    for view in (array.T, array[::-1, ::2], np.asfortranarray(array), np.broadcast_to(np.arange(5), (4, 5)), array[1, 2, 3]):
-        for kind in ("array", "tree", "npy"):
-            assert_same(codec_of(kind).decode(codec_of(kind).encode(np.asarray(view))), np.array(view, order="C"))
-    assert codec_of("array").decode(codec_of("array").encode([[1, 2], [3, 4]])).tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize(
@@ -228,35 +194,6 @@ def test_trees_with_arrays_have_the_bytes_of_granular(array: np.ndarray[Any, Any
 
     assert_same(codec_of("tree").decode(record), tree)
     assert record == granular.encoders["tree"](tree)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        ["_", 1, 2, 3], ["_", "<i4", [1], b"12345"], ["_", "<i4", [1], "1234"], ["_", "nope", [4], b"1234"], ["_", "a", "b", "c"],
-        ["_"], ["_", "<i4", [1], b"1234", 0], {"_": ["_", None, None, None]}, ["_", "|O", [1], bytes(8)], b"\x94\xa1_" * 3,
-    ],
-)  # fmt: skip
-def test_a_list_that_looks_like_an_array_comes_back_as_it_was(value: Any) -> None:
-    codec = codec_of("tree")
-
-    assert codec.decode(codec.encode(value)) == value
-    both = [value, np.arange(3), value]
-    assert_same(codec.decode(codec.encode(both)), both)
-
-
-def test_tuples_become_lists_and_scalars_of_numpy_numbers() -> None:
-    value = {
-        "a": (1, np.int64(2)),
-        "b": np.float32(0.5),
-        "c": np.bool_(True),
-        "d": np.str_("label"),
-        np.int64(3): np.float64(1.5),
-    }
-
-    for kind in ("msgpack", "tree"):
-        found = codec_of(kind).decode(codec_of(kind).encode(value))
-        assert_same(found, {"a": [1, 2], "b": 0.5, "c": True, "d": "label", 3: 1.5})
 
 
 @pytest.mark.parametrize(
@@ -350,16 +287,6 @@ def test_npy_records_are_npy_files_without_pickle() -> None:
 # ---------------------------------------------------------------------- zstd
 
 
-@given(data=st.binary(max_size=2000), repeats=st.integers(1, 300))
-def test_compressed_records_come_back(data: bytes, repeats: int) -> None:
-    codec = codec_of("zstd(bytes)")
-
-    record = codec.encode(data * repeats)
-
-    assert codec.decode(record) == data * repeats
-    assert codec_of("zstd(zstd(bytes))").decode(codec_of("zstd(zstd(bytes))").encode(data)) == data
-
-
 def test_a_compressed_record_that_unpacks_to_too_much_is_refused() -> None:
     codec = codec_of("zstd(bytes)")
     record = codec.encode(bytes(50_000_000))
@@ -371,24 +298,6 @@ def test_a_compressed_record_that_unpacks_to_too_much_is_refused() -> None:
         small.decode(record)
     with pytest.raises(ValueError, match="more than max_bytes"):
         small.encode(bytes(50_000_000))
-
-
-def test_frames_of_zstd_without_or_with_a_wrong_size_are_bounded() -> None:
-    if sys.version_info >= (3, 14):  # whose own zstd writes no such frames
-        return
-    import zstandard
-
-    codec = ZstdCodec(codec_of("bytes"), max_bytes=10_000_000)
-    unsized = zstandard.ZstdCompressor(write_content_size=False)
-
-    assert codec.decode(unsized.compress(bytes(5_000_000))) == bytes(5_000_000)
-    for wrong in (bytes(20_000_000), bytes(5_000_000)):
-        with pytest.raises(ValueError, match="damaged, or larger"):
-            codec.decode(unsized.compress(wrong)[: None if len(wrong) > 10_000_000 else -2])
-    lying = bytearray(codec.encode(bytes(1000)))
-    lying[4:6] = b"\xff\xff"  # says 65,791 bytes
-    with pytest.raises(ValueError, match="damaged"):
-        codec.decode(bytes(lying))
 
 
 # ---------------------------------------------------------------------- which codec
@@ -443,32 +352,6 @@ def test_options_out_of_range_are_refused(codec_class: str, options: dict[str, A
 # ---------------------------------------------------------------------- damage
 
 
-@pytest.mark.parametrize("name", SAMPLES)
-def test_records_cut_short_or_with_a_flipped_bit_give_an_error_or_a_value(name: str) -> None:
-    codec = codec_of(name)
-    record = codec.encode(SAMPLES[name])
-
-    damaged = [record[:length] for length in range(len(record))]
-    for position in range(8 * min(len(record), 300)):
-        flipped = bytearray(record)
-        flipped[position // 8] ^= 1 << position % 8
-        damaged.append(bytes(flipped))
-    outcomes = []
-    for each in damaged:
-        try:
-            value = codec.decode(each)
-            outcomes.append("value" if name[:4] != "zstd" or np.array_equal(value, SAMPLES[name]) else "wrong")
-        except (MemoryError, RecursionError):
-            raise
-        except (ValueError, DataStackError):
-            outcomes.append("refused")
-        codec.layout_of(each)
-
-    if name not in ("bytes", "utf8", "int"):
-        assert set(outcomes[: len(record)]) == {"refused"}
-    assert "wrong" not in outcomes  # zstd has a checksum, and some bits that mean nothing
-
-
 class _Halved(ArrayCodec):
     """A codec of one's own that changes what another one reads."""
 
@@ -488,3 +371,36 @@ def test_a_codec_that_redefines_how_another_decodes_is_not_passed_by(tmp_path: P
         assert reader.read_batch([3, 0])["x"].tolist() == [[3.0, 3.5], [0.0, 0.5]]
     with pytest.raises(TypeError, match="must also define derive_layout"):
         type("_Careless", (ArrayCodec,), {"decode": _Halved.decode})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        ["_", 1, 2, 3], ["_", "<i4", [1], b"12345"], ["_", "<i4", [1], "1234"], ["_", "nope", [4], b"1234"], ["_", "a", "b", "c"],
+        ["_"], ["_", "<i4", [1], b"1234", 0], {"_": ["_", None, None, None]}, ["_", "|O", [1], bytes(8)], b"\x94\xa1_" * 3,
+    ],
+)  # fmt: skip
+def test_a_list_that_looks_like_an_array_comes_back_as_it_was(value: Any) -> None:
+    codec = codec_of("tree")
+
+    assert codec.decode(codec.encode(value)) == value
+    both = [value, np.arange(3), value]
+    assert_same(codec.decode(codec.encode(both)), both)
+
+
+def test_frames_of_zstd_without_or_with_a_wrong_size_are_bounded() -> None:
+    if sys.version_info >= (3, 14):  # whose own zstd writes no such frames
+        return
+    import zstandard
+
+    codec = ZstdCodec(codec_of("bytes"), max_bytes=10_000_000)
+    unsized = zstandard.ZstdCompressor(write_content_size=False)
+
+    assert codec.decode(unsized.compress(bytes(5_000_000))) == bytes(5_000_000)
+    for wrong in (bytes(20_000_000), bytes(5_000_000)):
+        with pytest.raises(ValueError, match="damaged, or larger"):
+            codec.decode(unsized.compress(wrong)[: None if len(wrong) > 10_000_000 else -2])
+    lying = bytearray(codec.encode(bytes(1000)))
+    lying[4:6] = b"\xff\xff"  # says 65,791 bytes
+    with pytest.raises(ValueError, match="damaged"):
+        codec.decode(bytes(lying))

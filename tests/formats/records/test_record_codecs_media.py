@@ -52,10 +52,6 @@ def file_of(image: Image.Image, name: str, **options: Any) -> bytes:
     return stream.getvalue()
 
 
-def by_pillow(record: bytes) -> np.ndarray[Any, Any]:
-    return np.asarray(Image.open(io.BytesIO(record)))
-
-
 @pytest.fixture(params=["simplejpeg", "Pillow"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What JPEG is decoded by: as if simplejpeg were not installed."""
@@ -118,42 +114,13 @@ def test_images_cut_short_anywhere_are_refused(decoder: str, form: str, progress
             codec.decode(record[:length])
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_images_with_a_flipped_bit_are_refused_or_a_picture(decoder: str, form: str) -> None:
-    record = file_of(Image.fromarray(picture(16, 24)), form)
-    codec = codec_of({"JPEG": "jpg", "PNG": "png", "WEBP": "webp"}[form])
-
-    n_refused = 0
-    for position in range(0, 8 * len(record), sized(11, 1)):
-        flipped = bytearray(record)
-        flipped[position // 8] ^= 1 << position % 8
-        try:
-            assert codec.decode(bytes(flipped)).ndim >= 2
-        except ValueError:
-            n_refused += 1
-
-    assert n_refused
-
-
-def test_data_that_end_inside_of_a_jpeg_are_refused() -> None:
-    record = file_of(Image.fromarray(picture()), "JPEG", quality=95)
-    damaged = record[: len(record) // 2] + b"\xff\xd9"
-
-    with pytest.raises(ValueError, match=r"[Pp]remature end"):
-        codec_of("jpg").decode(damaged)
-    # what libjpeg merely remarks on is read
-    remarked = record[:-2] + b"\0\0\0" + record[-2:]
-    assert np.array_equal(codec_of("jpg").decode(remarked), codec_of("jpg").decode(record))
-
-
 def test_images_of_too_many_pixels_are_refused_before_they_are_decoded(decoder: str) -> None:
     for name, codec in (
         ("JPEG", JpgCodec(max_pixels=3000)),
         ("PNG", PngCodec(max_pixels=3000)),
         ("WEBP", WebpCodec(max_pixels=3000)),
     ):
-        with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000; .*max_pixels=…"):
+        with pytest.raises(ValueError, match=r"64 x 48 pixels exceeds max_pixels=3000"):
             codec.decode(file_of(Image.fromarray(picture()), name))
         with pytest.raises(ValueError, match="max_pixels=3000"):
             codec.encode(picture())
@@ -197,18 +164,6 @@ def test_pngs_come_back_without_loss_and_have_granulars_bytes(pixels: np.ndarray
     assert record == granular.encoders["png"](pixels)
 
 
-def test_pngs_from_elsewhere_are_read_as_pillow_does() -> None:
-    image = Image.fromarray(picture())
-    for each in (image.convert("P"), image.convert("1"), image.convert("LA"), image.convert("I;16"), image.convert("RGBA")):
-        record = file_of(each, "PNG")
-
-        assert np.array_equal(codec_of("png").decode(record), by_pillow(record))
-        assert np.array_equal(PngCodec(mode="RGB").decode(record), np.asarray(Image.open(io.BytesIO(record)).convert("RGB")))
-    assert np.array_equal(codec_of("png").encode(picture(4, 4, 1)), codec_of("png").encode(picture(4, 4, 1)[:, :, 0]))
-    big_endian = np.arange(6, dtype=">u2").reshape(2, 3)
-    assert codec_of("png").decode(codec_of("png").encode(big_endian)).tolist() == big_endian.tolist()
-
-
 def test_a_png_that_unpacks_to_more_than_its_size_is_bounded() -> None:
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
@@ -228,13 +183,6 @@ def test_animations_are_refused() -> None:
 
         with pytest.raises(ValueError, match="not an animation"):
             codec.decode(record)
-
-
-@given(pixels=nps.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(3, 4))))
-def test_webp_comes_back_without_loss_if_asked_for(pixels: np.ndarray[Any, Any]) -> None:
-    codec = WebpCodec(lossless=True, mode="RGBA" if pixels.shape[2] == 4 else None)
-
-    assert np.array_equal(codec.decode(codec.encode(pixels)), pixels)
 
 
 # ---------------------------------------------------------------------- sound
@@ -270,17 +218,6 @@ def test_wav_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) ->
     assert found.shape == samples.shape
     assert np.array_equal(found, samples)
     assert found.flags.writeable
-
-
-@given(sound=SOUNDS.filter(lambda sound: sound[0].dtype.name in ("int16", "int32") and len(sound[0]) > 0))
-def test_flac_comes_back_without_loss(sound: tuple[np.ndarray[Any, Any], int]) -> None:
-    samples, rate = sound
-    samples = samples << 8 if samples.dtype == np.int32 else samples
-
-    found, found_rate = codec_of("flac").decode(codec_of("flac").encode((samples, rate)))
-
-    assert (found_rate, found.dtype.name, found.shape) == (rate, samples.dtype.name, samples.shape)
-    assert np.array_equal(found, samples)
 
 
 @pytest.mark.parametrize("codec_class", [WavCodec, FlacCodec])
@@ -359,16 +296,6 @@ def test_videos_cut_short_anywhere_are_refused_and_flipped_bits_never_crash(code
             continue
 
 
-@pytest.mark.parametrize("codec_class", [Mp4Codec, WebmCodec])
-def test_videos_of_too_many_bytes_are_refused(codec_class: Any) -> None:
-    record = codec_class().encode(video())
-
-    with pytest.raises(ValueError, match=r"max_bytes=10000|damaged"):
-        codec_class(max_bytes=10_000).decode(record)
-    with pytest.raises(ValueError, match="max_bytes=10000"):
-        codec_class(max_bytes=10_000).encode(video())
-
-
 def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None:
     secret = tmp_path / "secret.mp4"
     secret.write_bytes(codec_of("mp4").encode(video()))
@@ -379,3 +306,13 @@ def test_a_column_of_videos_reads_no_list_of_other_files(tmp_path: Path) -> None
         for record in (playlist, concat, secret.read_bytes() if name == "webm" else b"\x00\x00\x00\x08ftyp" + playlist):
             with pytest.raises(ValueError, match=r"."):
                 codec_of(name).decode(record)
+
+
+@pytest.mark.parametrize("codec_class", [Mp4Codec, WebmCodec])
+def test_videos_of_too_many_bytes_are_refused(codec_class: Any) -> None:
+    record = codec_class().encode(video())
+
+    with pytest.raises(ValueError, match=r"max_bytes=10000|damaged"):
+        codec_class(max_bytes=10_000).decode(record)
+    with pytest.raises(ValueError, match="max_bytes=10000"):
+        codec_class(max_bytes=10_000).encode(video())

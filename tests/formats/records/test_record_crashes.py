@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,14 +14,14 @@ import fault_records
 import numpy as np
 import pytest
 from fault_processes import Fault, FaultProcesses
-from fault_records import SPECS, large_sample, sample
+from fault_records import SPECS, sample
 from fault_size import spread
 from mongodb_server import folder_in_memory
 from sizes import sized
 
 from data_stack.exception import DataStackError, StorageConflictError
 from data_stack.formats import records
-from data_stack.formats.records import RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import RecordReader, RecordWriter
 
 ENOSPC, EIO = 28, 5
 NOBODY = 65534
@@ -104,64 +101,6 @@ def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: FaultPro
         shutil.rmtree(dataset)
 
 
-def test_a_writer_that_is_killed_twice_is_gone_on_with(processes: FaultProcesses, folder: Path, kind: str) -> None:
-    whole = folder / "whole"
-    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
-    choice = random.Random(5)
-
-    for number in range(sized(2, 500)):
-        dataset = folder / f"{number}"
-        for _ in range(2):
-            fault = Fault(str(dataset), at=choice.randint(2, n_calls), action=choice.choice(["kill", "torn"]))
-            processes.run("fault_records:write", str(dataset), kind, str(folder / "n"), fault=fault)
-        fault_records.write(str(dataset), kind, str(folder / "n"))
-
-        assert files(dataset) == files(whole)
-        shutil.rmtree(dataset)
-
-
-def test_a_writer_of_shards_that_is_killed_at_any_call_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
-    whole = folder / "whole"
-    n_calls = processes.run("fault_records:write_shards", str(whole), str(folder / "n"), fault=Fault(str(whole))).hits
-
-    for at in spread(n_calls, sized(4, 2_000)):
-        dataset, acknowledged = folder / f"{at}", folder / f"{at} said"
-        fault = Fault(str(dataset), at=at, action="kill")
-        processes.run("fault_records:write_shards", str(dataset), str(acknowledged), fault=fault)
-
-        found = fault_records.write_shards(str(dataset), str(folder / "n"))
-
-        assert found >= said(acknowledged)
-        assert files(dataset) == files(whole)
-        shutil.rmtree(dataset)
-
-
-def test_a_writer_that_is_killed_at_a_random_moment_is_gone_on_with(processes: FaultProcesses, folder: Path) -> None:
-    choice = random.Random(1)
-    n_samples = 0
-    for number in range(sized(2, 500)):
-        dataset, acknowledged = folder / f"{number}", folder / f"{number} said"
-        process = processes.start("fault_records:write_on_and_on", str(dataset), str(acknowledged), number)
-        while number % 3 and not said(acknowledged):  # a third of them is killed at the beginning
-            time.sleep(0.01)
-        time.sleep(choice.uniform(0.01, 0.2))
-        process.kill()
-        assert process.wait().was_killed
-
-        with RecordWriter(dataset, SPECS["columns"]) as writer:
-            found = len(writer)
-            for i in range(found, found + 40):
-                writer.append(large_sample(i))
-
-        n_samples = max(n_samples, found)
-        assert found >= said(acknowledged)
-        with RecordReader(dataset) as reader:
-            reader.verify()
-            assert [plain(reader[i]) for i in range(found + 40)] == [plain(large_sample(i)) for i in range(found + 40)]
-        shutil.rmtree(dataset)
-    assert n_samples > 0
-
-
 def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
     processes: FaultProcesses, folder: Path, kind: str
 ) -> None:
@@ -181,21 +120,6 @@ def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(
         assert found >= said(acknowledged)
         assert files(dataset) == files(whole)
         shutil.rmtree(dataset, ignore_errors=True)
-
-
-def test_a_disk_that_is_full_is_our_error_and_the_next_run_heals(processes: FaultProcesses, folder: Path, kind: str) -> None:
-    fault_records.write(str(folder / "whole"), kind, str(folder / "n"))
-    endings = set()
-
-    for limit in spread(20_000, sized(3, 300)):
-        dataset = folder / f"{limit}"
-        outcome = processes.run("fault_records:write_with_small_files", str(dataset), kind, str(folder / "n"), limit)
-        endings.add(outcome.value)
-        fault_records.write(str(dataset), kind, str(folder / "n"))
-
-        assert files(dataset) == files(folder / "whole")
-        shutil.rmtree(dataset)
-    assert endings == {"written", "StorageFullError"}
 
 
 def test_a_folder_that_cannot_be_written_is_our_error(processes: FaultProcesses, folder: Path) -> None:
@@ -241,20 +165,3 @@ def test_a_writer_that_is_forgotten_leaves_no_thread_and_no_lock(processes: Faul
 
     found, n_threads, is_published = outcome.value
     assert (found, n_threads, is_published, outcome.left, outcome.output) == (0, 1, True, [], "")
-
-
-def test_an_interpreter_that_ends_with_an_open_writer_ends_quietly(folder: Path) -> None:
-    script = f"""
-import numpy as np
-from data_stack.formats.records import RecordWriter, ShardedRecordWriter
-plain = RecordWriter({str(folder / "dataset")!r}, {{"x": "array"}})
-plain.extend({{"x": np.zeros((1000, 1000), "u1")}})
-shards = ShardedRecordWriter({str(folder / "shards")!r}, {{"x": "array"}}, shardlen=300)
-shards.extend({{"x": np.zeros((1000, 1000), "u1")}})
-"""
-    ended = subprocess.run([sys.executable, "-W", "always", "-c", script], check=False, capture_output=True)
-
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"", b"")
-    assert not (folder / "dataset" / "manifest.json").exists()
-    with ShardedRecordWriter(folder / "shards", {"x": "array"}, shardlen=300) as writer:
-        assert len(writer) >= 900

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
-from sizes import sized
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
@@ -88,20 +86,6 @@ def test_all_ways_to_the_samples_agree(
         check_all_ways_agree(reader, expected, data)
 
 
-def test_an_empty_dataset_has_no_samples_and_empty_columns(tmp_path: Path) -> None:
-    for manifest in (True, False):
-        write(tmp_path / str(manifest), 0, manifest=manifest)
-
-        with RecordReader(tmp_path / str(manifest)) as reader:
-            assert len(reader) == 0
-            assert list(reader) == []
-            assert {name: len(column) for name, column in reader.read_batch([]).items()} == dict.fromkeys(SPEC, 0)
-            assert len(reader.read_column("mat")) == 0
-            reader.verify()
-            with pytest.raises(IndexError):
-                reader[0]
-
-
 # ------------------------------------------------------------------ columns
 
 
@@ -116,19 +100,6 @@ def test_only_the_columns_asked_for_are_touched(tmp_path: Path) -> None:
         assert set(reader._opened) == {"id"}
         with pytest.raises(DatasetFileCorruptError, match=r"name\.bag is damaged: the block"):
             reader[4]
-
-
-def test_columns_are_chosen_in_the_order_that_is_asked_for(tmp_path: Path) -> None:
-    expected = write(tmp_path, 5)
-
-    with RecordReader(tmp_path, columns=["name", "id"]) as reader:
-        assert reader.spec == {"name": "utf8", "id": "i64"}
-        assert reader.schema == {"name": reader.schema["name"], "id": reader.schema["id"]}
-        assert_same(list(reader), [{"name": sample["name"], "id": sample["id"]} for sample in expected])
-        assert list(reader.read_batch([1, 2])) == ["name", "id"]
-        assert list(reader[1, {"id": True, "name": True}]) == ["id", "name"]
-        with pytest.raises(ConfigError, match="column 'mat'"):
-            reader.read_column("mat")
 
 
 @pytest.mark.parametrize("columns", [["nothing"], [], "id", ["id", "id"], [1], 7])
@@ -151,36 +122,6 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
         assert {name: column.dtype for name, column in batch.items()} == {"a": np.int32, "b": np.uint64, "c": np.int16}
         assert batch["b"].tolist() == [2**63 + 300, 2**63 + 1]
         assert [type(value) for value in next(iter(reader)).values()] == [int, int, int]
-
-
-def test_values_are_the_callers_own(tmp_path: Path) -> None:
-    expected = write(tmp_path, 5)
-
-    with RecordReader(tmp_path) as reader:
-        reader[1]["mat"][:] = 99
-        for sample in reader:
-            sample["mat"][:] = 99
-            sample["ragged"][:] = 99
-        for sample in reader.__getitems__([0, 1]):
-            sample["mat"][:] = 99
-        reader.read_batch([0, 1])["mat"][:] = 99
-        reader.read_column("mat")[:] = 99
-        assert_same(list(reader), expected)
-
-
-def test_records_of_one_size_and_different_headers_are_each_read_as_what_they_are(tmp_path: Path) -> None:
-    values = [np.arange(4, dtype=np.int32), np.arange(4, dtype=np.float32), np.arange(4, dtype=np.int32) * 2]
-    with RecordWriter(tmp_path, {"x": "array"}) as writer:
-        for value in values:
-            writer.append({"x": value})
-    (tmp_path / "manifest.json").unlink()
-
-    with RecordReader(tmp_path) as reader:
-        assert_same([reader[i]["x"] for i in range(3)], values)
-        assert_same([sample["x"] for sample in reader], values)
-        assert_same(reader.read_batch([0, 2])["x"], np.stack([values[0], values[2]]))
-        assert reader.read_batch([0, 1])["x"].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3]]
-        assert reader.read_batch([0, 1])["x"].dtype == np.float64
 
 
 @pytest.mark.parametrize(
@@ -223,29 +164,6 @@ def test_an_unknown_codec_is_an_error_that_names_the_column(tmp_path: Path) -> N
         assert reader[0] == {"id": -2}
 
 
-def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
-    def refuse(record: bytes) -> Any:
-        if record.startswith(b"sample 4"):
-            raise RecursionError("too deep")
-        return len(record)
-
-    write(tmp_path, 6)
-
-    with RecordReader(tmp_path, columns=["name"], codecs={"utf8": (None, refuse)}) as reader:
-        ways: list[Callable[[], Any]] = [
-            lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
-            lambda: reader.__getitems__([0, 4]),
-        ]  # fmt: skip
-        for way in ways:
-            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
-                way()
-        before = []
-        with pytest.raises(DatasetFileCorruptError):
-            for sample in reader:
-                before.append(sample)
-        assert before == [reader[i] for i in range(4)]  # what was whole is given
-
-
 # ------------------------------------------------------------------ length
 
 
@@ -269,24 +187,6 @@ def test_the_length_stays_while_somebody_appends_and_grows_with_what_is_flushed(
 
 
 # ------------------------------------------------------------------ what it says of itself
-
-
-def test_it_knows_its_schema_and_size(tmp_path: Path) -> None:
-    write(tmp_path, 5)
-    n_bytes = sum(path.stat().st_size for path in tmp_path.iterdir() if path.suffix in (".bag", ".idx"))
-
-    with RecordReader(tmp_path) as reader:
-        assert reader.spec == {name: column.type for name, column in SPEC.items()}
-        assert reader.schema["mat"] == SPEC["mat"]
-        assert reader.manifest is not None
-        assert reader.size == n_bytes
-        assert reader.available(1) == dict.fromkeys(SPEC, True)
-        assert "5 samples" in repr(reader)
-    (tmp_path / "manifest.json").unlink()
-    with RecordReader(tmp_path) as reader:
-        assert reader.manifest is None
-        assert reader.size == n_bytes
-        assert reader.schema["mat"] == Column("array")
 
 
 def test_where_no_dataset_lies_is_said(tmp_path: Path) -> None:
@@ -333,35 +233,6 @@ def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> N
         pickle.loads(pickled)
 
 
-def test_a_pickled_reader_without_manifest_keeps_its_length(tmp_path: Path) -> None:
-    write(tmp_path, 4, manifest=False)
-    pickled = pickle.dumps(RecordReader(tmp_path))
-    with RecordWriter(tmp_path, SPEC) as writer:
-        writer.append(samples(1)[0])
-    (tmp_path / "manifest.json").unlink()
-
-    assert len(pickle.loads(pickled)) == 4
-    assert len(RecordReader(tmp_path)) == 5
-
-
-def test_opening_and_closing_leaves_no_descriptor_behind(tmp_path: Path) -> None:
-    write(tmp_path, 4)
-    (tmp_path / "old").mkdir()
-    with RecordWriter(tmp_path / "old" / "data", {"words": "utf8[]"}) as writer:
-        writer.append({"words": ["a"]})
-    n_before = len(os.listdir("/proc/self/fd"))
-
-    for number in range(sized(40, 200)):
-        with RecordReader(tmp_path, mapped=number % 2 == 0) as reader:
-            reader.read_batch([0, 3])
-        forgotten = RecordReader(tmp_path, mapped=number % 2 == 0)
-        forgotten[0]
-        RecordReader(tmp_path / "old" / "data")[0]
-        del forgotten
-
-    assert len(os.listdir("/proc/self/fd")) <= n_before
-
-
 def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
     write(tmp_path, 5)
     for index in tmp_path.glob("*.idx"):
@@ -372,3 +243,26 @@ def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
         assert reader.read_column("mat").shape == (5, 2, 3)  # rows of one size need none
         with pytest.raises(DatasetFileCorruptError, match=r"name\.idx is damaged"):
             reader.read_column("name")
+
+
+def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:
+    def refuse(record: bytes) -> Any:
+        if record.startswith(b"sample 4"):
+            raise RecursionError("too deep")
+        return len(record)
+
+    write(tmp_path, 6)
+
+    with RecordReader(tmp_path, columns=["name"], codecs={"utf8": (None, refuse)}) as reader:
+        ways: list[Callable[[], Any]] = [
+            lambda: reader[4], lambda: reader.read_batch([1, 4]), lambda: reader.read_column("name"), lambda: list(reader),
+            lambda: reader.__getitems__([0, 4]),
+        ]  # fmt: skip
+        for way in ways:
+            with pytest.raises(DatasetFileCorruptError, match=r"record 4 of column 'name' \(bytes .*RecursionError: too deep"):
+                way()
+        before = []
+        with pytest.raises(DatasetFileCorruptError):
+            for sample in reader:
+                before.append(sample)
+        assert before == [reader[i] for i in range(4)]  # what was whole is given

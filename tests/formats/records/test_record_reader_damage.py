@@ -253,6 +253,17 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
             RecordReader(tmp_path, mapped=mapped).verify()
 
 
+def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "earlier"
+    shutil.copytree(dataset, folder)
+    fields = json.loads((folder / "manifest.json").read_bytes())
+    del fields["digest"]
+    (folder / "manifest.json").write_bytes(seal_json({**fields, "format": "data_stack records 1"}))
+
+    with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1', not 'data_stack records 2'; remove it"):
+        RecordReader(folder)
+
+
 def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:
     with RecordWriter(tmp_path, {"id": "i64"}) as writer:
         writer.extend({"id": np.arange(4)})
@@ -264,14 +275,3 @@ def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> No
 
         with pytest.raises(DataStackError):
             RecordReader(tmp_path)[0]
-
-
-def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "earlier"
-    shutil.copytree(dataset, folder)
-    fields = json.loads((folder / "manifest.json").read_bytes())
-    del fields["digest"]
-    (folder / "manifest.json").write_bytes(seal_json({**fields, "format": "data_stack records 1"}))
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1'.* reads 'data_stack records 2'.*remove manifest"):
-        RecordReader(folder)

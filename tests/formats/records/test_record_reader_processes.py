@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import operator
-import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -110,31 +109,6 @@ def test_a_spawned_process_reads_what_it_was_sent(folder: Path) -> None:
                 reader[3]
                 assert pool.submit(check_much, reader, 5, 5).result(timeout=120) == 0
                 assert pool.submit(check_much, reader[::1], 5, 5).result(timeout=120) == 0
-
-
-def test_a_fork_while_threads_decode_does_not_hang(folder: Path) -> None:
-    with RecordReader(folder / "plain") as reader:
-        done = threading.Event()
-
-        def decode() -> None:
-            while not done.is_set():
-                reader.read_column("image", range(200))
-
-        thread = threading.Thread(target=decode)
-        thread.start()
-        try:
-            for _ in range(5):
-                pid = os.fork()
-                if pid == 0:
-                    try:
-                        right = reader.read_column("image", range(100)).shape == (100, 24, 24, 3)
-                        os._exit(0 if right else 1)
-                    except BaseException:  # pytest must not go on in a child
-                        os._exit(2)
-                assert os.waitpid(pid, 0)[1] == 0
-        finally:
-            done.set()
-            thread.join()
 
 
 def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugins(

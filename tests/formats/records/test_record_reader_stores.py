@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import (
-    FileStorageConnector,
     InMemoryStorageConnector,
     MongoDBStorageConnector,
 )
@@ -61,17 +59,6 @@ def check(store: Any, prefix: str = "", n: int = N, **options: Any) -> None:
         assert_same(reader[9, {"frames": range(1, 3)}], {"frames": sequences(9)["frames"][1:3]})
         assert reader.available(9)["frames"] == range(4)
         assert reader.read_column("words", [5, 3]).tolist() == [["w0", "w1"], []]
-
-
-def test_a_dataset_in_a_file_store_is_mapped(tmp_path: Path) -> None:
-    store = FileStorageConnector(tmp_path)
-    write(store)
-
-    check(store)
-    check(store, mapped=False)
-    with RecordReader(store, prefix="plain") as reader:
-        reader[0]
-        assert reader._column("x").bag.file.buffer is not None
 
 
 def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:

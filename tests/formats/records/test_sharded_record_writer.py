@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import granular
 import numpy as np
 import pytest
 from hypothesis import given
@@ -35,20 +34,6 @@ def ids(folder: Path) -> list[list[int]]:
             assert reader.manifest is not None
             found.append(reader.read_column("id").tolist() if len(reader) else [])
     return found
-
-
-def test_shards_are_completed_when_they_are_full(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        positions = []
-        for i in range(10):
-            positions.append(writer.append(row(i)))
-            n_complete = len(list((tmp_path / "a").glob("*/manifest.json")))
-            assert n_complete == (i + 1) // 4
-
-        assert (len(writer), writer.shards, writer.spec) == (10, 3, {"id": "i64", "name": "utf8"})
-
-    assert positions == list(range(10))
-    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 @given(
@@ -80,19 +65,6 @@ def check_shards(folder: Path, steps: list[tuple[str, int]], shardlen: int) -> N
 
     assert ids(folder) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
     assert n_bytes == sum(path.stat().st_size for path in folder.glob("*/*.[bi][ad][gx]"))
-
-
-def test_shards_of_granular_are_gone_on_with_and_completed(tmp_path: Path) -> None:
-    with granular.ShardedDatasetWriter(tmp_path / "a", {"id": "i64", "name": "utf8"}, granular.encoders, shardlen=4) as theirs:
-        for i in range(10):
-            theirs.append(row(i))
-
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=4) as writer:
-        assert len(writer) == 10
-        for i in range(10, 14):
-            writer.append(row(i))
-
-    assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13]]
 
 
 def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:

@@ -46,10 +46,7 @@ class ImagesFormat(ConvertibleFormat):
         super().check(source, destination)
         column = source.schema.get("image")
         if column is None:
-            raise ConfigError(
-                f"a folder of images needs a column 'image'; {source.name} has {', '.join(source.schema)}. Rename one: "
-                f"--columns image=…"
-            )
+            raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
         if plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
             raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
         for name, other in source.schema.items():

@@ -62,9 +62,7 @@ class WebDatasetFormat(ConvertibleFormat):
             raise ConfigError(f"{name!r} is one file; give a folder for shards: {name[:-4]!r}")
         fields = _fields(source)
         if len({field.lower() for field in fields.values()}) < len(fields):
-            raise ConfigError(
-                f"two columns would have the same name in a shard ({', '.join(sorted(fields.values()))}); rename one: --columns …"
-            )
+            raise ConfigError(f"two columns would be one file in a shard: {', '.join(sorted(fields.values()))}; rename one")
 
     def write(self, source: Source, destination: Destination, batches: Batches) -> None:
         from data_stack.formats.webdataset_writer import WebDatasetWriter, write_shard

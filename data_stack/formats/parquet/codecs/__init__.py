@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar
 from data_stack.codecs.codec import Codec
 from data_stack.codecs.jpeg import JpgCodec as JpegCodec
 from data_stack.codecs.npy import NpyCodec as NdarrayCodec
-from data_stack.codecs.npz import NpzCodec as CompressedNdarrayCodec
+from data_stack.codecs.npy import NpzCodec as CompressedNdarrayCodec
 from data_stack.codecs.png import PngCodec
 from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
