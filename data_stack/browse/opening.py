@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, Final
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import UnknownSplitError
@@ -11,6 +11,9 @@ from data_stack.formats.conversion.format import open_source
 from data_stack.formats.conversion.location import FORMATS
 from data_stack.io.location import Location, location_of
 from data_stack.repository.places import find_places, open_as
+
+#: For row groups: enough for scrolling.
+_MAX_CACHED_BYTES: Final = 16 << 20
 
 
 def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack) -> dict[str, DatasetIteratorIF]:
@@ -34,9 +37,10 @@ def open_splits(source: Any, split: str | None, resources: contextlib.ExitStack)
 
 def _open(place: Location, kind: str, resources: contextlib.ExitStack) -> DatasetIteratorIF:
     if kind == "parquet":
-        from data_stack.browse.parquet import open_parquet  # needs pyarrow
+        from data_stack.formats.parquet import ParquetDataset  # needs pyarrow
 
-        return open_parquet(place)
+        folder, prefix = (place.folder, place.name) if place.is_file() else (place.as_folder(), "")
+        return ParquetDataset(folder, prefix=prefix, max_cached_bytes=_MAX_CACHED_BYTES)
     if kind not in FORMATS:
         return open_as(place, kind)
     source = open_source(place, kind)

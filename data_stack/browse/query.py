@@ -27,7 +27,6 @@ _NEAR, _FAR = 64, 1 << 12
 _LATEST: Final = np.iinfo(np.int64).max
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
 _TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
-_NARROW_UNITS: Final = ("ns", "ps", "fs", "as")  # which hold few centuries or less
 _FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
 
 Mask = npt.NDArray[np.bool_]
@@ -133,25 +132,13 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
     """The number or time of a text; NaN or NaT for other texts."""
-    if dtype.kind == "M":
-        return _as_time(dtype, text)
-    number = number_of(text)
-    if dtype.kind == "m":
-        return dtype.type("NaT") if np.isnan(number) else np.int64(min(max(number, -_LATEST), _LATEST)).astype(dtype)
-    return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
-
-
-def _as_time(dtype: np.dtype[Any], text: str) -> Any:
-    """The time of a text, clipped to the range of ``dtype``, because numpy would wrap around."""
+    if dtype.kind != "M":
+        number = number_of(text)
+        return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
     try:
-        time = np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT")
+        return np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT", "us")
     except ValueError:  # month 13
-        return dtype.type("NaT")
-    if np.datetime_data(dtype)[0] in _NARROW_UNITS:
-        first, last = np.array([-_LATEST, _LATEST]).astype(dtype)
-        seconds = time.astype("M8[s]")
-        return first if seconds < first.astype("M8[s]") else last if seconds > last.astype("M8[s]") else time
-    return time
+        return np.datetime64("NaT")
 
 
 class Search:
@@ -342,10 +329,10 @@ def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
     """Bars of ranges of equal width up to the largest value; infinities count in the outermost ranges."""
     dtype = values.dtype
-    numbers = values.astype(np.int64) if dtype.kind in "Mm" else values
+    numbers = values.astype(np.int64) if dtype.kind == "M" else values
     finite = numbers[np.isfinite(numbers)]
     low, high = finite.min().item(), finite.max().item()
-    is_whole = dtype.kind in "iuMm" or (max(abs(low), abs(high)) < 1 << 53 and bool((finite == np.floor(finite)).all()))
+    is_whole = dtype.kind in "iuM" or (max(abs(low), abs(high)) < 1 << 53 and bool((finite == np.floor(finite)).all()))
     if is_whole:
         low, high = int(low), int(high)
         step = -(-(high - low + 1) // _N_RANGES)
@@ -355,7 +342,7 @@ def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[st
     edges = [*(low + step * each for each in range(n_ranges)), high]
     places = np.clip(np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1, 0, n_ranges - 1)
     totals, counts = _count(places, n_ranges, groups)
-    values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind in "Mm" else edge for edge in edges]
+    values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind == "M" else edge for edge in edges]
     bars = []
     for each, (start, stop) in enumerate(itertools.pairwise(values_at)):
         where = {"low": _exact(start)} if each else {}
@@ -371,8 +358,6 @@ def _label(column: BrowsedColumn, value: Any) -> str:
 
 def _exact(value: Any) -> str:
     """A value as the text in a condition."""
-    if isinstance(value, np.timedelta64):
-        return str(value.astype(np.int64))
     return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from data_stack.cli.completion import complete_sources
+from data_stack.cli.completion import complete_places
 from data_stack.cli.settings import (
     Settings,
     answer,
@@ -20,13 +19,9 @@ from data_stack.cli.settings import (
     takes_settings,
 )
 
-html_option = click.option(
-    "--html", "page", metavar="FILE", help="Write a page with samples and histograms of at most 2 MB to FILE."
-)
-
 
 @click.command("browse")
-@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_sources)
+@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_places)
 @click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
 @click.option("--no-open", is_flag=True, help="Print the URL only.")
@@ -68,10 +63,3 @@ def _open(settings: Settings, text: str, split: str | None, options: Mapping[str
     loaded = repository.load(text, split, settings.connector(), **options)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
     return Browser(about.name, splits, dict(about.facts()))
-
-
-def write_page(path: str, document: Any) -> int:
-    """Write a report as a page; return its size in bytes."""
-    from data_stack.browse.page import page_of
-
-    return Path(path).write_bytes(page_of(document).encode())

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from data_stack.cli.completion import complete_places, complete_sources
+from data_stack.cli.completion import complete_places
 from data_stack.cli.settings import (
     Settings,
     answer,
@@ -23,7 +23,7 @@ _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
 @click.command("convert")
-@click.argument("source", metavar="SRC", shell_complete=complete_sources)
+@click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")

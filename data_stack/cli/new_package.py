@@ -15,7 +15,6 @@ from data_stack.cli.made_up import make_up
 from data_stack.exception import ConfigError
 from data_stack.plugins.manager import default_manager
 
-_EXTRAS = {"images": "images", "audio": "audio"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
 _MAX_CHARACTERS = 60
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
@@ -96,7 +95,7 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
         "size": str(len(data)),
         "splits": str(tuple(splits)).replace("'", '"'),
         "first_split": splits[0],
-        "requirement": f"datastack[{_EXTRAS[kind]}]" if kind in _EXTRAS else "datastack",
+        "requirement": "datastack[images]" if kind == "images" else "datastack",
     }
 
     def fill(text: str) -> str:

@@ -198,6 +198,25 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
 
 
+@click.command()
+@_name
+@click.argument("destination", metavar="DESTINATION")
+@takes_settings
+def publish(settings: Settings, name: str, destination: str) -> None:
+    """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
+
+    For example: data-stack publish digits /srv/www/digits
+
+    Prepares the dataset first if it is not ready. Published files never change; an interrupted command resumes.
+    Prints the digest that pins the dataset; append it to the URL after a #.
+    """
+    from data_stack.stores.publishing import publish as publish_dataset
+
+    pin = publish_dataset(name, destination, settings.connector())
+    facts = {"name": name, "destination": destination, "pin": pin}
+    answer(settings, facts, f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")
+
+
 def _check_names(names: tuple[str, ...]) -> None:
     # A URL may contain a password, which must not appear in an error message.
     if any("://" in name for name in names):

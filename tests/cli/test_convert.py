@@ -57,7 +57,6 @@ def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -
     [
         (["digits", "OUT"], 2, "train, test; choose one, such as digits:train"),
         (["nothing", "OUT"], 2, "no plugin provides a dataset 'nothing'"),
-        (["nothing.csv", "OUT"], 2, "'nothing.csv'"),
         (["nothing", "OUT", "--from", "hdf5"], 2, "'nothing'"),
         (["SOURCE", "OUT", "-O", "a=b"], 2, "--storage and -O"),
         (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),

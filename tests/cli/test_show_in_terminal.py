@@ -43,7 +43,7 @@ def test_a_pipe_gets_a_line_for_each_sample(command: Any) -> None:
     assert command("show", "iris", "-n", "2", "--seed", "1").code == 0
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (3, 5, 3), (1, 200, 4), (200, 1), (41, 30, 3)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 200, 4), (41, 30, 3)])
 def test_pictures_of_any_shape_fit(shape: tuple[int, ...]) -> None:
     console = Console(file=io.StringIO(), width=20, color_system=None)
 
