@@ -100,19 +100,12 @@ class LockFile:
             raise LockError(
                 f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
             ) from error
-        if fields.get("format") != _FORMAT:
-            raise LockError(
-                f"the lock file {str(path)!r} has format {shorten(fields.get('format'))}; this data_stack reads {_FORMAT}"
-            )
         datasets, stacks = fields.get("datasets", {}), fields.get("stacks", {})
-        if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+        if fields.get("format") != _FORMAT or not _is_whole(datasets, stacks):
             raise LockError(
-                f"the lock file {str(path)!r} is damaged: datasets and stacks are tables. Restore it from version control"
-            )
-        if not all(_is_entry(each) for each in datasets.values()):
-            raise LockError(
-                f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
-                f"it. Restore it from version control, or delete it and lock again"
+                f"the lock file {str(path)!r} is damaged, or another data_stack made it: its format is "
+                f"{shorten(fields.get('format'))}, and this data_stack reads {_FORMAT}. Restore it from version control, or "
+                f"delete it and lock again"
             )
         return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
 
@@ -325,10 +318,14 @@ def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> di
     }
 
 
-def _is_entry(entry: Mapping[str, Any]) -> bool:
-    configurations = entry.get("configurations")
-    return isinstance(configurations, list) and all(
+def _is_whole(datasets: Any, stacks: Any) -> bool:
+    """Whether both tables have the form that :meth:`LockFile.write` writes."""
+    if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+        return False
+    found = [each.get("configurations") for each in datasets.values()]
+    return all(isinstance(each, list) for each in found) and all(
         isinstance(each, dict) and isinstance(each.get("config"), dict) and isinstance(each.get("splits"), dict)
+        for configurations in found
         for each in configurations
     )
 

@@ -31,8 +31,6 @@ SplitDigest: TypeAlias = dict[str, Any]
 _ROWS_AT_ONCE = 1024
 #: Splits and configurations of the last few versions of the code.
 _MAX_NOTES = 200
-#: For read-only stores.
-_notes_of_this_process: dict[str, dict[str, SplitDigest]] = {}
 
 
 class SampleDigests:
@@ -56,7 +54,6 @@ class SampleDigests:
         if code is None or self._stored is None:
             self._stored = None
             return
-        self._place = f"{self._stored.connector!r} {self._stored.folder}"
         self._content = [sorted(records), code, _opening_code(factory), libraries_of(distribution or "datastack")]
 
     def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> SplitDigest:
@@ -86,7 +83,7 @@ class SampleDigests:
 
     def _notes(self) -> dict[str, SplitDigest]:
         """All remembered digests, the latest last."""
-        notes = dict(_notes_of_this_process.get(self._place, {}))
+        notes: dict[str, SplitDigest] = {}
         with suppress(DatasetFileCorruptError, StorageError):
             data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
             fields = JsonObject.unseal(data, "notes on samples") if data is not None else None
@@ -101,8 +98,7 @@ class SampleDigests:
         try:
             stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
         except (StorageError, UnsupportedStorageOperationError) as error:
-            logger.info("the store cannot keep digests of samples of %r, so this process keeps them: %s", self._name, error)
-            _notes_of_this_process[self._place] = dict(latest)
+            logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
 
 
 def _digest_samples(iterator: DatasetIteratorIF, title: str) -> str:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 import data_stack
 from data_stack.exception import DatasetNotFoundError, UnknownSplitError
 from data_stack.reproduce import DatasetReport
 from data_stack.show.markup import size_text
-
-
-def test_a_report_of_a_registered_dataset_uses_its_own_store(tmp_path: Path) -> None:
-    report = DatasetReport.of("iris", storage=tmp_path)
-
-    assert report.storage == f"FileStorageConnector('{tmp_path}')"
-    assert {name: split.length for name, split in report.splits.items()} == {"all": 150}
-    assert report.splits["all"].class_names == ("setosa", "versicolor", "virginica")
 
 
 def test_a_report_prepares_once_and_then_only_opens() -> None:
@@ -28,13 +17,6 @@ def test_a_report_prepares_once_and_then_only_opens() -> None:
 
     assert "retrieve" in steps[0]
     assert steps[1] == ["open", "read all targets"]
-
-
-def test_a_report_is_plain_json_data() -> None:
-    report = DatasetReport.of("digits", "test", storage="memory://").to_dict()
-
-    assert json.loads(json.dumps(report)) == json.loads(json.dumps(report, default=str))
-    assert {name: split["length"] for name, split in report["splits"].items()} == {"test": 360}
 
 
 def test_a_report_of_something_unknown_raises_as_loading_does() -> None:
