@@ -20,10 +20,11 @@ from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
+from data_stack.show.leakage import digests_of
 from data_stack.show.markup import Block, Heading, Paragraph, Table, TextDocument, readable
 from data_stack.show.page import IteratorPage
 from data_stack.show.samples import default_keys
-from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.values.digests import sample_digest
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _Pairs: TypeAlias = list[tuple[int, int]]
@@ -202,11 +203,11 @@ class _Side:
             )
         batch: Any
         for _, batch in in_blocks(len(iterator), access.batch):
-            self.contents += _digests(batch)
+            self.contents += digests_of(batch)
             if kept and len(kept) < len(columns):
-                self.inputs += _digests(tuple(batch[column] for column in kept))
+                self.inputs += digests_of(tuple(batch[column] for column in kept))
             if key is not None:
-                self.keys += _digests((batch[key],))
+                self.keys += digests_of((batch[key],))
 
     def places(self, samples: Iterable[int]) -> _Positions:
         """Split and place of samples that are numbered over all splits."""
@@ -222,11 +223,6 @@ def _columns_of(sample: Any) -> dict[Any, Any]:
     if isinstance(sample, Mapping):
         return dict(sample)
     return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {}
-
-
-def _digests(batch: Any) -> list[bytes]:
-    digests: list[bytes] = row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist()
-    return digests
 
 
 def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:

@@ -123,12 +123,9 @@ def png_of(pixels: _Pixels) -> bytes:
     """
     height, width = pixels.shape[:2]
     rows = pixels.reshape(height, -1)
-    shifted = np.zeros_like(rows)
-    step = rows.shape[1] // width
-    shifted[:, step:] = rows[:, :-step]
     streams = [
         zlib.compress(np.hstack([np.full((height, 1), number, np.uint8), filtered]).tobytes(), 4)
-        for number, filtered in ((0, rows), (1, rows - shifted), (2, np.diff(rows, axis=0, prepend=np.uint8(0))))
+        for number, filtered in ((0, rows), (2, np.diff(rows, axis=0, prepend=np.uint8(0))))
     ]
     colour = {2: 0, 3: 2, 4: 6}[pixels.ndim if pixels.ndim == 2 else pixels.shape[2]]
     header = struct.pack(">IIBBBBB", width, height, 8, colour, 0, 0, 0)
