@@ -19,7 +19,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.show.leakage import find_duplicates
 from data_stack.show.markup import readable
-from data_stack.show.pictures import as_png
 from data_stack.show.samples import overlays_of
 
 _MAX_SAMPLES: Final = 200
@@ -155,6 +154,8 @@ class Browser:
         Raises:
             ConfigError: the column does not exist, or the value cannot be drawn.
         """
+        from data_stack.show.pictures import as_png  # needs Pillow
+
         table = self._table(split)
         _check_position(table, position)
         _check_column(column, range(len(table.columns)))

@@ -126,8 +126,9 @@ def info(settings: Settings, name: str) -> None:
         facts |= {"prepared": is_ready, "reason": reason, "stored_versions": stored, "sources": sources}
         rows.append(("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}"))
         rows.append(("stored", ", ".join(stored) or "none"))
-    blocks = [*description.header(1), Facts([*rows, ("store", repr(connector))])]
-    answer(settings, facts, *blocks, *map(_source_text, sources))
+    title = f"{description.name} {description.version or ''}".rstrip()
+    about = [f"{title}\n{description.description}".rstrip(), Facts([*rows, ("store", repr(connector))])]
+    answer(settings, facts, *about, *map(_source_text, sources))
 
 
 def _source_text(source: dict[str, Any]) -> str:

@@ -65,8 +65,7 @@ def show(
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
     """Show samples as blocks of colour if they are pictures and the terminal has colours, otherwise as lines of text."""
-    from data_stack.show.kinds import look_at, shorten
-    from data_stack.show.pictures import span_of, to_pixels
+    from data_stack.show.kinds import look_at, shorten, span_of
     from data_stack.show.samples import choose, default_keys, label_text, part_of
 
     meta: Any = getattr(iterator, "dataset_meta", None)
@@ -79,9 +78,10 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
     looks = [look_at(value, "image") for value in values] if console is not None and console.color_system else []
     if console is not None and looks and all(look.is_picture for look in looks):
         from data_stack.cli.pictures import print_tiles
+        from data_stack.show.pictures import draw
 
         span = span_of([look.data for look in looks if look.kind == "image"])
-        print_tiles([to_pixels(look, _TILE_PIXELS, span) for look in looks], labels, console)
+        print_tiles([draw(look, _TILE_PIXELS, span) for look in looks], labels, console)
         return
     texts = [
         f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)

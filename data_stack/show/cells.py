@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import html
 import io
 import wave
@@ -13,11 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.registry import codec_of
-from data_stack.exception import DataStackError
 from data_stack.show.kinds import Look, sampled, shorten
 from data_stack.show.markup import Rich
-from data_stack.show.pictures import png_of, to_pixels
 
 _Array = npt.NDArray[Any]
 
@@ -27,6 +23,7 @@ _MAX_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _WIDTH_OF_LINES = 170
 _MIN_RATE = 8_000
+_JPEG_QUALITY = 90
 _MAX_CHARACTERS = 240
 
 
@@ -47,16 +44,19 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    from data_stack.show.pictures import draw, png_of  # needs Pillow
+
     max_pixels, media, data = _MAX_PIXELS, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
-        pixels = to_pixels(look, max_pixels, span, **over)
-        media, data = "png", png_of(pixels)
-        if len(data) > n_bytes and pixels.shape[2:] == (3,):
-            with contextlib.suppress(DataStackError):  # Pillow is not installed
-                media, data = "jpeg", codec_of("jpg").encode(pixels)
+        image = draw(look, max_pixels, span, **over)
+        media, data = "png", png_of(image)
+        if len(data) > n_bytes and image.mode == "RGB":
+            file = io.BytesIO()
+            image.save(file, "jpeg", quality=_JPEG_QUALITY)
+            media, data = "jpeg", file.getvalue()
         max_pixels //= 2
     is_series, shape = look.kind == "series", look.data.shape
-    height, width = pixels.shape[:2] if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
     scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
     is_enlarged = scale >= _MIN_FACTOR
     scale = int(scale) if is_enlarged else scale

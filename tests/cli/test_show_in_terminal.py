@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -47,7 +48,7 @@ def test_a_pipe_gets_a_line_for_each_sample(command: Any) -> None:
 def test_pictures_of_any_shape_fit(shape: tuple[int, ...]) -> None:
     console = Console(file=io.StringIO(), width=20, color_system=None)
 
-    print_tiles([np.zeros(shape, np.uint8)] * 3, ["a" * 30, "b", "数据集" * 9], console)
+    print_tiles([Image.fromarray(np.zeros(shape, np.uint8))] * 3, ["a" * 30, "b", "数据集" * 9], console)
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]  # it is a StringIO
     assert max(map(cell_len, lines)) <= 20
