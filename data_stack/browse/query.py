@@ -24,10 +24,8 @@ _MAX_CONDITIONS: Final = 32
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
-_LATEST: Final = np.iinfo(np.int64).max
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
 _TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
-_FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
 
 Mask = npt.NDArray[np.bool_]
 _NOTHING: Final = np.zeros(0, dtype=bool)
@@ -52,6 +50,16 @@ class Condition:
     high: str | None = None
     closed: bool = False
     contains: str | None = None
+
+    def is_valid(self, table: Table) -> bool:
+        """Whether the fields are of the right types, and the column exists."""
+        values = self.values if isinstance(self.values, tuple) else () if self.values is None else (0,)
+        is_range = self.low is not None or self.high is not None
+        has_one_test = (self.values is not None) + is_range + (self.contains is not None) == 1
+        has_texts = all(text is None or isinstance(text, str) for text in (*values, self.low, self.high, self.contains))
+        is_search = self.column is None and self.contains is not None
+        has_column = is_search or (type(self.column) is int and self.column in table.plain_columns())
+        return has_one_test and has_texts and has_column and len(values) <= _MAX_BARS and isinstance(self.closed, bool)
 
     def columns(self, table: Table) -> list[int]:
         """The numbers of the columns to read."""
@@ -87,27 +95,15 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
     """
     try:
         given = parse_json(text) if text else []
-    except ValueError as error:
-        raise ConfigError(f"a filter must be JSON, got {text!r:.80}") from error
-    if not isinstance(given, list) or len(given) > _MAX_CONDITIONS:
-        raise ConfigError(f"a filter must be a list of at most {_MAX_CONDITIONS} conditions, got {text!r:.80}")
-    return tuple(_parse_condition(each, table) for each in given)
-
-
-def _parse_condition(given: Any, table: Table) -> Condition:
-    fields: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
-    column, values = fields.get("column"), fields.get("values", [])
-    is_column = type(column) is int and column in table.plain_columns() and len(fields) > 1
-    is_search = fields.keys() == {"contains"} and fields["contains"] is not None
-    has_texts = isinstance(values, list) and all(
-        text is None or isinstance(text, str) for text in (*values, *map(fields.get, ("low", "high", "contains")))
-    )
-    has_fields = fields.keys() <= _FIELDS and isinstance(fields.get("closed", True), bool)
-    is_range = fields.get("low") is not None or fields.get("high") is not None
-    n_tests = ("values" in fields) + is_range + (fields.get("contains") is not None)
-    if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MAX_BARS:
-        raise ConfigError(f"invalid condition: {given!r:.120}")
-    return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
+        found = tuple(
+            Condition(**{**each, "values": tuple(each["values"])} if isinstance(each.get("values"), list) else each)
+            for each in given
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"a filter must be a JSON list of conditions, got {text!r:.120}") from error
+    if len(found) > _MAX_CONDITIONS or not all(each.is_valid(table) for each in found):
+        raise ConfigError(f"invalid conditions: {text!r:.120}")
+    return found
 
 
 def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
@@ -328,23 +324,16 @@ def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
 
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
     """Bars of ranges of equal width up to the largest value; infinities count in the outermost ranges."""
-    dtype = values.dtype
-    numbers = values.astype(np.int64) if dtype.kind == "M" else values
-    finite = numbers[np.isfinite(numbers)]
-    low, high = finite.min().item(), finite.max().item()
-    is_whole = dtype.kind in "iuM" or (max(abs(low), abs(high)) < 1 << 53 and bool((finite == np.floor(finite)).all()))
-    if is_whole:
-        low, high = int(low), int(high)
-        step = -(-(high - low + 1) // _N_RANGES)
-    else:
-        step = high / _N_RANGES - low / _N_RANGES
-    n_ranges = int(-(-(high - low + 1) // step)) if is_whole else _N_RANGES
-    edges = [*(low + step * each for each in range(n_ranges)), high]
-    places = np.clip(np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1, 0, n_ranges - 1)
+    numbers = values.astype(np.int64) if values.dtype.kind == "M" else values
+    finite, share = numbers[np.isfinite(numbers)], np.arange(_N_RANGES + 1) / _N_RANGES
+    edges = finite.min() * (1 - share) + finite.max() * share
+    if numbers.dtype.kind in "iu":
+        edges = np.unique(np.clip(np.ceil(edges), finite.min(), finite.max()).astype(numbers.dtype))
+    n_ranges = len(edges) - 1
+    places = np.clip(np.searchsorted(edges[:-1], numbers, side="right") - 1, 0, n_ranges - 1)
     totals, counts = _count(places, n_ranges, groups)
-    values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind == "M" else edge for edge in edges]
     bars = []
-    for each, (start, stop) in enumerate(itertools.pairwise(values_at)):
+    for each, (start, stop) in enumerate(itertools.pairwise(edges.astype(values.dtype))):
         where = {"low": _exact(start)} if each else {}
         where |= {"high": _exact(stop)} if each < n_ranges - 1 else {}
         bars.append(_bar(f"{_short(start)} – {_short(stop)}", totals[each], counts[:, each], column=number, **where))

@@ -10,14 +10,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    dataset_options,
-    is_place,
-    parse_options,
-    takes_settings,
-)
+from data_stack.cli.settings import Settings, answer, dataset_options, is_place, parse_options, takes_settings
 
 
 @click.command("browse")

@@ -13,16 +13,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    common_options,
-    dataset_options,
-    echo,
-    parse_options,
-    table,
-    takes_settings,
-)
+from data_stack.cli.settings import Settings, answer, common_options, dataset_options, echo, parse_options, table, takes_settings
 from data_stack.exception import DatasetNotFoundError, PluginError
 from data_stack.show.markup import Facts, size_text, whole_page
 
@@ -143,32 +134,20 @@ def _source_text(source: dict[str, Any]) -> str:
 @click.option("--split", metavar="SPLIT", help="One split.  [default: all splits]")
 @click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
 @click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
-@click.option(
-    "--format",
-    "report_format",
-    type=click.Choice(["markdown", "html"]),
-    help="Output format.  [default: text]",
-)
 @click.option("--html", "page", metavar="FILE", help="Write a page with samples of at most 2 MB to FILE.")
 @dataset_options
 @takes_settings
-def report(
-    settings: Settings, name: str, report_format: str | None, page: str | None, options: tuple[str, ...], **what: Any
-) -> None:
+def report(settings: Settings, name: str, page: str | None, options: tuple[str, ...], **what: Any) -> None:
     """Report samples, classes, sizes and checksums.
 
     Prepares the dataset first if it is not ready.
     """
-    if report_format is not None and (settings.as_json or page is not None):
-        raise click.UsageError(f"{'--html' if page is not None else '--json'} and --format exclude each other")
     from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:
         size = Path(page).write_bytes(document.to_page().encode())
         answer(settings, {"name": name, "output": page, "size": size}, f"wrote {page} ({size_text(size)})")
-    elif report_format is not None:
-        echo(document.to_markdown() if report_format == "markdown" else whole_page(name, document.to_html()))
     else:
         answer(settings, document.to_dict(), *document.document())
 
@@ -207,7 +186,7 @@ def doctor(settings: Settings) -> int:
     return int(not healthy)
 
 
-@click.command()
+@data_stack.command()
 @click.argument("first", metavar="FIRST", shell_complete=complete_names)
 @click.argument("second", metavar="SECOND", shell_complete=complete_names)
 @click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
@@ -233,7 +212,7 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
     return int(found.differs)
 
 
-@click.command()
+@data_stack.command()
 @_name
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The file to write.  [default: standard output]"
@@ -255,3 +234,50 @@ def croissant(settings: Settings, name: str, output: str | None, options: tuple[
     Path(output).write_text(text + "\n", encoding="utf-8")
     if "recordSet" not in document:
         echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)
+
+
+@data_stack.command()
+@click.argument("terms", metavar="TERM...", nargs=-1, required=True)
+@click.option("--catalogue", metavar="SCHEME", help="Search a catalogue, such as hf, instead; needs the network.")
+@click.option("--catalogues", is_flag=True, help="Search all installed catalogues instead.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of datasets of a catalogue."
+)
+@takes_settings
+def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
+    """Search the installed datasets, or catalogues.
+
+    For example: data-stack search handwritten
+
+    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, even if slightly
+    misspelled; best matches first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
+    """
+    if catalogue is not None or catalogues:
+        _search_catalogues(settings, " ".join(terms), catalogue, limit)
+        return
+    from data_stack.repository.search import search_datasets
+
+    found = search_datasets(" ".join(terms))
+    rows = [
+        (
+            each.description.name,
+            each.description.description.partition("\n")[0] or "-",
+            each.description.license or "-",
+            ", ".join(each.parts),
+        )
+        for each in found
+    ]
+    shown = (
+        table(("name", "title", "license", "found in"), rows)
+        if found
+        else "no installed dataset matches; `data-stack list` shows all"
+    )
+    answer(settings, [asdict(each) for each in found], shown)
+
+
+def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit: int) -> None:
+    from data_stack.repository.catalogues import search_catalogues
+
+    found = search_catalogues(text, scheme, limit=limit)
+    rows = [(each.name, each.title or "-", each.license or "-", size_text(each.size)) for each in found]
+    answer(settings, [asdict(each) for each in found], table(("name", "title", "license", "size"), rows, right=(3,)))

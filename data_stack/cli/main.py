@@ -15,13 +15,11 @@ import click
 
 from data_stack.cli.authors import check, new
 from data_stack.cli.browse import browse
-from data_stack.cli.commands import croissant, data_stack, diff
-from data_stack.cli.convert import convert_dataset
+from data_stack.cli.commands import data_stack
+from data_stack.cli.convert import convert_dataset, records
 from data_stack.cli.datasets import import_file, prepare
 from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
-from data_stack.cli.records import records
-from data_stack.cli.search import search
 from data_stack.cli.settings import SWITCHES, Settings, echo
 from data_stack.cli.show import show
 from data_stack.cli.stores import copy, du, gc, publish, remove, verify
@@ -32,7 +30,7 @@ _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 for _command in (
     *(verify, copy, remove, gc, du, publish),
-    *(convert_dataset, croissant, diff, lock, parquet, records, search, show, new, check, browse, prepare, import_file),
+    *(convert_dataset, lock, parquet, records, show, new, check, browse, prepare, import_file),
 ):
     data_stack.add_command(_command)
 

@@ -11,13 +11,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names, complete_places
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    echo,
-    table,
-    takes_settings,
-)
+from data_stack.cli.settings import Settings, answer, echo, table, takes_settings
 from data_stack.show.markup import Block, Table, size_text
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)

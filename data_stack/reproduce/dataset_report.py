@@ -4,28 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
-from data_stack.show.markup import (
-    Block,
-    Facts,
-    Fold,
-    Heading,
-    Paragraph,
-    Table,
-    TextDocument,
-    as_html,
-    size_text,
-    whole_page,
-)
+from data_stack.show.markup import Block, Document, Facts, Fold, Heading, Paragraph, Table, as_html, size_text, whole_page
 from data_stack.show.page import IteratorPage
-from data_stack.show.report import kind_of, plain_report
-from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
+from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 
 if TYPE_CHECKING:
     from data_stack.factories.manifest import Manifest
@@ -36,7 +24,7 @@ _MAX_SPLITS = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DatasetReport(TextDocument):
+class DatasetReport(Document):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -166,17 +154,15 @@ def _kind_at(report: DatasetIteratorReport, position: int | str | None) -> str:
 
 
 def _blocks_of_resources(manifest: Manifest) -> list[Block]:
-    raw = {each.identifier for each in manifest.sources}
-    rows: list[Sequence[str]] = [
-        (each.identifier, size_text(each.size), each.sha256 or f"md5 {each.md5_sum}") for each in manifest.sources
-    ]
-    # Without preprocessing, sources are listed as prepared too.
-    prepared = [each for each in manifest.prepared if each.identifier not in raw]
-    rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
-    blocks: list[Block] = [Table(["resource", "size", "sha256"], rows, frozenset({1}))]
+    rows, raw = [], {each.identifier for each in manifest.sources}
+    blocks: list[Block] = []
     for source in manifest.sources:
+        rows.append((source.identifier, size_text(source.size), source.sha256 or f"md5 {source.md5_sum}"))
         verified = "verified" if source.verified else "NOT VERIFIED: its definition has no digest"
         blocks.append(Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}"))
+    # Without preprocessing, sources are listed as prepared, too.
+    prepared = [each for each in manifest.prepared if each.identifier not in raw]
+    rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
     if manifest.adopted:
         blocks.append(Paragraph("adopted: the store had all resources, without a manifest"))
-    return blocks
+    return [Table(["resource", "size", "sha256"], rows, frozenset({1})), *blocks]

@@ -21,7 +21,7 @@ from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
 from data_stack.show.leakage import digests_of
-from data_stack.show.markup import Block, Heading, Paragraph, Table, TextDocument, readable
+from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
 from data_stack.show.samples import default_keys
 from data_stack.values.digests import sample_digest
@@ -34,7 +34,7 @@ _WHOLE = ""
 
 
 @dataclass(frozen=True)
-class DatasetDiff(TextDocument):
+class DatasetDiff(Document):
     """What :func:`diff` found. It prints as text, and shows samples in a notebook.
 
     Positions are arrays of shape ``(n, 2)``: the number of the split, by :attr:`splits`, and the place in it. ``moved``,

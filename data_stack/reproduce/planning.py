@@ -19,7 +19,7 @@ from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.repository import default_repository
-from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.util.distributions import distributions_of
 
 
@@ -43,7 +43,7 @@ class PlannedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(TextDocument):
+class Plan(Document):
     """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.show.column_report import ColumnReport, ColumnStatistics
 from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import is_null, missing_in, present_values
@@ -27,6 +26,52 @@ _NULLABLE = " or None"
 _MAX_DISTINCT = 100_000
 
 _Numbers = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """Statistics of all values of a column; the values inside arrays and lists count, too.
+
+    Attributes:
+        n_missing: number of values that are None, NaN or NaT.
+        n_numbers: number of numbers (bools are 0 and 1).
+        n_infinite: number of infinite ones.
+        min, max: of the numbers; of dates and times as text; None without values.
+        mean, std: of the finite numbers, ``std`` of the population (divided by n); None without values.
+        n_distinct: number of distinct values; None for arrays, and for more than 100,000.
+    """
+
+    n_missing: int
+    n_numbers: int
+    n_infinite: int
+    min: float | int | str | None
+    max: float | int | str | None
+    mean: float | None
+    std: float | None
+    n_distinct: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReport:
+    """A column of an iterator.
+
+    Attributes:
+        key: position in tuple samples, key of dict samples; None of bare samples.
+        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta.
+        dtype: that of the schema, e.g. ``"utf8[]"``; without a schema that of the column in a batch, e.g. ``"uint8"``, or the
+            types of its objects. It ends with ``" or None"`` if values may be missing.
+        shape: of one value, ``()`` for a number or text. None stands for an extent that varies; the shape is None if the number
+            of dimensions varies.
+        statistics: None unless requested.
+        name: the column's name in tuple samples, if it has one.
+    """
+
+    key: int | str | None
+    role: str | None
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    statistics: ColumnStatistics | None = None
+    name: str | None = None
 
 
 def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[ColumnReport, ...]:

@@ -60,7 +60,7 @@ class SharedSamples:
 
 @dataclass(frozen=True, slots=True)
 class DuplicatesReport(Document):
-    """The result of :func:`find_duplicates`. It prints as Markdown, and shows as HTML in a notebook.
+    """The result of :func:`find_duplicates`. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
         columns: the compared columns; None for whole samples.

@@ -14,12 +14,11 @@ import numpy as np
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.cells import cell_of
-from data_stack.show.column_report import ColumnReport
-from data_stack.show.column_statistics import columns_of
+from data_stack.show.column_statistics import ColumnReport, columns_of
 from data_stack.show.explanation import Explanation, explain, samples_text
 from data_stack.show.kinds import Look, look_at, shorten, span_of
 from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
-from data_stack.show.report import table_of_columns, table_of_targets
+from data_stack.show.reporting import table_of_columns, table_of_targets
 from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacking import stack_values

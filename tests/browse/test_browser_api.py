@@ -16,8 +16,6 @@ from PIL import Image
 
 from data_stack import SequenceDatasetIterator
 from data_stack.browse.opening import open_splits
-from data_stack.dataset.iterator import InformedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta
 from data_stack.formats.conversion import convert
 
 
@@ -58,13 +56,6 @@ def test_conditions_combine(pictures: Served) -> None:
     assert pictures.positions(is_cat, split=1) == list(range(0, 30, 3))
 
 
-def test_one_hot_targets_are_filtered_by_their_class(serve: Serve) -> None:
-    meta = DatasetMeta(target_kind="one_hot", column_names=("x", "y"))
-    served = serve(all=InformedDatasetIterator(SequenceDatasetIterator([np.arange(6), np.eye(3)[[0, 1, 2, 2, 1, 0]]]), meta))
-
-    assert served.positions({"column": 1, "values": ["2"]}) == [2, 3]
-
-
 @pytest.mark.parametrize(
     "where",
     [
@@ -84,14 +75,6 @@ def test_what_is_no_filter_is_refused(pictures: Served, where: str) -> None:
     answer = pictures.get("/api/samples", split=0, start=0, where=where)
 
     assert (answer.status, list(answer.json)) == (400, ["error"])
-
-
-def test_pictures_are_png_of_this_run_that_browsers_keep(pictures: Served) -> None:
-    answer = pictures.get("/picture", split=0, position=7, column=0)
-
-    assert (answer.status, answer.headers["content-type"]) == (200, "image/png")
-    assert "immutable" in answer.headers["cache-control"]
-    assert Image.open(io.BytesIO(answer.body)).size == (10, 12)
 
 
 def test_series_and_sound_are_drawn_as_lines_and_short_vectors_written_out(serve: Serve) -> None:
@@ -199,13 +182,6 @@ def test_an_empty_split_and_one_that_cannot_be_opened_leave_the_others_alone(ser
     assert served.samples()["samples"] == []
     assert served.get("/api/histograms", split=0, columns="").json["columns"] == {}
     assert served.get("/api/samples", split=1, start=0).status == 500
-
-
-def test_splits_are_compared_column_by_column(pictures: Served) -> None:
-    found = pictures.get("/api/compare", name="label").json
-
-    assert found["n_read"] == [120, 30]
-    assert [(bar["label"], bar["counts"]) for bar in found["bars"]] == [(name, [40, 10]) for name in CLASSES]
 
 
 def test_duplicates_are_found_when_they_are_asked_for(pictures: Served) -> None:

@@ -65,14 +65,6 @@ def test_captions_prefer_labels_and_texts_to_ids(serve: Serve, sample: Any, capt
     assert (None if split["caption_column"] is None else split["columns"][split["caption_column"]]["name"]) == caption
 
 
-def test_integers_are_compared_exactly(serve: Serve) -> None:
-    served = serve(all=SequenceDatasetIterator([[2**53, 2**53 + 1, -5], [True, False, True]]))
-
-    assert served.positions({"column": 0, "values": [str(2**53 + 1)]}) == [1]
-    assert served.positions({"column": 0, "low": "9" * 40}) == []
-    assert served.positions({"column": 1, "values": ["False"]}) == [1]
-
-
 def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -> None:
     where = '[{"column": 1, "values": ["0"]}, {"contains": "tag 1"}]'
 

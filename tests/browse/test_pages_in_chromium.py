@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from browse_kit import TOKEN, Samples, Serve, Served
+from browse_kit import TOKEN, Serve, Served
 
 from data_stack import SequenceDatasetIterator
 
@@ -66,14 +66,6 @@ def status(page: Page, text: str) -> None:
     page.wait_for_function("text => document.getElementById('status').textContent === text", arg=text)
 
 
-def test_the_token_leaves_the_address_bar_and_a_reload_still_works(page: Page, pictures: Served) -> None:
-    visit(page, pictures)
-
-    assert page.url == f"{pictures.url}/"
-    page.reload()
-    status(page, "120 samples")
-
-
 def test_scrolling_loads_samples_and_keeps_few_nodes(page: Page, serve: Serve) -> None:
     images = np.arange(30_000, dtype=np.uint8).repeat(16).reshape(-1, 4, 4)
     visit(page, serve(all=SequenceDatasetIterator([images, np.arange(30_000) % 10])))
@@ -104,20 +96,6 @@ def test_bars_search_and_chips_filter(page: Page, pictures: Served) -> None:
 
     assert page.text_content("#empty") == "No sample fulfils all filters."
     assert page.locator(".card").count() == 0
-
-
-def test_a_range_is_chosen_by_its_bar_and_by_its_bounds(page: Page, serve: Serve) -> None:
-    visit(page, serve(all=SequenceDatasetIterator([np.arange(900), np.arange(900) / 7])))
-
-    page.click(".column:first-child .range >> nth=1")
-    status(page, "30 of 900")
-    page.click(".column:first-child .range >> nth=3", modifiers=["Shift"])
-    status(page, "90 of 900")
-    page.fill(".column:first-child .bounds input >> nth=1", "49")
-    page.keyboard.press("Enter")
-    status(page, "20 of 900")
-    page.click(".chip")
-    status(page, "900 samples")
 
 
 def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: Served) -> None:
@@ -154,19 +132,6 @@ def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: S
     page.wait_for_selector("#sample[open]")
 
     assert (page.text_content("#heading") or "").startswith("test · sample 0")
-
-
-def test_what_cannot_be_read_is_said_in_its_place(page: Page, serve: Serve) -> None:
-    served = serve(broken=Samples({"x": 1}, ValueError("<b>broken</b>")), empty=Samples())
-    visit(page, served)
-
-    assert page.text_content("#item-1 .error") == "ValueError: <b>broken</b>"
-    page.click("#item-1")
-    page.wait_for_selector("#sample[open] .error")
-    page.keyboard.press("Escape")
-    page.click("#splits button >> nth=1")
-    page.wait_for_selector("#empty:not([hidden])")
-    assert page.text_content("#empty") == "This split has no samples."
 
 
 def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, pictures: Served) -> None:

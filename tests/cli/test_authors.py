@@ -125,13 +125,3 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     assert "--offline" in checks["the source is at [http://127.0.0.1:9/a.csv]"]["reason"]
     assert checks[f"the source is at [{tmp_path}/a.csv]"]["outcome"] == "passed"
     assert outcome.json["passed"] > 40
-
-
-def test_check_says_what_cannot_be_checked(command: Any, install: Callable[..., None]) -> None:
-    install("gone", "raise RuntimeError('no such luck')")
-    install("old", "class Factory:\n    def get_dataset_iterator(self, config=None): ...")
-
-    for name, code, said in (("gone", 1, "no such luck"), ("old", 2, "legacy factory"), ("none", 2, "no plugin provides")):
-        outcome = command("check", name)
-
-        assert (outcome.code, said in outcome.err) == (code, True), outcome

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
-import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -73,11 +71,3 @@ def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
     assert [
         path for path in store.rglob("*") if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
     ] == []
-
-
-def test_json_stays_json_beside_a_plugin_that_prints(process: Start, install: Callable[..., None]) -> None:
-    install("loud", 'print("hello from an import")\n' + textwrap.dedent(SLOW.format(started="never")))
-
-    code, out, err = finished(process("info", "loud", "--json"))
-
-    assert (code, json.loads(out)["name"], "hello from an import" in err) == (0, "loud", True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +15,6 @@ RAW = "digits/1.0.0/raw/digits.csv.gz"
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"
 DIGITS_SHA256 = "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"
 # ------------------------------------------------------------------ list, info
-
-
-def test_list_names_the_installed_datasets_and_which_are_prepared(command: Any) -> None:
-    command("prepare", "iris")
-
-    rows = {row["name"]: row for row in command("list", "--json").json}
-
-    assert rows["iris"]["prepared"] is True
-    assert rows["digits"]["prepared"] is False
-    assert rows["mnist"]["distribution"] == "datastack"
 
 
 def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(command: Any, store: Path) -> None:
@@ -66,16 +54,6 @@ def test_import_file_takes_the_published_file_by_the_digest_of_its_definition(co
 
     assert (outcome.code, outcome.json["verified"], outcome.json["sha256"]) == (0, True, DIGITS_SHA256)
     assert (store / RAW).read_bytes() == DIGITS.read_bytes()
-
-
-def test_import_file_refuses_another_file_and_stores_nothing(command: Any, store: Path, tmp_path: Path) -> None:
-    with gzip.open(tmp_path / "wrong.gz", "wb") as file:
-        file.write(b"other bytes")
-
-    outcome = command("import-file", RAW, str(tmp_path / "wrong.gz"))
-
-    assert (outcome.code, (store / RAW).exists(), outcome.out) == (1, False, "")
-    assert RAW in outcome.err
 
 
 # ------------------------------------------------------------------ doctor
@@ -120,39 +98,6 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_pat
 
 
 # ------------------------------------------------------------------ factories in the original's manner
-
-ORIGINAL = """
-    import os
-    from data_stack.dataset.factory import BaseDatasetFactory
-    from data_stack.dataset.iterator import SequenceDatasetIterator
-    from data_stack.dataset.meta import IteratorMeta
-    from data_stack.io.resource_definition import ResourceDefinition
-    from data_stack.io.retriever import RetrieverFactory
-
-    class Factory(BaseDatasetFactory):
-        def get_dataset_iterator(self, config=None):
-            if config["split"] == "far":
-                retriever = RetrieverFactory.get_http_retriever(self.storage_connector)
-                retriever.retrieve([ResourceDefinition("original/raw", "https://data.invalid/x", "0" * 32)])
-            return SequenceDatasetIterator([["a", "b"], [0, 1]]), IteratorMeta(0, 1, 1)
-"""
-
-
-def test_a_factory_in_the_original_manner_cannot_be_prepared_ahead(command: Any, install: Callable[..., None]) -> None:
-    install("original", ORIGINAL)
-
-    outcome = command("prepare", "original")
-
-    assert (outcome.code, "--split" in outcome.err) == (2, True)
-
-
-def test_offline_holds_for_factories_in_the_original_manner_too(command: Any, install: Callable[..., None]) -> None:
-    install("original", ORIGINAL)
-
-    outcome = command("report", "original", "--split", "far", "--offline")
-
-    assert (outcome.code, "offline" in outcome.err, "DATA_STACK_OFFLINE" in os.environ) == (1, True, False)
-
 
 # ------------------------------------------------------------------ errors and options
 

@@ -13,12 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plain_connector import PlainConnector
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.stores.inventory import disk_usage
-from data_stack.stores.verification import verify_storage
 
 MiB = 1 << 20
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
@@ -63,16 +60,6 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
     assert "6 copied (188.7 kB)" in outcome.out
     assert command("prepare", "digits", "--storage", str(tmp_path / "there"), "--json").json["already_ready"] is True
     assert not (tmp_path / "there" / "iris").exists()
-
-
-def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_path: Path) -> None:
-    flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
-
-    facts = command("copy", str(filled), str(tmp_path / "there"), "--json")
-
-    assert facts.code == 1
-    assert [fault["identifier"] for fault in facts.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
-    assert facts.json["complete"] == ["iris/1.0.0"]
 
 
 @pytest.mark.parametrize(
@@ -134,19 +121,6 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
         "digits/1.0.0/preprocessed/train/targets.npy",
         "iris/1.0.0/manifest.json",
     ]
-
-
-def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path, tmp_path: Path) -> None:
-    minimal = PlainConnector(tmp_path / "plain")
-    data_stack.copy_datasets(filled, minimal, ["digits"])
-
-    sound = verify_storage(minimal, ["digits"])
-    minimal.set_resource("digits/1.0.0/preprocessed/test/targets.npy", [b"X" * 3008])
-    damaged = verify_storage(minimal, ["digits"])
-
-    assert sound.state == "ok"
-    assert [fault.identifier for fault in damaged.faults] == ["digits/1.0.0/preprocessed/test/targets.npy"]
-    assert disk_usage(minimal, ["digits"]).total > 0
 
 
 # ------------------------------------------------------------------ gc, du
@@ -257,11 +231,6 @@ def test_a_store_that_is_not_there_is_an_error_and_is_not_made(command: Any, tmp
 
         assert (outcome.code, outcome.out, named.partition("?")[0].removeprefix("file://") in outcome.err) == (1, "", True)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_home_that_is_not_there_yet_is_an_error_only_of_commands_on_what_is_stored(command: Any, store: Path) -> None:
-    assert [command(*arguments).code for arguments in LOOKING] == [1, 0, 0, 1, 1]
-    assert not store.exists()
 
 
 # ------------------------------------------------------------------ versions, remove

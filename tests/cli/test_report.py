@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -37,16 +36,6 @@ def test_statistics_tell_of_the_columns_of_each_split(command: Any) -> None:
     assert columns[1]["statistics"]["n_distinct"] == 3
 
 
-def test_documents_are_printed_in_markdown_and_html(command: Any) -> None:
-    markdown = command("report", "digits", "--format", "markdown", "--duplicates").out
-    html = command("report", "digits", "--split", "test", "--format", "html").out
-
-    assert markdown.count("# Report on digits") == 2
-    assert "# Duplicates" in markdown
-    assert html.startswith('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"/>')
-    ElementTree.fromstring(html.replace("<style scoped>", "<style>"))
-
-
 def test_a_page_is_one_small_file_without_scripts(command: Any, install: Callable[..., None], tmp_path: Path) -> None:
     install("noise", HOSTILE)
 
@@ -65,8 +54,6 @@ def test_a_page_is_one_small_file_without_scripts(command: Any, install: Callabl
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["--json", "--format", "html"], 2, "--json and --format"),
-        (["--html", "page.html", "--format", "html"], 2, "--html and --format"),
         (["--html", "missing/page.html"], 1, "page.html"),
     ],
 )

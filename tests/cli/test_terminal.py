@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from data_stack.cli.commands import data_stack
 from data_stack.cli.settings import print_blocks, table
 from data_stack.show.markup import Facts
 
@@ -64,9 +62,3 @@ def test_wide_characters_stay_in_their_column(capsys: pytest.CaptureFixture[str]
     print_blocks([table(("name", "n"), [("数据集", "1"), ("digits", "2")], right=(1,))])
 
     assert capsys.readouterr().out.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]
-
-
-def test_the_page_of_the_command_line_names_every_command() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
-
-    assert [name for name in data_stack.commands if f"data-stack {name}" not in page] == []

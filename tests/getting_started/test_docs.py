@@ -209,20 +209,6 @@ def test_every_table_of_the_benchmarks_is_drawn_as_bars() -> None:
     assert [table.header for table, drawn in zip(tables, bars, strict=True) if len(drawn) < 3] == []
 
 
-def test_a_bar_says_how_much_better_than_wanted_a_figure_is(tmp_path: Path) -> None:
-    lines = ["| what | ours | against | ratio | target |", "|---|---|---|---|---|"]
-    lines += ["| speed | 4 s | h5py | 2.0 × | ≥ 4 × |", "| | 5 MiB | | | < 20 MiB |"]
-
-    (table,) = plot_benchmarks.read_tables("\n".join(lines))
-    (panel,) = plot_benchmarks.make_panels(table)
-    plot_benchmarks.draw([panel], tmp_path / "bars")
-
-    assert [(bar.value, bar.text) for bar in panel.bars] == [(0.5, "2.0 × (h5py), wanted ≥ 4 ×"), (4, "5 MiB, wanted < 20 MiB")]
-    light, dark = ((tmp_path / f"bars-{shade}.svg").read_text() for shade in ("light", "dark"))
-    assert plot_benchmarks.OURS in light
-    assert plot_benchmarks.OURS not in dark
-
-
 @pytest.mark.full
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(

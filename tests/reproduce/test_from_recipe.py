@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -360,16 +359,6 @@ class TestFunctions:
         with pytest.raises(RecipeError, match="a function is named as 'module:name'"):
             from_recipe(calling({"function": name}), trusted_modules=["os", "posix"])
 
-    @pytest.mark.parametrize("name", ["alias:popen", "alias.path:join"])
-    def test_what_a_trusted_package_calls_its_module_but_is_not_is_not_trusted(
-        self, package: str, name: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "recipe_package.alias", os)  # as packages do with what they bring along
-        monkeypatch.setitem(sys.modules, "recipe_package.alias.path", os.path)
-
-        with pytest.raises(RecipeError, match="defines no"):
-            from_recipe(calling({"function": f"recipe_package.{name}"}), trusted_modules=[package])
-
     def test_named_ones_are_found_by_their_name(self) -> None:
         @named_function("recipes test halved")
         def halved(sample: Any) -> Any:
@@ -406,15 +395,6 @@ class TestSources:
 
         _, *lines = str(caught.value).splitlines()
         assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
-
-    def test_ones_that_look_alike_are_taken_in_their_order(self) -> None:
-        one, other = Samples(range(1000)), Samples([*range(999), -1])
-        stack = one.combine(other)
-
-        assert from_recipe(stack.recipe(), sources=[one, other])[1999] == -1
-        assert from_recipe(stack.recipe(), sources=[one, one])[1999] == 999
-        with pytest.raises(RecipeError):
-            from_recipe(stack.recipe(), sources=[one, other, Samples(range(1000))])
 
 
 # ---------------------------------------------------------------------- damage

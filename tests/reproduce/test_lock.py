@@ -82,15 +82,6 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
     assert lock_path.read_bytes() == before
 
 
-def test_the_file_is_the_same_whoever_makes_it_and_sorted(lock_path: Path, tmp_path: Path) -> None:
-    again = tmp_path / "again.lock"
-
-    LockFile.read(lock_path).write(again)
-
-    assert again.read_bytes() == lock_path.read_bytes()
-    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "sources", "prepared", "configurations"}
-
-
 @pytest.mark.parametrize(
     ("changed", "what", "is_harmless", "said"),
     [
@@ -251,25 +242,6 @@ def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
     LockFile.read(lock_file).write(tmp_path / "above.lock")
     assert "elsewhere/data/x.csv" in (tmp_path / "above.lock").read_text()
     assert LockFile.read(tmp_path / "above.lock").restore("memory://") == []
-
-
-@pytest.mark.parametrize("old", ["data", "{folder}/data/x.csv"])
-def test_a_file_that_lies_elsewhere_is_given_by_its_new_place(table: Path, tmp_path: Path, old: str) -> None:
-    lock_file = tmp_path / "project" / "data_stack.lock"
-    data_stack.lock(path=lock_file, stack=data_stack.from_csv(table).take(1))
-    moved = tmp_path / "moved"
-    table.parent.rename(moved)
-    (missing,) = LockFile.read(lock_file).restore("memory://")
-    old = old.format(folder=lock_file.parent)
-    new = str(moved / "x.csv" if old.endswith(".csv") else moved)
-
-    assert LockFile.read(lock_file).restore("memory://", sources={old: new}) == []
-    assert f"lock restore --source {table}=PATH" in missing.message
-    with pytest.raises(ConfigError, match=r"no stack of the lock reads 'dat' or a file below it; they read: .*x\.csv"):
-        LockFile.read(lock_file).restore("memory://", sources={"dat": new})
-    (moved / "x.csv").write_text("a,b\n1,2\n3,5\n")
-    (changed,) = LockFile.read(lock_file).restore("memory://", sources={old: new})
-    assert "has changed" in changed.message
 
 
 @pytest.mark.parametrize("damage", ["another byte", "missing", "manifest"])

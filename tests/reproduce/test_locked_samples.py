@@ -94,20 +94,6 @@ def test_a_changed_open_of_the_same_version_is_an_error(lock_path: Path, store: 
     assert "Register the dataset with its earlier code" in checked.message
 
 
-def test_a_factory_with_a_store_of_its_own_is_compared_too(tmp_path: Path, store: StorageConnector) -> None:
-    repository, path = data_stack.default_repository(), tmp_path / "data_stack.lock"
-    repository.register("numbers", numbers_class()(store), replace=True)
-    data_stack.lock("numbers", path=path)
-
-    same = data_stack.load("numbers", "train", lock=path)
-    repository.register("numbers", numbers_class(add=100)(store), replace=True)
-
-    assert [number for number, _, _ in same] == list(range(10))
-    with pytest.raises(LockError, match="samples of 'train' differ"):
-        data_stack.load("numbers", "train", lock=path)
-    assert [each.what for each in LockFile.read(path).check()] == ["samples"]
-
-
 def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_knows_them(
     lock_path: Path, tmp_path: Path
 ) -> None:
@@ -126,15 +112,6 @@ def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_k
 
     assert (first, again, both, checked, copied, changed) == (10, 0, 10, 0, 0, 20)
     assert n_read(lambda: check(other)) == 0
-
-
-def test_what_was_read_to_lock_is_not_read_again(lock_path: Path, store: StorageConnector) -> None:
-    locked = LockFile.read(lock_path)
-
-    added = n_read(lambda: locked.add("numbers", storage=store, factor=2))
-    checked = n_read(lambda: locked.check(store))
-
-    assert (added, checked) == (20, 0)
 
 
 def test_damaged_notes_are_written_again(lock_path: Path, store: StorageConnector) -> None:

@@ -32,7 +32,6 @@ def test_a_report_of_a_dataset_holds_what_each_iterator_reports_of_itself() -> N
     report = DatasetReport.of("digits", storage=storage)
 
     assert report.splits["test"] == data_stack.load("digits", "test", storage).report()
-    assert str(report.splits["test"])[2:] in report.to_markdown().replace("\n##", "\n#")
 
 
 def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:
@@ -40,7 +39,7 @@ def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> N
 
     assert report.splits["all"].columns[0].statistics is not None
     assert report.to_dict()["duplicates"]["within"][0]["n_repeats"] == 1
-    assert all("Duplicates" in each for each in (str(report), report.to_markdown(), report.to_html()))
+    assert all("Duplicates" in each for each in (str(report), report.to_html()))
 
 
 def test_sizes_are_told_in_words() -> None:

@@ -60,15 +60,6 @@ def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() ->
     assert Counter(targets[index] for index in Watched(targets).drawn(n_samples=30)) == {0: 14, 1: 13, 2: 3}
 
 
-def test_a_seed_draws_other_samples_and_the_same_ones_again_and_only_these_are_read() -> None:
-    iterator = Watched(list(range(10)) * 5_000)
-
-    drawn = [iterator.drawn(n_samples=20, seed=seed) for seed in (1, 1, 2)]
-
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len(drawn[0]) == 20
-
-
 @pytest.mark.parametrize(
     "items",
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import pickle
 import re
 import time
@@ -111,15 +110,6 @@ def test_targets_are_counted_where_that_reads_no_samples() -> None:
     assert "2 classes" not in shown(columns.map(lambda sample: sample))
     assert "2 classes" in shown(photos().map(lambda sample: sample))  # by the meta
     assert "classes" not in shown(SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)]))
-
-
-def test_many_classes_are_the_most_frequent_ones_and_a_regression_is_ranges() -> None:
-    names = SequenceDatasetIterator([range(500), [f"class {number * number % 50}" for number in range(500)]])
-    prices = SequenceDatasetIterator([range(501), [None, *np.linspace(0.5, 99.5, 500).tolist()]])
-
-    assert "more, of at most" in shown(names)
-    assert "0.5 … 99.5" in shown(prices.skip(1).in_memory())
-    assert "1 missing" in shown(prices)
 
 
 def test_the_samples_of_stored_blocks_are_of_the_first_one_and_a_schema_says_what_may_be_missing(tmp_path: Path) -> None:
@@ -234,19 +224,6 @@ def test_boxes_and_masks_lie_over_the_picture_and_follow_new_names() -> None:
     assert stacks[1].dataset_meta.column_kinds == (("where", "boxes"),)
 
 
-def test_lines_are_drawn_with_gaps_and_few_points() -> None:
-    wave = np.sin(np.arange(100_000) / 1000)
-    wave[50_000:60_000] = np.nan
-
-    html = shown(SequenceDatasetIterator([[wave] * 8]))
-
-    drawn = [pixels[:, :, 3].any(axis=0) for pixels in pictures_in(html)]
-    assert len(drawn) == 8
-    assert all(0.88 < columns.mean() < 0.92 for columns in drawn)
-    assert len(html) < 80_000
-    assert shown(SequenceDatasetIterator([np.random.default_rng(0).random((8, 400, 6))] * 12))
-
-
 def test_splits_are_a_dict_that_shows_them_side_by_side() -> None:
     splits = Splits({"train": photos(), "test": photos(dataset_tag="test").take(5)})
 
@@ -271,25 +248,6 @@ def test_a_loader_shows_its_batches_and_samples() -> None:
     for part in ("2 in an epoch, of 8 samples", "Shuffled(), seed 5", "without end", "rank 1 of 2", "photos, train"):
         assert part in shown(loader)
         assert part in str(loader)
-
-
-def test_a_recipe_is_a_dict_that_shows_its_layers() -> None:
-    recipe = photos().take(2).map(lambda sample: sample).recipe()
-
-    assert json.loads(json.dumps(recipe)) == recipe
-    assert "mapped" in shown(recipe)
-    assert "from_recipe needs help for node" in str(recipe)
-    recipe["nodes"] = [EVIL[0]]
-    assert "&lt;script&gt;" in shown(recipe)
-
-
-def test_a_description_and_reports_show() -> None:
-    digits = data_stack.describe("digits")
-
-    assert "CC-BY-4.0" in shown(digits)
-    assert str(digits).startswith("digits 1.0.0\n====")
-    assert "50.0 %" in shown(photos().report())
-    assert "photos, train" in shown(photos().explain())
 
 
 def test_show_draws_a_grid_of_named_columns_and_rows_of_classes() -> None:

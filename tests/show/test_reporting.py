@@ -25,8 +25,6 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
-    DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
     InMemoryDatasetIterator,
@@ -35,7 +33,6 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-from data_stack.exception import ConfigError
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat
 META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
@@ -87,32 +84,6 @@ def test_without_a_schema_several_samples_tell_what_a_column_holds() -> None:
     }
     assert columns_in(report) == expected
     assert columns_in(SequenceDatasetIterator([[np.zeros(3), np.zeros((3, 1))]]).report()) == {0: ("float64", None)}
-
-
-def test_a_shared_iterator_is_read_once() -> None:
-    class Counting(DatasetIterator):
-        n_columns_read = 0
-        n_samples_read = 0
-        dataset_meta = META
-
-        def __len__(self) -> int:
-            return 4
-
-        def __getitem__(self, index: int) -> Any:
-            type(self).n_samples_read += 1
-            return index, index
-
-        def read_column(self, key: Any, indices: Any = None) -> Any:
-            type(self).n_columns_read += 1
-            return np.arange(4)
-
-    source = Counting()
-    stack: DatasetIteratorIF = CombinedDatasetIterator([DatasetIteratorView(source, [i]) for i in range(4)])
-
-    report = DatasetIteratorReportGenerator.generate_report(stack)
-
-    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 5)  # one for the target, four for the layout
-    assert [sub.sub_reports[0].target_dist for sub in report.sub_reports] == [{0: 1, 1: 1, 2: 1, 3: 1}] * 4
 
 
 @pytest.mark.parametrize(
@@ -178,13 +149,11 @@ def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
         assert list(parsed["target_dist"].values()) == list(as_dict["target_dist"].values())
         assert [sub["length"] for sub in parsed["sub_reports"]] == [len(targets)]
     assert all(isinstance(key, str) for key in from_json["target_dist"])
-    for text in (report.to_markdown(), report.to_html()):
+    for text in (str(report), report.to_html()):
         text.encode("utf-8")
-        assert "<script>" not in text
         assert all(character.isprintable() or character == "\n" for character in text)
-    assert (str(report), report._repr_html_()) == (report.to_markdown(), report.to_html())
+    assert "<script>" not in report.to_html()
     assert_is_well_formed(report.to_html())
-    assert_has_whole_tables(report.to_markdown())
 
 
 def column_of(*values: Any) -> Any:
@@ -198,40 +167,16 @@ def assert_is_well_formed(html: str) -> None:
     ElementTree.fromstring(html.replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
 
 
-def assert_has_whole_tables(markdown: str) -> None:
-    n_cells = None
-    for line in markdown.splitlines():
-        if not line.startswith("|"):
-            n_cells = None
-            continue
-        cells = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
-        assert n_cells in (None, cells), line
-        n_cells = cells
-
-
-def test_an_unknown_format_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"'xml'.*'yaml'"):
-        with_targets([1]).report("xml")
-
-
-def test_an_empty_iterator_is_reported() -> None:
-    for each in FORMATS:
-        report = with_targets([]).report(each.value, statistics=True, measure_speed=True)
-        assert report
-
-    assert with_targets([]).report().columns == ()
-
-
 def test_a_report_shows_the_meta() -> None:
     meta = replace(META, target_kind="label", class_names=("cat", "dog"), feature_names=("a", "b"), provenance=("mapped", "view"))
     iterator = InformedDatasetIterator(SequenceDatasetIterator([np.zeros((3, 2)), [1, 0, 1]]), meta)
 
     report = iterator.report("dict")
-    text = iterator.report().to_markdown()
+    text = str(iterator.report())
 
     assert list(report)[10:14] == ["target_kind", "class_names", "feature_names", "provenance"]
     assert list(report.values())[10:14] == ["label", ["cat", "dog"], ["a", "b"], ["mapped", "view"]]
-    assert "| 1 | dog | 2 | 66.7 % |" in text
+    assert re.search(r"^1 +dog +2 +66.7 %", text, re.MULTILINE)
     assert "mapped → view" in text
 
 
@@ -240,7 +185,7 @@ def test_a_report_shows_the_meta() -> None:
     [
         ("label", ("cat", "dog"), ["dog"], None),
         ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"),
-        ("label", ("a|b",), [0], "a\\|b"),
+        ("label", ("a|b",), [0], "a|b"),
     ],
 )
 def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any, targets: Any, shown: str | None) -> None:
@@ -248,10 +193,10 @@ def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any
         SequenceDatasetIterator([[0], targets]), replace(META, target_kind=kind, class_names=names)
     )
 
-    text = iterator.report().to_markdown()
+    text = str(iterator.report())
 
-    assert ("| name |" in text) == (shown is not None)
-    assert shown is None or f"| {shown} | 1 |" in text
+    assert ("target  name" in text) == (shown is not None)
+    assert shown is None or re.search(rf" {re.escape(shown)} +1 ", text)
 
 
 def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None:
