@@ -53,7 +53,8 @@ class Condition:
 
     def is_valid(self, table: Table) -> bool:
         """Whether the fields are of the right types, and the column exists."""
-        values = self.values if isinstance(self.values, tuple) else () if self.values is None else (0,)
+        given: Any = self.values  # from JSON
+        values = given if isinstance(given, tuple) else () if given is None else (0,)
         is_range = self.low is not None or self.high is not None
         has_one_test = (self.values is not None) + is_range + (self.contains is not None) == 1
         has_texts = all(text is None or isinstance(text, str) for text in (*values, self.low, self.high, self.contains))

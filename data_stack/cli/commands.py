@@ -118,8 +118,8 @@ def info(settings: Settings, name: str) -> None:
         rows.append(("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}"))
         rows.append(("stored", ", ".join(stored) or "none"))
     title = f"{description.name} {description.version or ''}".rstrip()
-    about = [f"{title}\n{description.description}".rstrip(), Facts([*rows, ("store", repr(connector))])]
-    answer(settings, facts, *about, *map(_source_text, sources))
+    about = f"{title}\n{description.description}".rstrip()
+    answer(settings, facts, about, Facts([*rows, ("store", repr(connector))]), *map(_source_text, sources))
 
 
 def _source_text(source: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -125,7 +125,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
         )
     definition = replace(definition, identifier=identifier, source=path, mirrors=())
     stored = import_file(definition, path, connector, sha256=sha256, md5_sum=md5)
-    facts = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
+    facts: dict[str, Any] = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
     facts |= {"size": stored.size, "sha256": stored.sha256, "verified": stored.verified}
     state = "verified" if stored.verified else "NOT VERIFIED"
     answer(settings, facts, f"stored {identifier} in {connector!r}: {size_text(stored.size)}, sha256 {stored.sha256}, {state}")

@@ -175,7 +175,7 @@ def _check_node(number: int, fields: Any) -> _Node:
     if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
         raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
     node = _Node(number, **fields)
-    layer, of, arguments = node.layer, node.of, node.arguments
+    layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
     if layer not in (None, DATASET) and not (isinstance(layer, str) and layer in import_layers()):
         near = did_you_mean(str(layer), import_layers())
         raise RecipeError(f"this version of data_stack has no layer {shorten(layer)}{near}", number, str(layer))

@@ -154,8 +154,8 @@ def find_duplicates(
     for first, second in combinations(digests, 2):
         shared = firsts[first].keys() & firsts[second].keys()
         positions = sorted((firsts[first][digest], firsts[second][digest]) for digest in shared)[:max_positions]
-        counts = [sum(digest in shared for digest in digests[name]) for name in (first, second)]
-        between.append(SharedSamples(first, second, len(shared), *counts, tuple(positions)))
+        n_first, n_second = (sum(digest in shared for digest in digests[name]) for name in (first, second))
+        between.append(SharedSamples(first, second, len(shared), n_first, n_second, tuple(positions)))
     return DuplicatesReport(keys, tuple(within), tuple(between))
 
 

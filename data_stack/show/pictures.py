@@ -114,7 +114,8 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
     if new == [height, width]:
         return array
     rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), new, strict=True))
-    return array[rows][:, columns]
+    thin: _Array = array[rows][:, columns]
+    return thin
 
 
 def _to_bytes(picture: _Array, span: _Span) -> npt.NDArray[np.uint8]:
