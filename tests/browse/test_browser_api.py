@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import time
 import urllib.parse
 from pathlib import Path
@@ -12,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
-from PIL import Image
 
 from data_stack import SequenceDatasetIterator
 from data_stack.browse.opening import open_splits
@@ -75,25 +73,6 @@ def test_what_is_no_filter_is_refused(pictures: Served, where: str) -> None:
     answer = pictures.get("/api/samples", split=0, start=0, where=where)
 
     assert (answer.status, list(answer.json)) == (400, ["error"])
-
-
-def test_series_and_sound_are_drawn_as_lines_and_short_vectors_written_out(serve: Serve) -> None:
-    wave = np.sin(np.arange(2000) / 100)
-    wave[500:600] = np.nan
-    sample = {"series": wave, "pair": np.stack([wave, -wave], axis=1), "sound": (wave, 8000), "vector": np.arange(5.0)}
-    served = serve(all=Samples(sample, sample))
-
-    columns = served.get("/api/overview").json["splits"][0]["columns"]
-    pictures = [served.get("/picture", split=0, position=0, column=number).body for number in range(3)]
-
-    assert [(each["kind"], each["has_picture"]) for each in columns] == [
-        ("series", True), ("series", True), ("audio", True), ("array", False),
-    ]  # fmt: skip
-    for picture in pictures:
-        drawn = np.atleast_1d(np.asarray(Image.open(io.BytesIO(picture)))[:, :, 3].any(axis=0))  # which columns have a line
-        assert drawn.mean() == pytest.approx(0.95, abs=0.02)
-        assert not drawn[int(0.26 * len(drawn)) : int(0.29 * len(drawn))].any()
-    assert served.samples()["samples"][0]["cells"] == [None, None, None, "[0., 1., 2., 3., 4.]"]
 
 
 OVERVIEW, SAMPLES, HISTOGRAMS = "/api/overview", "/api/samples?split=0&start=0", "/api/histograms?split=0"

@@ -80,22 +80,6 @@ def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -
     assert (tags["kind"], tags["n_distinct"], tags["bars"]) == ("texts", 120, [])
 
 
-def test_each_bar_has_the_condition_that_finds_its_rows(serve: Serve) -> None:
-    rng = np.random.default_rng(0)
-    numbers = rng.normal(size=500).astype(np.float32)
-    numbers[:7] = np.nan
-    times = np.datetime64("2024-01-01") + rng.integers(0, 400, 500).astype("m8[D]")
-    served = serve(all=SequenceDatasetIterator([numbers, rng.integers(-90, 5000, 500), times, rng.integers(0, 4, 500)]))
-
-    found = served.get("/api/histograms", split=0, columns="0,1,2,3").json["columns"]
-
-    assert [found[each]["kind"] for each in "0123"] == ["ranges", "ranges", "ranges", "values"]
-    for each in "0123":
-        bars = found[each]["bars"]
-        assert [served.samples(bar["where"], count=0)["n_found"] for bar in bars] == [bar["count"] for bar in bars]
-        assert sum(bar["count"] for bar in bars) == 500
-
-
 def test_a_large_split_is_searched_in_parts_and_its_histograms_are_of_some_samples(serve: Serve) -> None:
     numbers = np.arange(300_000)
     served = serve(all=SequenceDatasetIterator([numbers % 1000, numbers]))

@@ -118,22 +118,6 @@ def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: 
     assert page.evaluate("document.activeElement.id") == "viewport"
 
 
-def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: Served) -> None:
-    visit(page, pictures)
-
-    page.click("[data-view=compare]")
-    page.wait_for_selector(".grouped")
-    assert page.locator(".grouped .label").all_text_contents()[0] == "cat"
-    page.click("[data-view=duplicates]")
-    page.click("#audit button")
-    page.wait_for_selector(".couple img")
-    assert page.text_content("#audited") == "There is leakage."
-    page.click(".couple button >> nth=1")
-    page.wait_for_selector("#sample[open]")
-
-    assert (page.text_content("#heading") or "").startswith("test · sample 0")
-
-
 def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, pictures: Served) -> None:
     visit(page, pictures)
 

@@ -146,23 +146,6 @@ with FileStorageConnector(sys.argv[1]).create("digits/1.0.0/preprocessed/half") 
     assert [garbage["size"] for garbage in done["garbage"]] == [100_000]
 
 
-def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any, filled: Path) -> None:
-    FileStorageConnector(filled).set_resource("twice/raw/a", b"x" * 1000)
-    FileStorageConnector(filled).set_resource("twice/notes", b"x" * 1000)
-
-    facts = command("du", "--json").json
-    rows = {row["name"]: row for row in facts["datasets"]}
-
-    assert list(rows) == ["digits", "iris", "twice"]
-    assert (rows["digits"]["n_resources"], rows["digits"]["raw"], rows["digits"]["preprocessed"]) == (6, 57523, 129896)
-    assert rows["digits"]["other"] == (filled / "digits/1.0.0/manifest.json").stat().st_size
-    sizes = {"n_resources": 2, "raw": 1000, "preprocessed": 0, "other": 1000, "total": 2000}
-    assert rows["twice"] == {"name": "twice", "version": None, **sizes}
-    assert rows["digits"]["version"] == "1.0.0"
-    assert facts["total"] == sum(row["total"] for row in facts["datasets"])
-    assert facts["unique"] == facts["total"] - 1000
-
-
 # ------------------------------------------------------------------ passwords
 
 

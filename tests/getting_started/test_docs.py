@@ -20,7 +20,6 @@ from unittest import mock
 import build_docs
 import click
 import pandas
-import plot_benchmarks
 import pytest
 
 import data_stack
@@ -199,14 +198,6 @@ def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
 
     assert len(codes) >= 10
     assert [name for code in codes for name in unknown_names(code)] == []
-
-
-def test_every_table_of_the_benchmarks_is_drawn_as_bars() -> None:
-    tables = plot_benchmarks.read_tables(TEXTS[ROOT / "benchmarks" / "README.md"])
-    bars = [[bar for panel in plot_benchmarks.make_panels(table) for bar in panel.bars] for table in tables]
-
-    assert len(tables) > 8
-    assert [table.header for table, drawn in zip(tables, bars, strict=True) if len(drawn) < 3] == []
 
 
 @pytest.mark.full

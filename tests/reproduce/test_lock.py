@@ -182,12 +182,6 @@ def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path
         data_stack.load("digits")
 
 
-def test_a_stack_that_no_recipe_makes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be locked"):
-        data_stack.lock(path=tmp_path / "x.lock", own=SequenceDatasetIterator([[object()]]))
-    assert list(tmp_path.glob("*x.lock*")) == []
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "["],

@@ -11,7 +11,6 @@ import pytest
 
 import data_stack
 from data_stack.cli.main import main
-from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DatasetNotFoundError, StorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
@@ -119,14 +118,3 @@ def test_a_plan_names_what_cannot_work(
         data_stack.plan("bytes", tmp_path / "file")
     with pytest.raises(DatasetNotFoundError):
         data_stack.plan("bites")
-
-
-def test_a_plan_of_a_legacy_factory_says_what_is_known(tmp_path: Path) -> None:
-    class Legacy(BaseDatasetFactory):
-        pass
-
-    data_stack.default_repository().register("legacy", Legacy, replace=True)
-    plan = data_stack.plan("legacy", tmp_path)
-    assert (plan.version, plan.licence, plan.works) == (None, None, True)
-    assert "get_dataset_iterator" in plan.steps[0]
-    assert "unknown" in str(plan)

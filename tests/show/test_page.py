@@ -9,7 +9,6 @@ import re
 import time
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -22,7 +21,6 @@ from PIL import Image
 import data_stack
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.loader import Loader
 from data_stack.show.splits import Splits
 
@@ -110,21 +108,6 @@ def test_targets_are_counted_where_that_reads_no_samples() -> None:
     assert "2 classes" not in shown(columns.map(lambda sample: sample))
     assert "2 classes" in shown(photos().map(lambda sample: sample))  # by the meta
     assert "classes" not in shown(SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)]))
-
-
-def test_the_samples_of_stored_blocks_are_of_the_first_one_and_a_schema_says_what_may_be_missing(tmp_path: Path) -> None:
-    with ParquetWriter(
-        tmp_path, Schema("Rows", [Field("id", "int64"), Field("word", "str", nullable=True)]), row_group_rows=10
-    ) as writer:
-        writer.write([{"id": number, "word": None if number % 2 else "even"} for number in range(100)])
-
-    html = shown(ParquetDataset(tmp_path))
-
-    assert "#9<" in html
-    assert "#99<" not in html
-    assert "or None" in html
-    assert "50 missing" in html
-    assert "50 missing" not in shown(ParquetDataset(tmp_path).take(50))
 
 
 @pytest.mark.parametrize(

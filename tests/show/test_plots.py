@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import subprocess
-import sys
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
@@ -87,18 +84,6 @@ def test_the_splits_of_a_report_stand_side_by_side() -> None:
 
     assert sum(heights(figure)) == 1797
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["train", "test"]
-
-
-def test_figures_follow_the_style_show_in_notebooks_and_leave_pyplot_alone() -> None:
-    with mpl.rc_context({"figure.figsize": (3, 2), "axes.facecolor": "black"}):
-        figure = pets().plot()
-
-    program = "import sys, data_stack\ndata_stack.DatasetIterator.plot\nprint('matplotlib' in sys.modules)"
-    assert figure.get_size_inches().tolist() == [3, 2]
-    assert mpl.colors.to_hex(figure.axes[0].get_facecolor()) == "#000000"
-    assert figure._repr_png_().startswith(b"\x89PNG")
-    assert "matplotlib.pyplot" not in sys.modules or not sys.modules["matplotlib.pyplot"].get_fignums()
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "False\n"
 
 
 @pytest.mark.parametrize("wrong", [{"column": "none"}, {"bins": 0}])

@@ -47,4 +47,5 @@ def test_disk_usage_counts_bytes_by_version_and_kind(folder: Path) -> None:
 
     rows = {row.name: row for row in usage.datasets}
     assert (rows["letters"].version, rows["letters"].preprocessed) == ("1.0.0", 5)
+    assert usage.unique == usage.total == sum(row.total for row in usage.datasets)
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)
