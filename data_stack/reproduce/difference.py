@@ -20,6 +20,7 @@ from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
+from data_stack.show.column_statistics import fields_of
 from data_stack.show.leakage import digests_of
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
@@ -194,7 +195,7 @@ class _Side:
     def _digest(self, split: int, iterator: DatasetIteratorIF) -> None:
         access, meta = access_to(iterator), getattr(iterator, "dataset_meta", None)
         sample = access.sample(0)
-        columns = list(_columns_of(sample))
+        columns = [column for column in fields_of(sample) if column is not None]
         kept = [each for each in columns if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))]
         key = None if self._key is None else column_key(iterator, self._key)
         if key is not None and key not in columns:
@@ -216,13 +217,7 @@ class _Side:
     def sample(self, number: int) -> dict[Any, Any]:
         """The columns of a sample."""
         split, place = self.where[number]
-        return _columns_of(self.iterators[split][place])
-
-
-def _columns_of(sample: Any) -> dict[Any, Any]:
-    if isinstance(sample, Mapping):
-        return dict(sample)
-    return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {}
+        return fields_of(self.iterators[split][place])
 
 
 def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:

@@ -83,7 +83,7 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
     """
     meta, names = getattr(iterator, "dataset_meta", None), column_names(iterator)
     declared = access_to(iterator).unwrap()[0].declare_columns() or {}
-    rows = [_fields(sample) for sample in samples]
+    rows = [fields_of(sample) for sample in samples]
     roles = {} if meta is None else _roles(meta, len(rows[0]))
     columns = []
     for key in rows[0]:
@@ -102,7 +102,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
     """Add the statistics of all samples to ``columns``; reads all samples once, in blocks of about 4 MiB."""
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
-        for key, column in _fields(batch).items():
+        for key, column in fields_of(batch).items():
             if key in collectors:
                 collectors[key].add(column)
     return tuple(
@@ -111,7 +111,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
     )
 
 
-def _fields(sample: Any) -> dict[Any, Any]:
+def fields_of(sample: Any) -> dict[Any, Any]:
     """The columns of a sample, or of a batch, by their keys."""
     if isinstance(sample, Mapping):
         return dict(sample)

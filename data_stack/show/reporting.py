@@ -141,16 +141,15 @@ def plain_data_of(value: Any) -> Any:
 
 
 def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
-    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
     counts: dict[Any, int] = {}
     for target, count in report.target_dist.items():
         key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
         while key in counts:  # the label "1" beside the label 1
             key = json.dumps(key)
         counts[key] = count
-    fields["columns"] = [dataclasses.asdict(column) for column in report.columns]
-    plain = {name: plain_data_of(value) for name, value in fields.items() if name not in ("target_dist", "sub_reports")}
-    return {name: counts if name == "target_dist" else plain.get(name) for name in fields}
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
+    fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in report.columns]}
+    return {name: counts if name == "target_dist" else plain_data_of(value) for name, value in fields.items()}
 
 
 def _title(report: DatasetIteratorReport) -> str:
