@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
-from typing import Any
 
 import click
 
@@ -30,29 +27,18 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
 
     The page is served on 127.0.0.1, requires the token in its URL, and is read-only. Ctrl-C ends it.
     """
-    with contextlib.ExitStack() as resources:
-        browser = _open(settings, source, split, parse_options(options), resources)
-        from data_stack.browse.server import serve
-
-        def announce(url: str) -> None:
-            answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
-
-        serve(browser, port=port, opens=not no_open, announce=announce)
-
-
-def _open(settings: Settings, text: str, split: str | None, options: Mapping[str, Any], resources: contextlib.ExitStack) -> Any:
-    """Open a path or URL, or else an installed dataset."""
     from data_stack.browse.browser import Browser
-
-    if is_place(settings, text, options):
-        from data_stack.browse.opening import open_splits
-        from data_stack.repository.places import locate
-
-        return Browser(os.path.basename(text.rstrip("/")) or text, open_splits(locate(text), split, resources))
+    from data_stack.browse.server import serve
     from data_stack.repository.repository import default_repository
 
-    repository = default_repository()
-    about = repository.describe(text)
-    loaded = repository.load(text, split, settings.connector(), **options)
+    def announce(url: str) -> None:
+        answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
+
+    given = parse_options(options)
+    is_file, repository = is_place(settings, source, given), default_repository()
+    about = repository.describe(source)
+    loaded = repository.load(source, split, settings.connector(), **given)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
-    return Browser(about.name, splits, dict(about.facts()))
+    title = os.path.basename(source.rstrip("/")) if is_file else about.name
+    browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
+    serve(browser, port=port, opens=not no_open, announce=announce)

@@ -54,16 +54,8 @@ def list_datasets(settings: Settings, versions: bool) -> None:
     names = sorted({record.name.partition("@")[0] for record in records})
     prepared = take_inventory(connector, names).prepared_versions if records else {}
     rows: list[dict[str, Any]] = [
-        {
-            "name": record.name,
-            "distribution": record.distribution,
-            "version": record.version,
-            "state": record.state,
-            "error": record.error,
-            "prepared": record.name in prepared,
-            "stored_versions": prepared.get(record.name, []),
-            **({"versions": _versions_of(record.name)} if versions else {}),
-        }
+        {**asdict(record), "prepared": record.name in prepared, "stored_versions": prepared.get(record.name, [])}
+        | ({"versions": _versions_of(record.name)} if versions else {})
         for record in records
         if "@" not in record.name
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 import urllib.parse
 from pathlib import Path
@@ -12,8 +11,8 @@ import numpy as np
 import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
 
+import data_stack
 from data_stack import SequenceDatasetIterator
-from data_stack.browse.opening import open_splits
 from data_stack.formats.conversion import convert
 
 
@@ -187,17 +186,14 @@ def test_formats_and_folders_of_splits_are_opened(tmp_path: Path, serve: Serve) 
             (tmp_path / name).parent.mkdir(exist_ok=True)
             convert(images, tmp_path / name, target_format=kind, progress=False)
 
-    with contextlib.ExitStack() as resources:
-        found = {
-            name: open_splits(str(tmp_path / name), None, resources)
-            for name in ("sets", "train.tar", "train.parquet", "sets/test")
-        }
-        served = serve(**{f"{name}:{split}": each for name, splits in found.items() for split, each in splits.items()})
+    loaded: dict[str, Any] = {
+        each: data_stack.load(tmp_path / each) for each in ("sets", "train.tar", "train.parquet", "sets/test")
+    }
+    found = {name: each if isinstance(each, dict) else {"all": each} for name, each in loaded.items()}
+    served = serve(**{f"{name}:{split}": each for name, splits in found.items() for split, each in splits.items()})
 
-        assert {name: list(splits) for name, splits in found.items()} == {
-            "sets": ["train", "test"], "train.tar": ["train.tar"], "train.parquet": ["train.parquet"], "sets/test": ["test"],
-        }  # fmt: skip
-        for number, split in enumerate(served.get("/api/overview").json["splits"]):
-            picture = [column["has_picture"] for column in split["columns"]].index(True)
-            assert served.positions({"column": split["class_column"], "values": ["1"]}, split=number) == [1, 3]
-            assert served.get("/picture", split=number, position=0, column=picture).status == 200
+    assert list(found["sets"]) == ["train", "test"]
+    for number, split in enumerate(served.get("/api/overview").json["splits"]):
+        picture = [column["has_picture"] for column in split["columns"]].index(True)
+        assert served.positions({"column": split["class_column"], "values": ["1"]}, split=number) == [1, 3]
+        assert served.get("/picture", split=number, position=0, column=picture).status == 200
