@@ -187,7 +187,7 @@ def test_formats_and_folders_of_splits_are_opened(tmp_path: Path, serve: Serve) 
             convert(images, tmp_path / name, target_format=kind, progress=False)
 
     loaded: dict[str, Any] = {
-        each: data_stack.load(tmp_path / each) for each in ("sets", "train.tar", "train.parquet", "sets/test")
+        each: data_stack.load(str(tmp_path / each)) for each in ("sets", "train.tar", "train.parquet", "sets/test")
     }
     found = {name: each if isinstance(each, dict) else {"all": each} for name, each in loaded.items()}
     served = serve(**{f"{name}:{split}": each for name, splits in found.items() for split, each in splits.items()})
