@@ -156,6 +156,14 @@ def test_a_column_stays_text_where_numbers_would_change_it(cells: list[str], dty
     assert [row["n"] for row in rows] == values
 
 
+def test_a_file_with_another_delimiter_is_read_with_a_hint() -> None:
+    with pytest.warns(UserWarning, match=r"has one column, .*pass delimiter=';'"):
+        rows = data_stack.from_csv(io.BytesIO(b"a;b\n1;2\n"))
+
+    assert len(rows[0]) == 1
+    assert data_stack.from_csv(io.BytesIO(b"a;b\n1;2\n"), delimiter=";")[0] == {"a": 1, "b": 2}
+
+
 def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
     lines = '{"a": 1, "t": "2020-01-01", "l": [1, 2]}\n\n{"b": {"x": [null, "y"]}, "a": null, "big": 18446744073709551615}\n'
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines.encode()))

@@ -240,7 +240,7 @@ def test_names_are_seen_in_representation_report_and_data_frame(flowers: Informe
     frame = pd.DataFrame(flowers.as_dict().read_batch(range(3)))
 
     assert repr(flowers) == "<InformedDatasetIterator: 9 samples of 'flowers/all', columns size, species, number>"
-    assert "| species | target | int64 | one value |" in str(flowers.report())
+    assert "species  target  int64    one value" in str(flowers.report())
     assert [column["name"] for column in flowers.report("dict")["columns"]] == ["size", "species", "number"]
     assert frame.to_dict("list") == {"size": [0.0, 0.5, 1.0], "species": [0, 1, 2], "number": [0, 1, 2]}
 
