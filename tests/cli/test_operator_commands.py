@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,24 +80,6 @@ def test_a_wrong_copy_is_refused(
     assert message in outcome.err
     assert "canary" not in outcome.err + outcome.out
     assert not (tmp_path / "there").exists()
-
-
-def test_an_interrupted_copy_says_how_to_go_on(filled: Path, tmp_path: Path, process: Callable[..., Any]) -> None:
-    source = FileStorageConnector(tmp_path / "large")
-    source.set_resource("large/data", (bytes(MiB) for _ in range(300)))
-    target = tmp_path / "there"
-
-    with process("copy", source.root_path, str(target)) as running:
-        while not list(target.rglob(".~*")):
-            assert running.poll() is None
-            time.sleep(0.002)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
-
-    assert running.returncode == 130
-    assert "the same command resumes" in err.decode()
-    assert not list(target.rglob("*data"))
-    assert not list(target.rglob(".~*"))
 
 
 # ------------------------------------------------------------------ verify

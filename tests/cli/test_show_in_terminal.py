@@ -28,14 +28,6 @@ def test_terminals_show_blocks_with_labels(on_terminal: Show, colours: str, code
     assert [line.split() for line in lines if line.strip("▀ ")] == [list("012345"), list("6789")]
 
 
-@pytest.mark.parametrize("environment", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
-def test_without_colours_samples_are_lines(on_terminal: Show, environment: dict[str, str]) -> None:
-    shown = on_terminal("show", "digits", "-n", "2", **environment)
-
-    assert "\x1b" not in shown
-    assert "uint8 8 × 8" in shown
-
-
 def test_a_pipe_gets_a_line_for_each_sample(command: Any) -> None:
     digits, iris = command("show", "digits", "-n", "10", "--split", "test"), command("show", "iris", "-n", "3", "--json").json
 
