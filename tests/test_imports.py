@@ -75,12 +75,12 @@ HEAVY = {
     "PIL": {
         "data_stack.cli.pictures",
         "data_stack.show.contact_sheet",
+        "data_stack.show.pictures",
         "data_stack.codecs.images",
     },
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {
-        "data_stack.browse.parquet",
         "data_stack.cli.parquet_facts",
         "data_stack.exchange.tables",
         "data_stack.formats.conversion.parquet_columns",

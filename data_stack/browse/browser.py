@@ -12,15 +12,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.browse.cells import cell_text, full_text
 from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
 from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+from data_stack.show.kinds import shorten
 from data_stack.show.leakage import find_duplicates
-from data_stack.show.markup import readable
-from data_stack.show.pictures import as_png
-from data_stack.show.samples import overlays_of
+from data_stack.show.markup import printable, readable
+from data_stack.show.samples import label_text, overlays_of
 
 _MAX_SAMPLES: Final = 200
 _MAX_CELLS: Final = 40
@@ -33,6 +32,9 @@ _N_NEIGHBOURS: Final = 6
 _MAX_COMPARED: Final = 1_000_000
 _MAX_PAIRS: Final = 48
 _MAX_OF_A_MESSAGE: Final = 1000
+_CELL_CHARACTERS: Final = 160
+_MAX_CHARACTERS: Final = 20_000
+_MAX_NUMBERS: Final = 400
 _SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
@@ -123,7 +125,7 @@ class Browser:
                 return [{"position": positions[0], "error": _message(error)}]
             return [cells for position in positions for cells in self._cells(table, [position])]
         texts = {
-            number: [cell_text(value, table.columns[number].class_names) for value in column]
+            number: [_cell_text(value, table.columns[number].class_names) for value in column]
             for number, column in zip(shown, columns, strict=True)
         }
         pictures: list[None] = [None] * len(positions)
@@ -143,7 +145,7 @@ class Browser:
             field = {"column": number, "name": column.name, "role": column.role}
             try:
                 value = sample if column.key is None else sample[column.key]
-                field |= {"text": full_text(value, column.class_names), "has_picture": column.has_picture}
+                field |= {"text": _full_text(value, column.class_names), "has_picture": column.has_picture}
             except Exception as error:  # noqa: BLE001  # as above
                 field["error"] = _message(error)
             found["fields"].append(field)
@@ -155,6 +157,8 @@ class Browser:
         Raises:
             ConfigError: the column does not exist, or the value cannot be drawn.
         """
+        from data_stack.show.pictures import as_png  # needs Pillow
+
         table = self._table(split)
         _check_position(table, position)
         _check_column(column, range(len(table.columns)))
@@ -225,3 +229,19 @@ def _check_column(number: int, known: Container[int]) -> None:
 
 def _message(error: Exception) -> str:
     return readable(f"{type(error).__name__}: {error}", _MAX_OF_A_MESSAGE)
+
+
+def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
+    """A value as one short line; the name of a class."""
+    return label_text(value, class_names, _CELL_CHARACTERS) if class_names else shorten(value, _CELL_CHARACTERS)
+
+
+def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
+    """A value as text of at most 20,000 characters, with line breaks; a class with its name."""
+    if isinstance(value, str):
+        more = f"\n… {len(value) - _MAX_CHARACTERS:,} more characters" if len(value) > _MAX_CHARACTERS else ""
+        return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
+        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=_MAX_NUMBERS)}"
+    text, name = shorten(value, _MAX_CHARACTERS), _cell_text(value, class_names)
+    return f"{name} ({text})" if class_names and name != text else text

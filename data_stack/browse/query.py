@@ -24,11 +24,8 @@ _MAX_CONDITIONS: Final = 32
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 _NEAR, _FAR = 64, 1 << 12
-_LATEST: Final = np.iinfo(np.int64).max
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
 _TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
-_NARROW_UNITS: Final = ("ns", "ps", "fs", "as")  # which hold few centuries or less
-_FIELDS: Final = frozenset(("column", "values", "low", "high", "closed", "contains"))
 
 Mask = npt.NDArray[np.bool_]
 _NOTHING: Final = np.zeros(0, dtype=bool)
@@ -53,6 +50,17 @@ class Condition:
     high: str | None = None
     closed: bool = False
     contains: str | None = None
+
+    def is_valid(self, table: Table) -> bool:
+        """Whether the fields are of the right types, and the column exists."""
+        given: Any = self.values  # from JSON
+        values = given if isinstance(given, tuple) else () if given is None else (0,)
+        is_range = self.low is not None or self.high is not None
+        has_one_test = (self.values is not None) + is_range + (self.contains is not None) == 1
+        has_texts = all(text is None or isinstance(text, str) for text in (*values, self.low, self.high, self.contains))
+        is_search = self.column is None and self.contains is not None
+        has_column = is_search or (type(self.column) is int and self.column in table.plain_columns())
+        return has_one_test and has_texts and has_column and len(values) <= _MAX_BARS and isinstance(self.closed, bool)
 
     def columns(self, table: Table) -> list[int]:
         """The numbers of the columns to read."""
@@ -88,27 +96,15 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
     """
     try:
         given = parse_json(text) if text else []
-    except ValueError as error:
-        raise ConfigError(f"a filter must be JSON, got {text!r:.80}") from error
-    if not isinstance(given, list) or len(given) > _MAX_CONDITIONS:
-        raise ConfigError(f"a filter must be a list of at most {_MAX_CONDITIONS} conditions, got {text!r:.80}")
-    return tuple(_parse_condition(each, table) for each in given)
-
-
-def _parse_condition(given: Any, table: Table) -> Condition:
-    fields: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
-    column, values = fields.get("column"), fields.get("values", [])
-    is_column = type(column) is int and column in table.plain_columns() and len(fields) > 1
-    is_search = fields.keys() == {"contains"} and fields["contains"] is not None
-    has_texts = isinstance(values, list) and all(
-        text is None or isinstance(text, str) for text in (*values, *map(fields.get, ("low", "high", "contains")))
-    )
-    has_fields = fields.keys() <= _FIELDS and isinstance(fields.get("closed", True), bool)
-    is_range = fields.get("low") is not None or fields.get("high") is not None
-    n_tests = ("values" in fields) + is_range + (fields.get("contains") is not None)
-    if not (is_column or is_search) or not has_texts or not has_fields or n_tests != 1 or len(values) > _MAX_BARS:
-        raise ConfigError(f"invalid condition: {given!r:.120}")
-    return Condition(**(fields | {"values": tuple(values)} if "values" in fields else fields))
+        found = tuple(
+            Condition(**{**each, "values": tuple(each["values"])} if isinstance(each.get("values"), list) else each)
+            for each in given
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ConfigError(f"a filter must be a JSON list of conditions, got {text!r:.120}") from error
+    if len(found) > _MAX_CONDITIONS or not all(each.is_valid(table) for each in found):
+        raise ConfigError(f"invalid conditions: {text!r:.120}")
+    return found
 
 
 def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
@@ -133,25 +129,13 @@ def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
 
 def _as_value(dtype: np.dtype[Any], text: str) -> Any:
     """The number or time of a text; NaN or NaT for other texts."""
-    if dtype.kind == "M":
-        return _as_time(dtype, text)
-    number = number_of(text)
-    if dtype.kind == "m":
-        return dtype.type("NaT") if np.isnan(number) else np.int64(min(max(number, -_LATEST), _LATEST)).astype(dtype)
-    return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
-
-
-def _as_time(dtype: np.dtype[Any], text: str) -> Any:
-    """The time of a text, clipped to the range of ``dtype``, because numpy would wrap around."""
+    if dtype.kind != "M":
+        number = number_of(text)
+        return np.float64(number) if dtype.kind == "f" else number  # numpy would round a Python float to the dtype of the column
     try:
-        time = np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT")
+        return np.datetime64(text.removesuffix("Z") if _TIME.fullmatch(text) else "NaT", "us")
     except ValueError:  # month 13
-        return dtype.type("NaT")
-    if np.datetime_data(dtype)[0] in _NARROW_UNITS:
-        first, last = np.array([-_LATEST, _LATEST]).astype(dtype)
-        seconds = time.astype("M8[s]")
-        return first if seconds < first.astype("M8[s]") else last if seconds > last.astype("M8[s]") else time
-    return time
+        return np.datetime64("NaT")
 
 
 class Search:
@@ -341,23 +325,16 @@ def _bar(label: str, total: Any, counts: Any, **where: Any) -> dict[str, Any]:
 
 def _ranges(number: int, values: Values, groups: Sequence[Mask]) -> list[dict[str, Any]]:
     """Bars of ranges of equal width up to the largest value; infinities count in the outermost ranges."""
-    dtype = values.dtype
-    numbers = values.astype(np.int64) if dtype.kind in "Mm" else values
-    finite = numbers[np.isfinite(numbers)]
-    low, high = finite.min().item(), finite.max().item()
-    is_whole = dtype.kind in "iuMm" or (max(abs(low), abs(high)) < 1 << 53 and bool((finite == np.floor(finite)).all()))
-    if is_whole:
-        low, high = int(low), int(high)
-        step = -(-(high - low + 1) // _N_RANGES)
-    else:
-        step = high / _N_RANGES - low / _N_RANGES
-    n_ranges = int(-(-(high - low + 1) // step)) if is_whole else _N_RANGES
-    edges = [*(low + step * each for each in range(n_ranges)), high]
-    places = np.clip(np.searchsorted(np.array(edges[:-1]), numbers, side="right") - 1, 0, n_ranges - 1)
+    numbers = values.astype(np.int64) if values.dtype.kind == "M" else values
+    finite, share = numbers[np.isfinite(numbers)], np.arange(_N_RANGES + 1) / _N_RANGES
+    edges = finite.min() * (1 - share) + finite.max() * share
+    if numbers.dtype.kind in "iu":
+        edges = np.unique(np.clip(np.ceil(edges), finite.min(), finite.max()).astype(numbers.dtype))
+    n_ranges = len(edges) - 1
+    places = np.clip(np.searchsorted(edges[:-1], numbers, side="right") - 1, 0, n_ranges - 1)
     totals, counts = _count(places, n_ranges, groups)
-    values_at = [np.int64(min(edge, _LATEST)).astype(dtype) if dtype.kind in "Mm" else edge for edge in edges]
     bars = []
-    for each, (start, stop) in enumerate(itertools.pairwise(values_at)):
+    for each, (start, stop) in enumerate(itertools.pairwise(edges.astype(values.dtype))):
         where = {"low": _exact(start)} if each else {}
         where |= {"high": _exact(stop)} if each < n_ranges - 1 else {}
         bars.append(_bar(f"{_short(start)} – {_short(stop)}", totals[each], counts[:, each], column=number, **where))
@@ -371,8 +348,6 @@ def _label(column: BrowsedColumn, value: Any) -> str:
 
 def _exact(value: Any) -> str:
     """A value as the text in a condition."""
-    if isinstance(value, np.timedelta64):
-        return str(value.astype(np.int64))
     return repr(float(value)) if isinstance(value, (float, np.floating)) else str(value)
 
 

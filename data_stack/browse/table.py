@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import re
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -37,8 +36,6 @@ _MIN_BLOCK, _MAX_BLOCK = 16, 1 << 13
 _CACHE_BYTES: Final = 48 << 20
 _BYTES_OF_TEXT: Final = 100
 _NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
-#: Names of columns that only identify rows.
-_ID: Final = re.compile(r"(^|[_. ])(id|idx|index|key|uuid|guid|row|row_?number|unnamed.*)$", re.IGNORECASE)
 _PLAIN_SHAPES: Final = ((), (1,))
 _TRUTHS: Final = {"True": 1, "False": 0}
 
@@ -140,19 +137,9 @@ class Table:
         return next(iter([*targets, *usual]), None)
 
     def _find_caption_column(self) -> int | None:
-        """Find the column of captions: classes, else a text, else numbers; an id of rows only if there is nothing else."""
-        numbers, rows = self.plain_columns(), min(_N_LOOKED_AT, self.n_samples)
-        if self.class_column is not None or not numbers:
-            return self.class_column
-        counted = np.arange(rows)
-        values = dict(zip(numbers, map(plain, self._read_rows(numbers, 0, rows)), strict=True))
-
-        def rank(number: int) -> tuple[bool, bool]:
-            column, found = self.columns[number], values[number]
-            counts_rows = rows > 2 and found.dtype.kind in "iu" and bool((found - found[0] == counted).all())
-            return bool(_ID.search(column.name)) or counts_rows, column.kind != "text"
-
-        return min(numbers, key=rank)
+        """Find the column of captions: classes, else a text, else numbers."""
+        texts_first = sorted(self.plain_columns(), key=lambda number: self.columns[number].kind != "text")
+        return next(iter(texts_first), None) if self.class_column is None else self.class_column
 
     def _measure_block(self) -> int:
         """Measure how many rows can be read at once without delaying a page."""
@@ -242,10 +229,17 @@ def _is_plain(value: Any) -> bool:
 
 
 def plain(column: Column) -> Values:
-    """A column as numbers, times, or texts with None; one-hot vectors become the positions of their ones."""
+    """A column as numbers, times, or texts with None.
+
+    One-hot vectors become the positions of their ones, times have microseconds, and durations become seconds.
+    """
     if column.ndim > 1:
         column = column.argmax(axis=1) if column.shape[1] > 1 else column.reshape(len(column), -1)[:, 0]
-    if column.dtype.kind in "biufMm":
+    if column.dtype.kind == "M":
+        return column.astype("M8[us]")
+    if column.dtype.kind == "m" and np.datetime_data(column.dtype)[0] not in ("Y", "M", "generic"):
+        return column / np.timedelta64(1, "s")
+    if column.dtype.kind in "biuf":
         return column
     values = column.tolist()
     if str not in set(map(type, values)):
@@ -254,10 +248,8 @@ def plain(column: Column) -> Values:
             dtype = present.dtype if present.dtype.kind in "fMm" or not missing.any() else np.dtype(np.float64)
             found = np.full(len(column), "NaT" if dtype.kind in "Mm" else np.nan if dtype.kind == "f" else 0, dtype)
             found[~missing] = present
-            if (
-                found[~missing].astype(present.dtype) == present
-            ).all():  # otherwise texts: integers beyond 2**53 next to missing values
-                return found
+            if (found[~missing].astype(present.dtype) == present).all():  # else integers beyond 2**53 next to missing values
+                return plain(found)
     texts = np.empty(len(values), dtype=object)
     texts[:] = [value if type(value) is str else None if is_missing(value) else str(plain_value(value)) for value in values]
     return texts

@@ -23,7 +23,7 @@ _SUITE = "data_stack.testing.installed"
 
 @click.command()
 @click.argument("name", metavar="NAME")
-@click.option("--kind", required=True, type=click.Choice(["images", "table", "text", "audio", "records", "hdf5"]))
+@click.option("--kind", required=True, type=click.Choice(["images", "table", "text"]))
 @click.option("--split", "splits", metavar="SPLIT", multiple=True, default=["train", "test"], show_default=True)
 @click.option("--into", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
 @takes_settings

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
 
 import click
 
-from data_stack.cli.completion import complete_sources
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    dataset_options,
-    is_place,
-    parse_options,
-    takes_settings,
-)
-
-html_option = click.option(
-    "--html", "page", metavar="FILE", help="Write a page with samples and histograms of at most 2 MB to FILE."
-)
+from data_stack.cli.completion import complete_places
+from data_stack.cli.settings import Settings, answer, dataset_options, is_place, parse_options, takes_settings
 
 
 @click.command("browse")
-@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_sources)
+@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_places)
 @click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
 @click.option("--no-open", is_flag=True, help="Print the URL only.")
@@ -42,36 +27,18 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
 
     The page is served on 127.0.0.1, requires the token in its URL, and is read-only. Ctrl-C ends it.
     """
-    with contextlib.ExitStack() as resources:
-        browser = _open(settings, source, split, parse_options(options), resources)
-        from data_stack.browse.server import serve
-
-        def announce(url: str) -> None:
-            answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
-
-        serve(browser, port=port, opens=not no_open, announce=announce)
-
-
-def _open(settings: Settings, text: str, split: str | None, options: Mapping[str, Any], resources: contextlib.ExitStack) -> Any:
-    """Open a path or URL, or else an installed dataset."""
     from data_stack.browse.browser import Browser
-
-    if is_place(settings, text, options):
-        from data_stack.browse.opening import open_splits
-        from data_stack.repository.places import locate
-
-        return Browser(os.path.basename(text.rstrip("/")) or text, open_splits(locate(text), split, resources))
+    from data_stack.browse.server import serve
     from data_stack.repository.repository import default_repository
 
-    repository = default_repository()
-    about = repository.describe(text)
-    loaded = repository.load(text, split, settings.connector(), **options)
+    def announce(url: str) -> None:
+        answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
+
+    given = parse_options(options)
+    is_file, repository = is_place(settings, source, given), default_repository()
+    about = repository.describe(source)
+    loaded = repository.load(source, split, settings.connector(), **given)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
-    return Browser(about.name, splits, dict(about.facts()))
-
-
-def write_page(path: str, document: Any) -> int:
-    """Write a report as a page; return its size in bytes."""
-    from data_stack.browse.page import page_of
-
-    return Path(path).write_bytes(page_of(document).encode())
+    title = os.path.basename(source.rstrip("/")) if is_file else about.name
+    browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
+    serve(browser, port=port, opens=not no_open, announce=announce)

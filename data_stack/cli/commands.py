@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
 
-from data_stack.cli.browse import html_option, write_page
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    common_options,
-    dataset_options,
-    echo,
-    parse_options,
-    table,
-    takes_settings,
-)
+from data_stack.cli.settings import Settings, answer, common_options, dataset_options, echo, parse_options, table, takes_settings
 from data_stack.exception import DatasetNotFoundError, PluginError
 from data_stack.show.markup import Facts, size_text, whole_page
 
@@ -61,16 +54,8 @@ def list_datasets(settings: Settings, versions: bool) -> None:
     names = sorted({record.name.partition("@")[0] for record in records})
     prepared = take_inventory(connector, names).prepared_versions if records else {}
     rows: list[dict[str, Any]] = [
-        {
-            "name": record.name,
-            "distribution": record.distribution,
-            "version": record.version,
-            "state": record.state,
-            "error": record.error,
-            "prepared": record.name in prepared,
-            "stored_versions": prepared.get(record.name, []),
-            **({"versions": _versions_of(record.name)} if versions else {}),
-        }
+        {**asdict(record), "prepared": record.name in prepared, "stored_versions": prepared.get(record.name, [])}
+        | ({"versions": _versions_of(record.name)} if versions else {})
         for record in records
         if "@" not in record.name
     ]
@@ -103,20 +88,30 @@ def info(settings: Settings, name: str) -> None:
 
     Prints description, splits, options, licence, and the URLs and checksums of its files.
     """
-    from data_stack.cli.datasets import collect_facts
+    from data_stack.factories.declarative import DatasetFactory, dataset_folder
+    from data_stack.io.redaction import shorten
+    from data_stack.repository.repository import default_repository
+    from data_stack.stores.inventory import take_inventory
 
-    facts = collect_facts(name, settings.existing_connector(may_be_new=True))
-    card: dict[str, Any] = facts["card"] or {}
-    rows = [(key, card[key]) for key in ("license", "homepage", "citation") if card.get(key)]
-    rows += [("factory", facts["factory"]), ("package", facts["distribution"])]
-    if facts["splits"] is not None:
-        rows.append(("splits", ", ".join(facts["splits"])))
-        rows.append(("options", ", ".join(facts["options"]) or "none"))
-    prepared = "yes" if facts["prepared"] else "no" if facts["reason"] is None else f"no: {facts['reason']}"
-    rows += [("prepared", prepared), ("stored", ", ".join(facts["stored_versions"]) or "none")]
-    rows.append(("store", facts["storage"]))
-    title = f"{facts['name']} {card.get('version', '')}".strip()
-    answer(settings, facts, f"{title}\n{facts['description']}".rstrip(), Facts(rows), *map(_source_text, facts["sources"]))
+    connector = settings.existing_connector(may_be_new=True)
+    dataset = default_repository().resolve(name, connector)
+    description, factory = dataset.describe(), dataset.factory
+    kind = f"{type(factory).__module__}:{type(factory).__qualname__}"
+    facts = {**asdict(description), "factory": kind, "storage": repr(connector)}
+    rows, sources = [*description.facts(), ("factory", kind)], []
+    if isinstance(factory, DatasetFactory):
+        stored = take_inventory(connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
+        reason, is_ready = factory.readiness().reason, factory.is_ready()
+        for source in factory.sources:
+            known = {key: getattr(source, key) for key in ("size", "sha256", "md5_sum")}
+            places = [shorten(os.fsdecode(each)) for each in source.sources]
+            sources.append({"identifier": f"{dataset_folder(factory)}/{source.identifier}", **known, "places": places})
+        facts |= {"prepared": is_ready, "reason": reason, "stored_versions": stored, "sources": sources}
+        rows.append(("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}"))
+        rows.append(("stored", ", ".join(stored) or "none"))
+    title = f"{description.name} {description.version or ''}".rstrip()
+    about = f"{title}\n{description.description}".rstrip()
+    answer(settings, facts, about, Facts([*rows, ("store", repr(connector))]), *map(_source_text, sources))
 
 
 def _source_text(source: dict[str, Any]) -> str:
@@ -128,130 +123,25 @@ def _source_text(source: dict[str, Any]) -> str:
 
 @data_stack.command()
 @_name
-@click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
-@click.option(
-    "--processes",
-    "n_processes",
-    type=click.IntRange(1, 1024),
-    metavar="N",
-    help="Number of processes; implies --engine processes.",
-)
-@click.option("--master", metavar="URL", help="Spark cluster, e.g. spark://host:7077 or 'local[4]'; implies --engine spark.")
-@click.option("--again", is_flag=True, help="Prepare the dataset even if it is ready; reuses downloaded sources.")
-@click.option(
-    "--keep-steps",
-    is_flag=True,
-    help="Keep finished steps and shards if the code raises, and reuse them if the code has changed.",
-)
-@click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
-@takes_settings
-def prepare(
-    settings: Settings,
-    name: str,
-    engine: str | None,
-    n_processes: int | None,
-    master: str | None,
-    again: bool,
-    keep_steps: bool,
-    dry_run: bool,
-) -> int:
-    """Prepare a dataset ahead of time.
-
-    Downloads and preprocesses the dataset, so that loading it later only opens files. Stored files are not downloaded
-    again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
-
-    A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
-    datastack-spark); other datasets run there as one task. All machines must reach the store.
-    """
-    from data_stack.cli.datasets import engine_of, prepare_dataset
-
-    connector = settings.connector()
-    if dry_run:
-        from data_stack.reproduce.planning import plan
-
-        found = plan(name, connector)
-        answer(settings, asdict(found) | {"works": found.works}, str(found))
-        return 0 if found.works else 1
-    chosen = engine_of(engine, n_processes, master)
-    done, size = prepare_dataset(name, connector, chosen, again=again, keep_steps=keep_steps)
-    facts = {
-        "name": name,
-        "already_ready": done.already_ready,
-        "reason": done.reason,
-        "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
-        "seconds": round(done.seconds, 6),
-        "size": size,
-        "storage": repr(connector),
-    }
-    if done.already_ready:
-        answer(settings, facts, f"{name} was ready in {connector!r}")
-        return 0
-    steps = table(("step", "time"), [(step, f"{duration:.3f} s") for step, duration in done.steps], right=(1,))
-    answer(settings, facts, steps, f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
-    return 0
-
-
-@data_stack.command()
-@_name
 @click.option("--split", metavar="SPLIT", help="One split.  [default: all splits]")
 @click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
 @click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
-@click.option(
-    "--format",
-    "report_format",
-    type=click.Choice(["text", "markdown", "html"]),
-    help="Output format.  [default: text]",
-)
-@html_option
+@click.option("--html", "page", metavar="FILE", help="Write a page with samples of at most 2 MB to FILE.")
 @dataset_options
 @takes_settings
-def report(
-    settings: Settings, name: str, report_format: str | None, page: str | None, options: tuple[str, ...], **what: Any
-) -> None:
+def report(settings: Settings, name: str, page: str | None, options: tuple[str, ...], **what: Any) -> None:
     """Report samples, classes, sizes and checksums.
 
     Prepares the dataset first if it is not ready.
     """
-    if settings.as_json and report_format is not None:
-        raise click.UsageError("--json and --format exclude each other")
-    if page is not None and report_format is not None:
-        raise click.UsageError("--html and --format exclude each other")
     from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     if page is not None:
-        size = write_page(page, document)
+        size = Path(page).write_bytes(document.to_page().encode())
         answer(settings, {"name": name, "output": page, "size": size}, f"wrote {page} ({size_text(size)})")
-    elif report_format == "markdown":
-        echo(document.to_markdown())
-    elif report_format == "html":
-        echo(whole_page(name, document.to_html()))
     else:
         answer(settings, document.to_dict(), *document.document())
-
-
-@data_stack.command("import-file")
-@click.argument("identifier", metavar="IDENTIFIER")
-@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
-@click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
-@click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
-@click.option("--unverified", is_flag=True, help="Store the file without verifying it.")
-@takes_settings
-def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
-    """Store a file that you downloaded yourself.
-
-    For example: data-stack import-file digits/1.0.0/raw/digits.csv.gz ~/Downloads/digits.csv.gz
-
-    The file must have the checksum that the installed dataset defines for IDENTIFIER, or the given one. The error of a failed
-    download contains the identifier.
-    """
-    from data_stack.cli.datasets import import_dataset
-
-    connector = settings.connector()
-    stored = import_dataset(identifier, path, connector, sha256=sha256, md5_sum=md5, unverified=unverified)
-    state = "verified" if stored["verified"] else "NOT VERIFIED"
-    text = f"stored {identifier} in {connector!r}: {size_text(stored['size'])}, sha256 {stored['sha256']}, {state}"
-    answer(settings, stored, text)
 
 
 @data_stack.command()
@@ -286,3 +176,100 @@ def doctor(settings: Settings) -> int:
         "no problems found" if healthy else "problems found, see above",
     )
     return int(not healthy)
+
+
+@data_stack.command()
+@click.argument("first", metavar="FIRST", shell_complete=complete_names)
+@click.argument("second", metavar="SECOND", shell_complete=complete_names)
+@click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
+@click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]")
+@click.option("--html", "page", metavar="FILE", help="Also write a page with samples.")
+@takes_settings
+def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None, page: str | None) -> int:
+    """Compare two datasets, sample by sample.
+
+    FIRST and SECOND are names, such as digits@1.0.0. Lists samples that were added, removed, moved to another split,
+    relabelled and, with --key, changed. Exits with 1 if they differ.
+    """
+    from data_stack.repository.repository import default_repository
+    from data_stack.reproduce.difference import diff as compare
+
+    column = int(key) if key is not None and key.lstrip("-").isdigit() else key
+    connector, load = settings.connector(), default_repository().load
+    found = compare(load(first, None, connector), load(second, None, other_storage or connector), key=column)
+    if page is not None:
+        Path(page).write_text(whole_page(f"{first} and {second}", found.to_html()), encoding="utf-8")
+    verdict = "the datasets differ" if found.differs else "the datasets are equal"
+    answer(settings, found.to_dict(), *found.document(), verdict)
+    return int(found.differs)
+
+
+@data_stack.command()
+@_name
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), help="The file to write.  [default: standard output]"
+)
+@dataset_options
+@takes_settings
+def croissant(settings: Settings, name: str, output: str | None, options: tuple[str, ...]) -> None:
+    """Describe a dataset in Croissant, the vocabulary of MLCommons.
+
+    Writes JSON with the licence, sources, splits, and, if the dataset is prepared, its files and columns.
+    """
+    from data_stack.repository.croissant.writing import to_croissant
+
+    document = to_croissant(name, settings.existing_connector(may_be_new=True), **parse_options(options))
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if output is None:
+        click.echo(text)
+        return
+    Path(output).write_text(text + "\n", encoding="utf-8")
+    if "recordSet" not in document:
+        echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)
+
+
+@data_stack.command()
+@click.argument("terms", metavar="TERM...", nargs=-1, required=True)
+@click.option("--catalogue", metavar="SCHEME", help="Search a catalogue, such as hf, instead; needs the network.")
+@click.option("--catalogues", is_flag=True, help="Search all installed catalogues instead.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Maximum number of datasets of a catalogue."
+)
+@takes_settings
+def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, catalogues: bool, limit: int) -> None:
+    """Search the installed datasets, or catalogues.
+
+    For example: data-stack search handwritten
+
+    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, even if slightly
+    misspelled; best matches first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
+    """
+    if catalogue is not None or catalogues:
+        _search_catalogues(settings, " ".join(terms), catalogue, limit)
+        return
+    from data_stack.repository.search import search_datasets
+
+    found = search_datasets(" ".join(terms))
+    rows = [
+        (
+            each.description.name,
+            each.description.description.partition("\n")[0] or "-",
+            each.description.license or "-",
+            ", ".join(each.parts),
+        )
+        for each in found
+    ]
+    shown = (
+        table(("name", "title", "license", "found in"), rows)
+        if found
+        else "no installed dataset matches; `data-stack list` shows all"
+    )
+    answer(settings, [asdict(each) for each in found], shown)
+
+
+def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit: int) -> None:
+    from data_stack.repository.catalogues import search_catalogues
+
+    found = search_catalogues(text, scheme, limit=limit)
+    rows = [(each.name, each.title or "-", each.license or "-", size_text(each.size)) for each in found]
+    answer(settings, [asdict(each) for each in found], table(("name", "title", "license", "size"), rows, right=(3,)))

@@ -1,4 +1,4 @@
-"""The command ``data-stack convert``."""
+"""The commands on files in formats."""
 
 from __future__ import annotations
 
@@ -8,22 +8,15 @@ from typing import Any
 
 import click
 
-from data_stack.cli.completion import complete_places, complete_sources
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    dataset_options,
-    is_place,
-    parse_options,
-    takes_settings,
-)
+from data_stack.cli.completion import complete_places
+from data_stack.cli.settings import Settings, answer, common_options, dataset_options, is_place, parse_options, takes_settings
 
 _FORMAT = "FORMAT"
 _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
 @click.command("convert")
-@click.argument("source", metavar="SRC", shell_complete=complete_sources)
+@click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
@@ -85,3 +78,23 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     if len(loaded) > 1:
         raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}")
     return next(iter(loaded.values()))
+
+
+@click.group("records")
+@common_options
+def records() -> None:
+    """Update the manifests of record datasets."""
+
+
+@records.command("seal")
+@click.argument("folder", metavar="FOLDER")
+@takes_settings
+def seal(settings: Settings, folder: str) -> None:
+    """Write the manifest of a record dataset, or of each of its shards, that Granular wrote or appended to.
+
+    The manifest has checksums of all complete samples. Samples in an earlier manifest are verified against it.
+    """
+    from data_stack.formats.records import seal
+
+    n_samples = seal(folder)
+    answer(settings, {"n_samples": n_samples}, f"sealed {n_samples:,} samples of {folder}")

@@ -58,10 +58,8 @@ def run_checks(settings: Settings) -> dict[str, Any]:
 
 
 def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    found = next(iter(importlib.metadata.distributions(name=distribution)), None)
+    return None if found is None else found.version
 
 
 def _originals() -> list[str]:

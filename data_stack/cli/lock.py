@@ -69,26 +69,16 @@ def check(context: click.Context, settings: Settings, path: str, samples: bool |
 @lock.command("restore")
 @_file
 @_samples
-@click.option(
-    "--source",
-    "sources",
-    metavar="OLD=NEW",
-    multiple=True,
-    help="Read NEW in place of OLD, the path of a file or folder in the lock file. Repeatable.",
-)
 @takes_settings
 @click.pass_context
-def restore(context: click.Context, settings: Settings, path: str, samples: bool | None, sources: tuple[str, ...]) -> None:
+def restore(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
     """Retrieve and prepare the datasets of the lock file, and compare them with it.
 
     Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.reproduce.lock import LockFile
 
-    if wrong := [each for each in sources if not all(each.partition("="))]:
-        raise click.BadParameter(f"{wrong[0]!r} is not of the form OLD=NEW", param_hint="--source")
-    places = {old: new for old, _, new in (each.partition("=") for each in sources)}
-    _answer(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples, sources=places))
+    _answer(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples))
 
 
 def _answer(context: click.Context, settings: Settings, differences: list[Difference]) -> None:

@@ -16,45 +16,22 @@ import click
 from data_stack.cli.authors import check, new
 from data_stack.cli.browse import browse
 from data_stack.cli.commands import data_stack
-from data_stack.cli.completion import completion
-from data_stack.cli.convert import convert_dataset
-from data_stack.cli.croissant import croissant
-from data_stack.cli.diff import diff
+from data_stack.cli.convert import convert_dataset, records
+from data_stack.cli.datasets import import_file, prepare
 from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
-from data_stack.cli.publish import publish
-from data_stack.cli.records import records
-from data_stack.cli.search import search
 from data_stack.cli.settings import SWITCHES, Settings, echo
 from data_stack.cli.show import show
-from data_stack.cli.stores import copy, du, gc, remove, verify
+from data_stack.cli.stores import copy, du, gc, publish, remove, verify
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 from data_stack.show.markup import printable
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
-_COMMANDS = (
-    search,
-    completion,
-    verify,
-    copy,
-    remove,
-    gc,
-    du,
-    convert_dataset,
-    croissant,
-    diff,
-    lock,
-    parquet,
-    publish,
-    records,
-    show,
-    new,
-    check,
-    browse,
-)
-
-for _command in _COMMANDS:
+for _command in (
+    *(verify, copy, remove, gc, du, publish),
+    *(convert_dataset, lock, parquet, records, show, new, check, browse, prepare, import_file),
+):
     data_stack.add_command(_command)
 
 #: Wrong usage; other errors of data_stack are failures of the data or the operation.

@@ -15,7 +15,6 @@ from data_stack.cli.made_up import make_up
 from data_stack.exception import ConfigError
 from data_stack.plugins.manager import default_manager
 
-_EXTRAS = {"images": "images", "audio": "audio"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
 _MAX_CHARACTERS = 60
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
@@ -42,8 +41,7 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
         ConfigError: a name is invalid or taken, or the folder exists.
         MissingDependencyError: samples of this kind require a package that is not installed.
     """
-    _check_name(name)
-    _check_splits(splits)
+    _check_names(name, splits)
     target = parent / name
     if os.path.lexists(target):
         raise ConfigError(f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into")
@@ -58,19 +56,16 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
     return target
 
 
-def _check_name(name: str) -> None:
+def _check_names(name: str, splits: Sequence[str]) -> None:
     if not _NAME.fullmatch(name) or len(name) > _MAX_CHARACTERS:
         raise ConfigError(
             f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MAX_CHARACTERS} letters and "
             f"digits, with single '-' or '_' between them, such as 'street-signs'"
         )
     taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}
-    if _underscored(name) in taken or find_spec(_module_of(name)) is not None:
+    if _underscored(name) in taken or find_spec(f"data_stack_{_underscored(name)}") is not None:
         raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
-
-
-def _check_splits(splits: Sequence[str]) -> None:
-    if not all(_SPLIT.fullmatch(split) for split in splits) or len({split.casefold() for split in splits}) < len(splits):
+    if not all(map(_SPLIT.fullmatch, splits)) or len(set(map(str.casefold, splits))) < len(splits):
         raise ConfigError(
             f"invalid split names {', '.join(splits)!r:.200}: names must differ and have up to 40 letters, digits, '_' and '-'"
         )
@@ -88,7 +83,7 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
         "name": name,
         "name_": _underscored(name),
         "title": re.sub("[-_]", " ", name).capitalize(),
-        "module": _module_of(name),
+        "module": f"data_stack_{_underscored(name)}",
         "Class": class_name,
         "Factory": f"{class_name}Factory",
         "file": file,
@@ -96,7 +91,7 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
         "size": str(len(data)),
         "splits": str(tuple(splits)).replace("'", '"'),
         "first_split": splits[0],
-        "requirement": f"datastack[{_EXTRAS[kind]}]" if kind in _EXTRAS else "datastack",
+        "requirement": "datastack[images]" if kind == "images" else "datastack",
     }
 
     def fill(text: str) -> str:
@@ -114,7 +109,3 @@ def _template(name: str) -> str:
 
 def _underscored(name: str) -> str:
     return name.replace("-", "_").lower()
-
-
-def _module_of(name: str) -> str:
-    return f"data_stack_{_underscored(name)}"

@@ -154,16 +154,10 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         logging.getLogger("data_stack").setLevel(logging.DEBUG)
 
 
-def print_json(value: Any) -> None:
-    """Write ``value`` on stdout, in ASCII for any locale."""
-    settings = click.get_current_context().find_object(Settings)
-    click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout if settings else None)
-
-
 def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
-    """Write a result: ``value`` as JSON, or ``blocks`` of text, facts and tables."""
+    """Write a result: ``value`` as JSON, in ASCII for any locale, or ``blocks`` of text, facts and tables."""
     if settings.as_json:
-        print_json(value)
+        click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout)
     else:
         print_blocks([Paragraph(block) if isinstance(block, str) else block for block in blocks])
 

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    dataset_options,
-    parse_options,
-    table,
-    takes_settings,
-    terminal,
-)
+from data_stack.cli.settings import Settings, answer, dataset_options, parse_options, table, takes_settings, terminal
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
@@ -73,41 +65,28 @@ def show(
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
     """Show samples as blocks of colour if they are pictures and the terminal has colours, otherwise as lines of text."""
-    from data_stack.show.kinds import look_at
-
-    samples = _choose_samples(iterator, n_samples, seed)
-    console = None if settings.as_json else terminal()
-    looks = [look_at(value, "image") for _, _, value in samples] if console is not None and console.color_system else []
-    if console is not None and looks and all(look.is_picture for look in looks):
-        from data_stack.cli.pictures import print_tiles
-        from data_stack.show.pictures import span_of, to_pixels
-
-        span = span_of([look.data for look in looks if look.kind == "image"])
-        tiles = [to_pixels(look, _TILE_PIXELS, span) for look in looks]
-        print_tiles(tiles, [label for _, label, _ in samples], console)
-        return
-    rows = [(position, label, _text_of(value)) for position, label, value in samples]
-    facts = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-    answer(settings, facts, table(_COLUMNS, [(str(position), *texts) for position, *texts in rows], right=(0,)))
-
-
-def _choose_samples(iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> list[tuple[int, str, Any]]:
-    """Positions, labels and values, as on a contact sheet."""
+    from data_stack.show.kinds import look_at, shorten, span_of
     from data_stack.show.samples import choose, default_keys, label_text, part_of
 
-    if not len(iterator):
-        return []
-    meta = getattr(iterator, "dataset_meta", None)
-    sample_key, target_key = default_keys(meta, iterator[0])
-    positions, _ = choose(iterator, target_key, min(n_samples, len(iterator)), seed)
-    samples = ((position, iterator[position]) for position in positions)
-    classes = getattr(meta, "class_names", None)
-    return [(at, label_text(part_of(sample, target_key), classes), part_of(sample, sample_key)) for at, sample in samples]
+    meta: Any = getattr(iterator, "dataset_meta", None)
+    sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())
+    positions = choose(iterator, target_key, min(n_samples, len(iterator)), seed)[0] if len(iterator) else []
+    samples = [iterator[position] for position in positions]
+    labels = [label_text(part_of(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
+    values = [part_of(sample, sample_key) for sample in samples]
+    console = None if settings.as_json else terminal()
+    looks = [look_at(value, "image") for value in values] if console is not None and console.color_system else []
+    if console is not None and looks and all(look.is_picture for look in looks):
+        from data_stack.cli.pictures import print_tiles
+        from data_stack.show.pictures import draw
 
-
-def _text_of(value: Any) -> str:
-    from data_stack.show.kinds import shorten
-
-    if getattr(value, "ndim", 0) > 1:
-        return f"{value.dtype} {' × '.join(map(str, value.shape))}"
-    return shorten(value, 100)
+        span = span_of([look.data for look in looks if look.kind == "image"])
+        print_tiles([draw(look, _TILE_PIXELS, span) for look in looks], labels, console)
+        return
+    texts = [
+        f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)
+        for value in values
+    ]
+    rows = list(zip(positions, labels, texts, strict=True))
+    shown = table(_COLUMNS, [(str(position), label, text) for position, label, text in rows], right=(0,))
+    answer(settings, [dict(zip(_COLUMNS, row, strict=True)) for row in rows], shown)

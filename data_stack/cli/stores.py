@@ -11,13 +11,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_names, complete_places
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    echo,
-    table,
-    takes_settings,
-)
+from data_stack.cli.settings import Settings, answer, echo, table, takes_settings
 from data_stack.show.markup import Block, Table, size_text
 
 _name = click.argument("name", metavar="NAME", shell_complete=complete_names)
@@ -196,6 +190,25 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     total = f"{facts['n_resources']} resources in {facts['storage']}: {size_text(facts['total'])}"
     unique = f"{size_text(facts['unique'])} unique content"
     answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
+
+
+@click.command()
+@_name
+@click.argument("destination", metavar="DESTINATION")
+@takes_settings
+def publish(settings: Settings, name: str, destination: str) -> None:
+    """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
+
+    For example: data-stack publish digits /srv/www/digits
+
+    Prepares the dataset first if it is not ready. Published files never change; an interrupted command resumes.
+    Prints the digest that pins the dataset; append it to the URL after a #.
+    """
+    from data_stack.stores.publishing import publish as publish_dataset
+
+    pin = publish_dataset(name, destination, settings.connector())
+    facts = {"name": name, "destination": destination, "pin": pin}
+    answer(settings, facts, f"{name} is published in {destination}; load it by its URL, pinned by #{pin}")
 
 
 def _check_names(names: tuple[str, ...]) -> None:

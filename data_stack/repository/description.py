@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from data_stack.show.markup import Block, Facts, Heading, Paragraph, TextDocument
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetDescription(TextDocument):
+class DatasetDescription(Document):
     """The facts of a dataset that are known without preparing it. It prints as text, and shows as HTML in a notebook.
 
     Attributes:

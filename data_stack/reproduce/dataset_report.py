@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
-from data_stack.show.markup import (
-    Block,
-    Facts,
-    Heading,
-    Paragraph,
-    Table,
-    TextDocument,
-    size_text,
-)
-from data_stack.show.report import kind_of, plain_report
-from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator
+from data_stack.show.markup import Block, Document, Facts, Fold, Heading, Paragraph, Table, as_html, size_text, whole_page
+from data_stack.show.page import IteratorPage
+from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 
 if TYPE_CHECKING:
     from data_stack.factories.manifest import Manifest
 
+_N_SAMPLES = 48
+_N_BYTES = 1_100_000  # of all pictures, before base64
+_MAX_SPLITS = 6
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class DatasetReport(TextDocument):
+class DatasetReport(Document):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -121,6 +117,18 @@ class DatasetReport(TextDocument):
         counts = {name: split.target_dist for name, split in self.splits.items()}
         return plot_counts(counts, names, title=self.description.name, kind=kind)
 
+    def to_page(self) -> str:
+        """A complete HTML page with samples, at most 2 MB; its values are escaped."""
+        shown = dict(list(self.iterators.items())[:_MAX_SPLITS])
+        blocks: list[Block] = [*self.description.header(1), Facts(self.description.facts())]
+        if self.duplicates is not None:
+            blocks += self.duplicates.document(2)
+        for name, iterator in shown.items():
+            page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown))
+            blocks += [Heading(2, name), *page.facts(), *page.samples()]
+        blocks.append(Fold("Report: shapes, classes, files and checksums", self.document(2)))
+        return whole_page(self.description.name, as_html(blocks))
+
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""
         facts = [each for each in self.description.facts() if each[0] not in ("splits", "options")]
@@ -146,17 +154,15 @@ def _kind_at(report: DatasetIteratorReport, position: int | str | None) -> str:
 
 
 def _blocks_of_resources(manifest: Manifest) -> list[Block]:
-    raw = {each.identifier for each in manifest.sources}
-    rows: list[Sequence[str]] = [
-        (each.identifier, size_text(each.size), each.sha256 or f"md5 {each.md5_sum}") for each in manifest.sources
-    ]
-    # Without preprocessing, sources are listed as prepared too.
-    prepared = [each for each in manifest.prepared if each.identifier not in raw]
-    rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
-    blocks: list[Block] = [Table(["resource", "size", "sha256"], rows, frozenset({1}))]
+    rows, raw = [], {each.identifier for each in manifest.sources}
+    blocks: list[Block] = []
     for source in manifest.sources:
+        rows.append((source.identifier, size_text(source.size), source.sha256 or f"md5 {source.md5_sum}"))
         verified = "verified" if source.verified else "NOT VERIFIED: its definition has no digest"
         blocks.append(Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}"))
+    # Without preprocessing, sources are listed as prepared, too.
+    prepared = [each for each in manifest.prepared if each.identifier not in raw]
+    rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
     if manifest.adopted:
         blocks.append(Paragraph("adopted: the store had all resources, without a manifest"))
-    return blocks
+    return [Table(["resource", "size", "sha256"], rows, frozenset({1})), *blocks]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,21 +20,22 @@ from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
-from data_stack.show.markup import Block, Heading, Paragraph, Table, TextDocument, readable
+from data_stack.show.column_statistics import fields_of
+from data_stack.show.leakage import digests_of
+from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
 from data_stack.show.samples import default_keys
-from data_stack.values.digests import DIGEST_BYTES, row_digests
+from data_stack.values.digests import sample_digest
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
-_Pairs: TypeAlias = tuple[_Positions, _Positions]
+_Pairs: TypeAlias = list[tuple[int, int]]
 _N_SHOWN = 8
-_ROWS_AT_ONCE = 1024
 _WHOLE = ""
 """The split of a dataset without splits."""
 
 
 @dataclass(frozen=True)
-class DatasetDiff(TextDocument):
+class DatasetDiff(Document):
     """What :func:`diff` found. It prints as text, and shows samples in a notebook.
 
     Positions are arrays of shape ``(n, 2)``: the number of the split, by :attr:`splits`, and the place in it. ``moved``,
@@ -58,9 +60,9 @@ class DatasetDiff(TextDocument):
     n_equal: int
     added: _Positions
     removed: _Positions
-    moved: _Pairs
-    relabelled: _Pairs
-    changed: _Pairs
+    moved: tuple[_Positions, _Positions]
+    relabelled: tuple[_Positions, _Positions]
+    changed: tuple[_Positions, _Positions]
     changed_columns: Mapping[str, int]
     _iterators: tuple[Sequence[Any], Sequence[Any]] = dataclasses.field(repr=False, compare=False)
 
@@ -137,24 +139,24 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
     """
     splits_of = [_splits_of(each, storage) for each in (first, second)]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
-    sides = [_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of]
-    pairs = _pair_by_content(*sides) if key is None else _pair_by_key(*sides)
-    places = {name: (sides[0].places(pair[0]), sides[1].places(pair[1])) for name, pair in pairs.items()}
-    alone = []
-    for number, side in enumerate(sides):
-        alone.append(np.setdiff1d(np.arange(len(side.contents)), np.concatenate([pair[number] for pair in pairs.values()])))
+    one, other = (_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of)
+    pairs = _pair_by_content(one, other) if key is None else _pair_by_key(one, other)
+    places = {
+        name: (one.places(each[0] for each in found), other.places(each[1] for each in found)) for name, found in pairs.items()
+    }
+    paired = [{pair[side] for found in pairs.values() for pair in found} for side in (0, 1)]
     return DatasetDiff(
         splits=names,
-        n_first=tuple(map(len, sides[0].iterators)),
-        n_second=tuple(map(len, sides[1].iterators)),
-        n_equal=len(pairs["equal"][0]),
-        added=sides[1].places(alone[1]),
-        removed=sides[0].places(alone[0]),
+        n_first=tuple(map(len, one.iterators)),
+        n_second=tuple(map(len, other.iterators)),
+        n_equal=len(pairs["equal"]),
+        added=other.places(each for each in range(len(other.contents)) if each not in paired[1]),
+        removed=one.places(each for each in range(len(one.contents)) if each not in paired[0]),
         moved=places["moved"],
         relabelled=places["relabelled"],
         changed=places["changed"],
-        changed_columns=_changed_columns(sides, pairs["changed"]),
-        _iterators=(sides[0].iterators, sides[1].iterators),
+        changed_columns=_changed_columns(one, other, pairs["changed"]),
+        _iterators=(one.iterators, other.iterators),
     )
 
 
@@ -167,147 +169,97 @@ class _Side:
     """The samples of one of both datasets, all splits in a row, by their digests.
 
     Attributes:
-        contents: digests of whole samples, shape ``(n,)`` of 16 bytes.
-        inputs: digests without target and tag; None without target.
-        keys: digests of the key; None without a key.
-        split: number of the split of each sample.
+        contents: digests of whole samples.
+        inputs: digests without target and tag; empty without target.
+        keys: digests of the key; empty without a key.
+        where: split and place of each sample.
     """
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF], names: Sequence[str], key: ColumnKey | None) -> None:
         self.iterators, self._names, self._key = iterators, names, key
-        lengths = list(map(len, iterators))
-        self.split = np.repeat(np.arange(len(iterators)), lengths)
-        self._starts = np.cumsum([0, *lengths])
-        n_samples = int(self._starts[-1])
-        self.contents = np.empty((n_samples, DIGEST_BYTES), np.uint8)
-        self.inputs: Any = np.empty_like(self.contents)
-        self.keys: Any = None if key is None else np.empty_like(self.contents)
-        for number, iterator in enumerate(iterators):
-            if lengths[number]:
-                self._digest(number, iterator)
+        self.contents, self.inputs, self.keys = list[bytes](), list[bytes](), list[bytes]()
+        self.where = [(split, place) for split, iterator in enumerate(iterators) for place in range(len(iterator))]
+        for split, iterator in enumerate(iterators):
+            if len(iterator):
+                self._digest(split, iterator)
+        if len(self.inputs) < len(self.contents):
+            self.inputs = []
+        repeated = Counter(self.keys).most_common(1)
+        if repeated and repeated[0][1] > 1:
+            split, place = self.where[self.keys.index(repeated[0][0])]
+            raise ConfigError(
+                f"key {key!r:.80} does not identify samples: {repeated[0][1]} samples have the value of sample {place} "
+                f"of split {names[split]!r}. Name a column whose values differ, or leave key out"
+            )
 
-    def _digest(self, number: int, iterator: DatasetIteratorIF) -> None:
-        sample = access_to(iterator).sample(0)
-        columns = _column_keys(sample)
-        meta = getattr(iterator, "dataset_meta", None)
-        parts = {default_keys(meta, sample)[1], getattr(meta, "tag_pos", None)}
-        kept = [column for column in columns if column not in parts]
-        if not kept or len(kept) == len(columns):
-            self.inputs = None
+    def _digest(self, split: int, iterator: DatasetIteratorIF) -> None:
+        access, meta = access_to(iterator), getattr(iterator, "dataset_meta", None)
+        sample = access.sample(0)
+        columns = [column for column in fields_of(sample) if column is not None]
+        kept = [each for each in columns if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))]
         key = None if self._key is None else column_key(iterator, self._key)
         if key is not None and key not in columns:
             raise ConfigError(
-                f"split {self._names[number]!r} has no column {self._key!r:.80} to compare by; it has {columns!r:.200}"
+                f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by; it has {columns!r:.200}"
             )
         batch: Any
-        for start, batch in in_blocks(len(iterator), access_to(iterator).batch):
-            place = self._starts[number] + start
-            digests = row_digests(batch)
-            rows = slice(place, place + len(digests))
-            self.contents[rows] = digests
-            if self.inputs is not None:
-                self.inputs[rows] = row_digests(tuple(batch[column] for column in kept))
+        for _, batch in in_blocks(len(iterator), access.batch):
+            self.contents += digests_of(batch)
+            if kept and len(kept) < len(columns):
+                self.inputs += digests_of(tuple(batch[column] for column in kept))
             if key is not None:
-                self.keys[rows] = row_digests((batch[key],))
+                self.keys += digests_of((batch[key],))
 
-    def check_keys(self, numbers: _Positions) -> None:
-        """Raise ConfigError if two samples have the same key."""
-        _, first, counts = np.unique(numbers, return_index=True, return_counts=True)
-        if (counts > 1).any():
-            split, place = self.places(first[counts > 1][:1])[0].tolist()
-            raise ConfigError(
-                f"key {self._key!r:.80} does not identify samples: {int(counts.max())} samples have the value of sample {place} "
-                f"of split {self._names[split]!r}. Name a column whose values differ, or leave key out"
-            )
-
-    def places(self, samples: _Positions) -> _Positions:
+    def places(self, samples: Iterable[int]) -> _Positions:
         """Split and place of samples that are numbered over all splits."""
-        splits = self.split[samples]
-        return np.stack([splits, samples - self._starts[splits]], axis=1).astype(np.int64)
+        return np.array([self.where[each] for each in samples], np.int64).reshape(-1, 2)
+
+    def sample(self, number: int) -> dict[Any, Any]:
+        """The columns of a sample."""
+        split, place = self.where[number]
+        return fields_of(self.iterators[split][place])
 
 
-def _column_keys(sample: Any) -> list[Any]:
-    if isinstance(sample, Mapping):
-        return list(sample)
-    return list(range(len(sample))) if isinstance(sample, (tuple, list)) else []
-
-
-def _pair_by_key(first: _Side, second: _Side) -> dict[str, _Pairs]:
+def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:
     """Pairs of samples with equal keys, by how they differ."""
-    sides = first, second
-    contents, others, keys = (_number(*(getattr(side, part) for side in sides)) for part in ("contents", "inputs", "keys"))
-    for numbers, side in zip(keys, sides, strict=True):
-        side.check_keys(numbers)
-    pairs = _match(keys[0], keys[1], *map(np.arange, map(len, keys)))
-    same = contents[0][pairs[0]] == contents[1][pairs[1]]
-    together = first.split[pairs[0]] == second.split[pairs[1]]
-    is_label = ~same & (np.False_ if others is None else others[0][pairs[0]] == others[1][pairs[1]])
-    masks = {"equal": same & together, "moved": same & ~together, "relabelled": is_label, "changed": ~same & ~is_label}
-    return {name: (pairs[0][mask], pairs[1][mask]) for name, mask in masks.items()}
+    pairs: dict[str, _Pairs] = {"equal": [], "moved": [], "relabelled": [], "changed": []}
+    for a, b in _match(one.keys, other.keys, range(len(one.keys)), range(len(other.keys))):
+        if one.contents[a] == other.contents[b]:
+            kind = "equal" if one.where[a][0] == other.where[b][0] else "moved"
+        else:
+            kind = "relabelled" if one.inputs and other.inputs and one.inputs[a] == other.inputs[b] else "changed"
+        pairs[kind].append((a, b))
+    return pairs
 
 
-def _pair_by_content(first: _Side, second: _Side) -> dict[str, _Pairs]:
+def _pair_by_content(one: _Side, other: _Side) -> dict[str, _Pairs]:
     """The samples that both sides have: equal in the same split, then in others, then equal but for target and tag."""
-    contents, others = (_number(getattr(first, part), getattr(second, part)) for part in ("contents", "inputs"))
-    n_splits = len(first.iterators)
-    in_splits = [number * n_splits + side.split for number, side in zip(contents, (first, second), strict=True)]
-    a, b = map(np.arange, map(len, contents))
-    pairs: dict[str, _Pairs] = {}
-    for name, numbers in (("equal", in_splits), ("moved", contents), ("relabelled", others)):
-        pairs[name] = (a[:0], b[:0]) if numbers is None else _match(numbers[0], numbers[1], a, b)
-        a, b = (np.setdiff1d(rest, found, assume_unique=True) for rest, found in zip((a, b), pairs[name], strict=True))
-    return {**pairs, "changed": (a[:0], b[:0])}
+    a, b = list(range(len(one.contents))), list(range(len(other.contents)))
+    in_splits = [[(where[0], content) for where, content in zip(side.where, side.contents, strict=True)] for side in (one, other)]
+    inputs = (one.inputs, other.inputs) if one.inputs and other.inputs else ([None] * len(a), range(len(b)))
+    pairs: dict[str, _Pairs] = {"changed": []}
+    for name, values in (("equal", in_splits), ("moved", (one.contents, other.contents)), ("relabelled", inputs)):
+        pairs[name] = _match(values[0], values[1], a, b)
+        matched = [{pair[side] for pair in pairs[name]} for side in (0, 1)]
+        a, b = ([each for each in rest if each not in found] for rest, found in zip((a, b), matched, strict=True))
+    return pairs
 
 
-def _number(first: Any, second: Any) -> Any:
-    """Numbers for the digests of both sides; equal digests have equal numbers."""
-    if first is None or second is None:
-        return None
-    digests = np.concatenate([first, second]).view(f"S{DIGEST_BYTES}").reshape(-1)
-    numbers = np.unique(digests, return_inverse=True)[1]
-    return numbers[: len(first)], numbers[len(first) :]
+def _match(first: Sequence[Any], second: Sequence[Any], a: Iterable[int], b: Iterable[int]) -> _Pairs:
+    """Pairs out of ``a`` and ``b`` that have equal values, each sample in one pair at most, in order."""
+    waiting: defaultdict[Any, deque[int]] = defaultdict(deque)
+    for place in b:
+        waiting[second[place]].append(place)
+    return [(place, waiting[first[place]].popleft()) for place in a if waiting.get(first[place])]
 
 
-def _match(first: Any, second: Any, a: _Positions, b: _Positions) -> _Pairs:
-    """Pairs out of ``a`` and ``b`` that have equal numbers, each sample in one pair at most, in order."""
-    ids: list[_Positions] = []
-    ranks = [_ranks(first[a]), _ranks(second[b])]
-    most = max((int(each.max()) for each in ranks if len(each)), default=0) + 1
-    for numbers, rank in zip((first[a], second[b]), ranks, strict=True):
-        ids.append(numbers * most + rank)
-    _, in_a, in_b = np.intersect1d(ids[0], ids[1], assume_unique=True, return_indices=True)
-    order = np.argsort(in_a)
-    return a[in_a[order]], b[in_b[order]]
-
-
-def _ranks(numbers: _Positions) -> _Positions:
-    """For each number, the count of equal numbers before it."""
-    order = np.argsort(numbers, kind="stable")
-    ordered = numbers[order]
-    is_new = np.r_[True, ordered[1:] != ordered[:-1]] if len(ordered) else np.zeros(0, bool)
-    begins = np.maximum.accumulate(np.where(is_new, np.arange(len(ordered)), 0))
-    ranks = np.empty(len(numbers), np.int64)
-    ranks[order] = np.arange(len(ordered)) - begins
-    return ranks
-
-
-def _changed_columns(sides: Sequence[_Side], changed: _Pairs) -> dict[str, int]:
+def _changed_columns(one: _Side, other: _Side, changed: _Pairs) -> dict[str, int]:
     """The number of pairs of samples that differ, by column."""
-    counts: dict[str, int] = {}
-    first, second = (side.places(samples) for side, samples in zip(sides, changed, strict=True))
-    for splits in np.unique(np.stack([first[:, 0], second[:, 0]], axis=1), axis=0):
-        chosen = (first[:, 0] == splits[0]) & (second[:, 0] == splits[1])
-        places = first[chosen, 1], second[chosen, 1]
-        accesses = [access_to(side.iterators[split]) for side, split in zip(sides, splits, strict=True)]
-        for start in range(0, len(places[0]), _ROWS_AT_ONCE):
-            parts = [access.batch(each[start : start + _ROWS_AT_ONCE]) for access, each in zip(accesses, places, strict=True)]
-            keys = [_column_keys(part) for part in parts]
-            for column in dict.fromkeys(keys[0] + keys[1]):
-                if column in keys[0] and column in keys[1]:
-                    differs = (row_digests((parts[0][column],)) != row_digests((parts[1][column],))).any(axis=1)
-                    count = int(differs.sum())
-                else:
-                    count = len(places[0][start : start + _ROWS_AT_ONCE])
-                if count:
-                    counts[str(column)] = counts.get(str(column), 0) + count
-    return counts
+    counts: Counter[str] = Counter()
+    for a, b in changed:
+        then, now = one.sample(a), other.sample(b)
+        for column in dict.fromkeys([*then, *now]):
+            is_in_both = column in then and column in now
+            if not is_in_both or sample_digest((then[column],)) != sample_digest((now[column],)):
+                counts[str(column)] += 1
+    return dict(counts)

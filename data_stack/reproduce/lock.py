@@ -31,10 +31,9 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.lock_paths import absolute_from, check_places, missing_file_advice, moved, relative_to
+from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.repository.resolved import NamedDataset
-from data_stack.reproduce.libraries import libraries_of
 from data_stack.reproduce.lock_differences import (
     Chosen,
     Difference,
@@ -46,7 +45,7 @@ from data_stack.reproduce.lock_differences import (
     unreadiness,
     without_none,
 )
-from data_stack.reproduce.locked_samples import SampleDigests
+from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
@@ -78,9 +77,10 @@ class LockFile:
         stacks: Mapping[str, Any] | None = None,
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._folder = os.path.abspath(folder or os.curdir)
         self.datasets: dict[str, Any] = dict(datasets or {})
-        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, functools.partial(absolute_from, self._folder))
+        self.stacks: dict[str, Any] = _with_recipes(
+            stacks or {}, functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
+        )
 
     # ------------------------------------------------------------------ the file
 
@@ -100,19 +100,12 @@ class LockFile:
             raise LockError(
                 f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
             ) from error
-        if fields.get("format") != _FORMAT:
-            raise LockError(
-                f"the lock file {str(path)!r} has format {shorten(fields.get('format'))}; this data_stack reads {_FORMAT}"
-            )
         datasets, stacks = fields.get("datasets", {}), fields.get("stacks", {})
-        if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+        if fields.get("format") != _FORMAT or not _is_whole(datasets, stacks):
             raise LockError(
-                f"the lock file {str(path)!r} is damaged: datasets and stacks are tables. Restore it from version control"
-            )
-        if not all(_is_entry(each) for each in datasets.values()):
-            raise LockError(
-                f"the lock file {str(path)!r} has datasets without configurations: it is damaged, or an earlier data_stack made "
-                f"it. Restore it from version control, or delete it and lock again"
+                f"the lock file {str(path)!r} is damaged, or another data_stack made it: its format is "
+                f"{shorten(fields.get('format'))}, and this data_stack reads {_FORMAT}. Restore it from version control, or "
+                f"delete it and lock again"
             )
         return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
 
@@ -210,7 +203,6 @@ class LockFile:
         *,
         repository: DatasetRepository | None = None,
         samples: bool | None = None,
-        sources: Mapping[str, str] | None = None,
     ) -> list[Difference]:
         """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences from the lock.
 
@@ -218,18 +210,11 @@ class LockFile:
             storage: where to keep the datasets; None for the default store.
             repository: knows the datasets; None for the default one.
             samples: as for :meth:`check`.
-            sources: new paths of files that stacks read, or of folders, by their paths in the lock file.
-
-        Raises:
-            ConfigError: no stack reads a file at one of these places.
         """
-        recipes = [each["recipe"] for each in self.stacks.values() if isinstance(each.get("recipe"), str)]
-        check_places(recipes, self._folder, sources or {})
-        stacks = _with_recipes(self.stacks, functools.partial(moved, self._folder, sources or {}))
         how: dict[str, Any] = {"prepares": True, "samples": samples}
         found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
-        for name, entry in sorted(stacks.items()):
+        for name, entry in sorted(self.stacks.items()):
             found += self._check_stack(name, entry, storage, repository, datasets)
         return found
 
@@ -303,8 +288,7 @@ class LockFile:
                     arguments["resources"] = to_plain(factory.manifest().digests())
             stack = from_recipe(recipe, storage=storage, repository=repository)
         except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
-            elsewhere = missing_file_advice(entry["recipe"])
-            yield Difference(name, "stack", f"the stack cannot be made: {error}{elsewhere}")
+            yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
         except (KeyError, TypeError, ValueError) as error:
             yield Difference(name, "stack", f"its recipe in the lock is damaged: {error!r:.200}. Restore it from version control")
@@ -325,10 +309,14 @@ def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> di
     }
 
 
-def _is_entry(entry: Mapping[str, Any]) -> bool:
-    configurations = entry.get("configurations")
-    return isinstance(configurations, list) and all(
+def _is_whole(datasets: Any, stacks: Any) -> bool:
+    """Whether both tables have the form that :meth:`LockFile.write` writes."""
+    if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+        return False
+    found = [each.get("configurations") for each in datasets.values()]
+    return all(isinstance(each, list) for each in found) and all(
         isinstance(each, dict) and isinstance(each.get("config"), dict) and isinstance(each.get("splits"), dict)
+        for configurations in found
         for each in configurations
     )
 

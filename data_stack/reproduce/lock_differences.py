@@ -15,8 +15,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.redaction import shorten
 from data_stack.repository.unknown_names import install_command
-from data_stack.reproduce.libraries import differing_libraries
-from data_stack.reproduce.locked_samples import SampleDigests
+from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
 
 Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
 """Options and a split, or all splits."""
@@ -106,7 +105,7 @@ def differing_samples(
         return
     if same_bytes and not differing:
         return
-    libraries = differing_libraries(entry, distribution)
+    libraries = _differing_libraries(entry, distribution)
     if differing:
         although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
         plugin = " ".join(dataset.package or ("this program",))
@@ -121,6 +120,19 @@ def differing_samples(
     else:
         message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
         yield Difference(name, "preparation", message, is_harmless=True)
+
+
+def _differing_libraries(entry: Mapping[str, Any], distribution: str | None) -> str:
+    """Which libraries of a plugin have other versions than in the lock, as the end of a sentence."""
+    if distribution is None:
+        return ""
+    then, now = (
+        dict(each.split(" ") for each in libraries or ()) for libraries in (entry.get("libraries"), libraries_of(distribution))
+    )
+    differing = [
+        f"{name} {now.get(name, 'is missing')} here, {then[name]} then" for name in sorted(then) if now.get(name) != then[name]
+    ]
+    return f"; {', '.join(differing)}" if differing else ""
 
 
 def _wanted(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -20,7 +22,6 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.resource_names import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
-from data_stack.reproduce.libraries import libraries_of
 from data_stack.util.logger import logger
 from data_stack.values.digests import row_digests
 from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json
@@ -31,8 +32,6 @@ SplitDigest: TypeAlias = dict[str, Any]
 _ROWS_AT_ONCE = 1024
 #: Splits and configurations of the last few versions of the code.
 _MAX_NOTES = 200
-#: For read-only stores.
-_notes_of_this_process: dict[str, dict[str, SplitDigest]] = {}
 
 
 class SampleDigests:
@@ -56,7 +55,6 @@ class SampleDigests:
         if code is None or self._stored is None:
             self._stored = None
             return
-        self._place = f"{self._stored.connector!r} {self._stored.folder}"
         self._content = [sorted(records), code, _opening_code(factory), libraries_of(distribution or "datastack")]
 
     def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> SplitDigest:
@@ -86,7 +84,7 @@ class SampleDigests:
 
     def _notes(self) -> dict[str, SplitDigest]:
         """All remembered digests, the latest last."""
-        notes = dict(_notes_of_this_process.get(self._place, {}))
+        notes: dict[str, SplitDigest] = {}
         with suppress(DatasetFileCorruptError, StorageError):
             data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
             fields = JsonObject.unseal(data, "notes on samples") if data is not None else None
@@ -101,8 +99,22 @@ class SampleDigests:
         try:
             stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
         except (StorageError, UnsupportedStorageOperationError) as error:
-            logger.info("the store cannot keep digests of samples of %r, so this process keeps them: %s", self._name, error)
-            _notes_of_this_process[self._place] = dict(latest)
+            logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
+
+
+def libraries_of(distribution: str | None) -> list[str] | None:
+    """data_stack and the distributions that a plugin requires, with their versions; None for a dataset without plugin."""
+    if distribution is None:
+        return None
+    names = {"datastack"}
+    with suppress(importlib.metadata.PackageNotFoundError):
+        required = importlib.metadata.requires(distribution) or ()
+        names |= {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in required if "extra ==" not in each}
+    found = []
+    for name in sorted(names):
+        with suppress(importlib.metadata.PackageNotFoundError):  # of another platform
+            found.append(f"{name} {importlib.metadata.version(name)}")
+    return found
 
 
 def _digest_samples(iterator: DatasetIteratorIF, title: str) -> str:

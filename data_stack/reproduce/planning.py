@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.manifest import Manifest
-from data_stack.factories.stored import StoredDataset
+from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.inquiry import ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
@@ -20,8 +19,7 @@ from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.repository import default_repository
-from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, TextDocument, size_text
-from data_stack.stores.inventory import take_inventory
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.util.distributions import distributions_of
 
 
@@ -45,7 +43,7 @@ class PlannedSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan(TextDocument):
+class Plan(Document):
     """What loading a dataset would do. It prints as text, and shows as HTML in a notebook.
 
     Attributes:
@@ -56,12 +54,9 @@ class Plan(TextDocument):
         reason: why stored data cannot be used; None if nothing is stored, or it can.
         sources: what would be retrieved; empty if the dataset is ready.
         steps: what would be done, in order.
-        bytes_needed: growth of the store: missing sources, and prepared resources as large as those of an earlier preparation;
-            None if unknown.
         bytes_free: on the disk of the store; None for stores that are not folders.
         licence: of the card; None if it names no licence.
         code: the package whose code would run, ``"datastack-digits 1.0.0"``.
-        seconds: duration of an earlier preparation in the store; None if there was none.
         problems: why loading would fail; empty if no problem is known.
     """
 
@@ -74,9 +69,7 @@ class Plan(TextDocument):
     is_ready: bool = False
     reason: str | None = None
     sources: tuple[PlannedSource, ...] = ()
-    bytes_needed: int | None = None
     bytes_free: int | None = None
-    seconds: float | None = None
     problems: tuple[str, ...] = ()
 
     @property
@@ -87,7 +80,8 @@ class Plan(TextDocument):
     @property
     def bytes_to_fetch(self) -> int | None:
         """Bytes of the sources that are missing in the store; None if one size is unknown."""
-        return _sum(source.size for source in self.sources if not source.is_stored)
+        sizes = [source.size for source in self.sources if not source.is_stored]
+        return None if None in sizes else sum(filter(None, sizes))
 
     def document(self, level: int = 1) -> list[Block]:
         facts = [
@@ -95,8 +89,7 @@ class Plan(TextDocument):
             ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
             ("steps", ", ".join(self.steps)),
             ("to fetch", _size(self.bytes_to_fetch)),
-            ("disk", f"{_size(self.bytes_needed)} needed, {_size(self.bytes_free)} free"),
-            ("time", "unknown" if self.seconds is None else f"{self.seconds:.1f} s when it was prepared before"),
+            ("free on disk", _size(self.bytes_free)),
             ("licence", self.licence or "unknown"),
             ("executes code from", self.code),
         ]
@@ -161,33 +154,31 @@ def plan(
     base = replace(base, problems=base.problems + _problem(ConfigError, lambda: definition.check_config(config)))
     readiness = factory.readiness()
     if readiness.manifest is not None or factory.is_ready():
-        return replace(base, is_ready=True, steps=("open",), bytes_needed=0)
-    sources = _sources(StoredDataset(connector, definition), offline, timeout_seconds)
-    return _with_needs(replace(base, reason=readiness.reason, sources=sources), definition, connector, resumes=readiness.resumes)
+        return replace(base, is_ready=True, steps=("open",))
+    return _unprepared(base, StoredDataset(connector, definition), readiness, offline, timeout_seconds)
 
 
-def _with_needs(planned: Plan, definition: DatasetDefinition, connector: StorageConnector, *, resumes: bool) -> Plan:
-    """The plan of a dataset that is not prepared, with steps, disk and time."""
-    problems = [
-        f"no source of {each.identifier!r} answers" for each in planned.sources if not each.is_stored and each.source is None
-    ]
-    earlier = _earlier(definition.card.name, connector)
-    missing = planned.bytes_to_fetch
-    prepared = max((manifest.size for manifest in earlier), default=None) if definition.has_preprocess else 0
-    needed = _sum((missing, prepared))
-    least, free = missing if needed is None else needed, planned.bytes_free
-    if free is not None and (least or 0) > free:
+def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline: bool | None, timeout_seconds: float) -> Plan:
+    """The plan of a dataset that is not ready; asks the sources that are not stored."""
+    definition, connector = stored.definition, stored.connector
+    known = {each.identifier: _stored_source(stored, each) for each in definition.sources}
+    missing = [each for each in definition.sources if known[each.identifier] is None]
+    answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
+    sources = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
+    for each, answer in zip(missing, answers, strict=True):
+        sources.append(PlannedSource(each.identifier, answer.size, False, answer.source, answer.refusals))
+    steps = [f"retrieve {len(missing)} of {len(sources)} sources"] if missing else []
+    if definition.has_preprocess:
+        what = "prepare in shards" if definition.has_shards else "preprocess"
+        steps.append(f"resume: {what}" if readiness.resumes else what)
+    planned = replace(base, reason=readiness.reason, sources=tuple(sources), steps=(*steps, "open"))
+    problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
+    free, needed = planned.bytes_free, planned.bytes_to_fetch
+    if free is not None and (needed or 0) > free:
         problems.append(
-            f"{connector!r} needs {_size(least)}, but its disk has {_size(free)} free; make room, or use another store"
+            f"{connector!r} needs {_size(needed)}, but its disk has {_size(free)} free; make room, or use another store"
         )
-    seconds = [manifest.seconds for manifest in earlier if manifest.seconds is not None]
-    return replace(
-        planned,
-        steps=_steps(definition, planned.sources, resumes=resumes),
-        bytes_needed=needed,
-        seconds=seconds[-1] if seconds else None,
-        problems=(*planned.problems, *problems),
-    )
+    return replace(planned, problems=(*planned.problems, *problems))
 
 
 def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[str, ...]:
@@ -199,38 +190,12 @@ def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[s
     return ()
 
 
-def _sources(stored: StoredDataset, offline: bool | None, timeout_seconds: float) -> tuple[PlannedSource, ...]:
-    """The sources of a dataset: first the stored ones, then the missing ones, which are asked."""
-    known = {each.identifier: _stored_source(stored, each) for each in stored.definition.sources}
-    missing = [each for each in stored.definition.sources if known[each.identifier] is None]
-    answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
-    planned = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
-    for each, answer in zip(missing, answers, strict=True):
-        planned.append(PlannedSource(each.identifier, answer.size, False, answer.source, answer.refusals))
-    return tuple(planned)
-
-
 def _stored_source(stored: StoredDataset, definition: ResourceDefinition) -> ResourceInfo | None:
     """The stored source; None if it is missing, or has another size or recorded digest."""
     info = stored.stat(definition.identifier)
     if info is None or definition.size not in (None, info.size):
         return None
     return None if None not in (definition.sha256, info.sha256) and definition.sha256 != info.sha256 else info
-
-
-def _steps(definition: DatasetDefinition, sources: tuple[PlannedSource, ...], *, resumes: bool) -> tuple[str, ...]:
-    n_missing = sum(not source.is_stored for source in sources)
-    retrieve = [f"retrieve {n_missing} of {len(sources)} sources"] if n_missing else []
-    what = "prepare in shards" if definition.has_shards else "preprocess"
-    preprocess = [f"resume: {what}" if resumes else what] if definition.has_preprocess else []
-    return (*retrieve, *preprocess, "open")
-
-
-def _earlier(name: str, connector: StorageConnector) -> list[Manifest]:
-    """The manifests of a dataset in a store, oldest first."""
-    versions = take_inventory(connector, [name]).versions.values()
-    manifests = [each.manifest for each in versions if each.name == name and each.manifest is not None]
-    return sorted(manifests, key=lambda manifest: manifest.created)
 
 
 def _free_bytes(connector: StorageConnector) -> int | None:
@@ -242,12 +207,6 @@ def _free_bytes(connector: StorageConnector) -> int | None:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return shutil.disk_usage(folder).free
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    """The sum; None if one is unknown."""
-    known = list(sizes)
-    return None if None in known else sum(filter(None, known))
 
 
 def _size(n_bytes: int | None) -> str:

@@ -47,6 +47,11 @@ _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, Pr
 
 _ABSENT: Any = object()
 
+_ADVICE = (
+    "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
+    "recipe again"
+)
+
 
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     """All layers; imports the modules that register some, those of optional packages where these are installed."""
@@ -99,25 +104,9 @@ def from_recipe(
     """
     if isinstance(trusted_modules, str):
         raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
-    called = dict(functions or {})
     nodes = _check_nodes(_parse(recipe))
     given = _match_sources(nodes, sources)
-    reader = _Reader(storage, called, list(trusted_modules))
-    values = _read_needed(nodes, given, reader)
-    reader.check_that_nothing_is_missing()
-    made: dict[int, Any] = dict(given)
-    for node in nodes:
-        if node.number in values:
-            arguments = values[node.number]
-            if node.layer == DATASET:
-                made[node.number] = _load(node, arguments, repository or default_repository(), storage)
-            else:
-                made[node.number] = _stack_layer(node, [made[number] for number in node.of], arguments)
-    return made[len(nodes) - 1]  # type: ignore[no-any-return]
-
-
-def _read_needed(nodes: Sequence[_Node], given: Mapping[int, Any], reader: _Reader) -> dict[int, dict[str, Any]]:
-    """The arguments of all nodes that have to be made."""
+    reader = _Reader(storage, dict(functions or {}), list(trusted_modules))
     values: dict[int, dict[str, Any]] = {}
     needed = {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
@@ -126,7 +115,16 @@ def _read_needed(nodes: Sequence[_Node], given: Mapping[int, Any], reader: _Read
             if arguments is not None:
                 values[node.number] = arguments
                 needed.update(node.of)
-    return values
+    reader.check_that_nothing_is_missing()
+    made: dict[int, Any] = dict(given)
+    for node in nodes:
+        if node.number in values:
+            below = [made[number] for number in node.of]
+            if node.layer == DATASET:
+                made[node.number] = _load(node, values[node.number], repository or default_repository(), storage)
+            else:
+                made[node.number] = _stack_layer(node, below, values[node.number])
+    return made[len(nodes) - 1]  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------------- the form of a recipe
@@ -144,9 +142,9 @@ def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoR
     raise RecipeError(reason, node.number, node.layer) from cause
 
 
-def _require(condition: bool, reason: str, node: _Node | None = None) -> None:
+def _require(condition: bool, reason: str, node: _Node) -> None:
     if not condition:
-        raise RecipeError(reason, *(() if node is None else (node.number, node.layer)))
+        _refuse(node, reason)
 
 
 def _parse(recipe: Any) -> Any:
@@ -161,14 +159,12 @@ def _parse(recipe: Any) -> Any:
 
 
 def _check_nodes(recipe: Any) -> list[_Node]:
-    if not isinstance(recipe, dict) or "data_stack_recipe" not in recipe:
-        raise RecipeError("not a recipe of data_stack: the field 'data_stack_recipe' is missing")
-    version = recipe["data_stack_recipe"]
-    _require(
-        type(version) is int and version == RECIPE_VERSION,
-        f"this is a recipe of version {shorten(version)}; this data_stack follows recipes of version {RECIPE_VERSION}. "
-        f"Make an older recipe again, with iterator.recipe(); a newer one needs the data_stack that wrote it",
-    )
+    version = recipe.get("data_stack_recipe") if isinstance(recipe, dict) else None
+    if type(version) is not int or version != RECIPE_VERSION:
+        raise RecipeError(
+            f"not a recipe of version {RECIPE_VERSION}, as this data_stack reads: 'data_stack_recipe' is {shorten(version)}. "
+            f"Make an older recipe again, with iterator.recipe(); a newer one needs the data_stack that wrote it"
+        )
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
@@ -178,12 +174,11 @@ def _check_nodes(recipe: Any) -> list[_Node]:
 def _check_node(number: int, fields: Any) -> _Node:
     if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
         raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
+    node = _Node(number, **fields)
     layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
-    if not (layer is None or isinstance(layer, str)):
-        raise RecipeError(f"a layer is a text, or null; this is {shorten(layer)}", number)
-    node = _Node(number, layer, of, arguments)
-    if layer is not None and layer != DATASET and layer not in import_layers():
-        _refuse(node, f"this version of data_stack has no such layer{did_you_mean(layer, import_layers())}")
+    if layer not in (None, DATASET) and not (isinstance(layer, str) and layer in import_layers()):
+        near = did_you_mean(str(layer), import_layers())
+        raise RecipeError(f"this version of data_stack has no layer {shorten(layer)}{near}", number, str(layer))
     is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
     _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
     are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
@@ -375,42 +370,31 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     fields = f"a dataset has the arguments {_list(_ORIGIN_FIELDS)} and is stacked on nothing, not {_list(origin)}"
     _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
     name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
-    is_known = isinstance(samples, str) or (samples is None and bool(resources))
     _require(isinstance(name, str), f"the name of a dataset is a string, not {shorten(name)}", node)
     versioned = name if version is None else f"{name}@{version}"
-    _require(
-        not is_place(versioned),
-        f"a recipe names datasets, but {shorten(versioned)} is a path or URL; pass it in sources=",
-        node,
-    )
+    _require(not is_place(versioned), f"{shorten(versioned)} is a path or URL; pass what it is in sources=", node)
+    is_known = isinstance(samples, str) or (samples is None and bool(resources))
     _require(is_known, f"a dataset needs resources, or a fingerprint of its samples, not {shorten(samples)}", node)
     try:
         dataset: Any = repository.resolve(versioned, storage)
-        _require(
-            dataset.version == version,
-            f"the recipe is of dataset {name!r} without version; version {dataset.version} is installed. Samples may differ: "
-            f"make the recipe again",
-            node,
-        )
+        unversioned = f"the recipe is of dataset {name!r} without version; version {dataset.version} is installed"
+        _require(dataset.version == version, f"{unversioned}. {_ADVICE}", node)
         splits = f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them"
         _require(split is not None or not dataset.splits, splits, node)
         loaded = dataset.load(split, **origin["config"])
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
-        keys = sorted(resources.keys() | found.keys()) if resources else []
-        differing = [key for key in keys if resources.get(key) != found.get(key)]
+        differing = [key for key in resources or () if resources[key] != found.get(key)] + [
+            *(found.keys() - (resources or found))
+        ]
     except (RecipeError, *_ENVIRONMENT):
         raise
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
-    advice = (
-        "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
-        "recipe again"
-    )
-    for key in differing:
+    for key in sorted(differing):
         then, now = (digests.get(key, "none: the resource is missing") for digests in (resources, found))
-        _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {advice}")
+        _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {_ADVICE}")
     if samples is not None and (now := samples_content(loaded)) != samples:
-        _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {advice}")
+        _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {_ADVICE}")
     return loaded
 
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import html
-import struct
+import io
+import wave
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.registry import codec_of
-from data_stack.exception import DataStackError
 from data_stack.show.kinds import Look, sampled, shorten
 from data_stack.show.markup import Rich
-from data_stack.show.pictures import png_of, to_pixels
 
 _Array = npt.NDArray[Any]
 
@@ -26,6 +23,7 @@ _MAX_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _WIDTH_OF_LINES = 170
 _MIN_RATE = 8_000
+_JPEG_QUALITY = 90
 _MAX_CHARACTERS = 240
 
 
@@ -46,16 +44,19 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    from data_stack.show.pictures import draw, png_of  # needs Pillow
+
     max_pixels, media, data = _MAX_PIXELS, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
-        pixels = to_pixels(look, max_pixels, span, **over)
-        media, data = "png", png_of(pixels)
-        if len(data) > n_bytes and pixels.shape[2:] == (3,):
-            with contextlib.suppress(DataStackError):  # Pillow is not installed
-                media, data = "jpeg", codec_of("jpg").encode(pixels)
+        image = draw(look, max_pixels, span, **over)
+        media, data = "png", png_of(image)
+        if len(data) > n_bytes and image.mode == "RGB":
+            file = io.BytesIO()
+            image.save(file, "jpeg", quality=_JPEG_QUALITY)
+            media, data = "jpeg", file.getvalue()
         max_pixels //= 2
     is_series, shape = look.kind == "series", look.data.shape
-    height, width = pixels.shape[:2] if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
     scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
     is_enlarged = scale >= _MIN_FACTOR
     scale = int(scale) if is_enlarged else scale
@@ -68,7 +69,7 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
 
 
 def _player(look: Look, n_bytes: int) -> Rich:
-    """A player of one channel in µ-law; long sound has a lower sampling rate, or only its beginning."""
+    """A player of one channel of 8 bits; long sound has a lower sampling rate, or only its beginning."""
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
     samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
     rate, room = look.rate, 3 * n_bytes // 4
@@ -77,21 +78,13 @@ def _player(look: Look, n_bytes: int) -> Rich:
     samples = samples[:room]
     seconds, shown = len(look.data) / look.rate, len(samples) / rate
     text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
-    source = base64.b64encode(_mu_law_file(samples, rate)).decode("ascii")
-    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
-
-
-def _mu_law_file(samples: npt.NDArray[np.float64], rate: int) -> bytes:
-    """A WAV file of samples from -1 to 1, as 8-bit µ-law (ITU-T G.711)."""
     loudest = max(1.0, float(np.abs(samples).max(initial=0)))
-    numbers = np.round(samples / loudest * 32635).astype(np.int64)
-    magnitude = np.abs(numbers) + 132
-    exponent = np.floor(np.log2(magnitude)).astype(np.int64) - 7
-    coded = np.where(numbers < 0, 128, 0) | exponent << 4 | (magnitude >> (exponent + 3)) & 15
-    data = bytes((255 - coded).astype(np.uint8))
-    form = struct.pack("<4sIHHIIHHH4sII", b"fmt ", 18, 7, 1, rate, rate, 1, 8, 0, b"fact", 4, len(data))
-    body = b"WAVE" + form + struct.pack("<4sI", b"data", len(data)) + data + b"\0" * (len(data) % 2)
-    return b"RIFF" + struct.pack("<I", len(body)) + body
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 1, rate, 0, "NONE", ""))
+        writer.writeframes((128 + 127 * samples / loudest).round().astype(np.uint8).tobytes())
+    source = base64.b64encode(file.getvalue()).decode("ascii")
+    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
 
 
 def _layout_text(array: _Array) -> str:

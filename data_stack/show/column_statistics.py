@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.show.column_report import ColumnReport, ColumnStatistics
 from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import is_null, missing_in, present_values
@@ -29,6 +28,52 @@ _MAX_DISTINCT = 100_000
 _Numbers = npt.NDArray[Any]
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnStatistics:
+    """Statistics of all values of a column; the values inside arrays and lists count, too.
+
+    Attributes:
+        n_missing: number of values that are None, NaN or NaT.
+        n_numbers: number of numbers (bools are 0 and 1).
+        n_infinite: number of infinite ones.
+        min, max: of the numbers; of dates and times as text; None without values.
+        mean, std: of the finite numbers, ``std`` of the population (divided by n); None without values.
+        n_distinct: number of distinct values; None for arrays, and for more than 100,000.
+    """
+
+    n_missing: int
+    n_numbers: int
+    n_infinite: int
+    min: float | int | str | None
+    max: float | int | str | None
+    mean: float | None
+    std: float | None
+    n_distinct: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnReport:
+    """A column of an iterator.
+
+    Attributes:
+        key: position in tuple samples, key of dict samples; None of bare samples.
+        role: ``"sample"``, ``"target"`` or ``"tag"``, by the meta.
+        dtype: that of the schema, e.g. ``"utf8[]"``; without a schema that of the column in a batch, e.g. ``"uint8"``, or the
+            types of its objects. It ends with ``" or None"`` if values may be missing.
+        shape: of one value, ``()`` for a number or text. None stands for an extent that varies; the shape is None if the number
+            of dimensions varies.
+        statistics: None unless requested.
+        name: the column's name in tuple samples, if it has one.
+    """
+
+    key: int | str | None
+    role: str | None
+    dtype: str
+    shape: tuple[int | None, ...] | None
+    statistics: ColumnStatistics | None = None
+    name: str | None = None
+
+
 def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[ColumnReport, ...]:
     """The columns of ``iterator``, from its schema if it has one, and from some of its samples.
 
@@ -38,7 +83,7 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
     """
     meta, names = getattr(iterator, "dataset_meta", None), column_names(iterator)
     declared = access_to(iterator).unwrap()[0].declare_columns() or {}
-    rows = [_fields(sample) for sample in samples]
+    rows = [fields_of(sample) for sample in samples]
     roles = {} if meta is None else _roles(meta, len(rows[0]))
     columns = []
     for key in rows[0]:
@@ -57,7 +102,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
     """Add the statistics of all samples to ``columns``; reads all samples once, in blocks of about 4 MiB."""
     collectors: dict[Any, _Collector] = {column.key: _Collector() for column in columns}
     for _, batch in in_blocks(len(iterator), access_to(iterator).batch):
-        for key, column in _fields(batch).items():
+        for key, column in fields_of(batch).items():
             if key in collectors:
                 collectors[key].add(column)
     return tuple(
@@ -66,7 +111,7 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
     )
 
 
-def _fields(sample: Any) -> dict[Any, Any]:
+def fields_of(sample: Any) -> dict[Any, Any]:
     """The columns of a sample, or of a batch, by their keys."""
     if isinstance(sample, Mapping):
         return dict(sample)

@@ -8,14 +8,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
 from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.kinds import look_at, shorten
+from data_stack.show.kinds import look_at, shorten, span_of
 from data_stack.show.markup import readable
-from data_stack.show.pictures import span_of, to_pixels
+from data_stack.show.pictures import draw
 from data_stack.show.samples import choose, default_keys, hints_of, label_text, overlays_of, part_of, title_of
 
 try:
@@ -107,13 +104,13 @@ def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, t
     n_columns = min(n_columns, len(tiles))
     width = max(tile.width for tile in tiles) + _GAP
     height = max(tile.height for tile in tiles) + _LINE_HEIGHT + _GAP
-    sheet, draw = _sheet(title, about, n_columns * width, math.ceil(len(tiles) / n_columns) * height)
+    sheet, drawing = _sheet(title, about, n_columns * width, math.ceil(len(tiles) / n_columns) * height)
     for number, (tile, label) in enumerate(zip(tiles, labels, strict=True)):
         left, top = _MARGIN + number % n_columns * width, _MARGIN + _TITLE_HEIGHT + number // n_columns * height
         sheet.paste(tile, (left, top))
         while label and _text_width(label) > width:
             label = label[:-2] + "…" if len(label) > 2 else ""
-        draw.text((left, top + height - _LINE_HEIGHT - _GAP + 2), label, _INK, _font(_TEXT_SIZE))
+        drawing.text((left, top + height - _LINE_HEIGHT - _GAP + 2), label, _INK, _font(_TEXT_SIZE))
     return sheet
 
 
@@ -125,7 +122,7 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     for sample, look in zip(samples, looks, strict=True):
         if look.is_picture:
             over = overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(to_pixels(look, _MAX_PIXELS, span, **over)))
+            tiles.append(_thumbnail(draw(look, _MAX_PIXELS, span, **over)))
         else:
             tiles.append(_text_tile(part_of(sample, key)))
     return tiles
@@ -138,9 +135,8 @@ def _text_tile(value: Any) -> Image.Image:
     return tile
 
 
-def _thumbnail(pixels: npt.NDArray[np.uint8]) -> Image.Image:
+def _thumbnail(image: Image.Image) -> Image.Image:
     """Enlarge a small picture by a whole factor, or shrink a large one."""
-    image = Image.fromarray(pixels)
     if image.mode == "RGBA":
         image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
     image = image.convert("RGB")
@@ -157,10 +153,10 @@ def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image
     title = readable(title)
     width = max(width, _text_width(title, _TITLE_SIZE), _text_width(about)) + 2 * _MARGIN
     image = Image.new("RGB", (width, height + _TITLE_HEIGHT + 2 * _MARGIN), _PAPER)
-    draw = ImageDraw.Draw(image)
-    draw.text((_MARGIN, _MARGIN - 6), title, _INK, _font(_TITLE_SIZE))
-    draw.text((_MARGIN, _MARGIN + 28), about, _GREY, _font(_TEXT_SIZE))
-    return image, draw
+    drawing = ImageDraw.Draw(image)
+    drawing.text((_MARGIN, _MARGIN - 6), title, _INK, _font(_TITLE_SIZE))
+    drawing.text((_MARGIN, _MARGIN + 28), about, _GREY, _font(_TEXT_SIZE))
+    return image, drawing
 
 
 def _text_width(text: str, size: int = _TEXT_SIZE) -> int:

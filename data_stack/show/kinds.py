@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -99,6 +100,29 @@ def sampled(array: _Array, most: int = 1 << 20) -> _Array:
         axis = int(np.argmax(array.shape))
         array = array[(slice(None),) * axis + (slice(None, None, 2),)]
     return array
+
+
+def span_of(arrays: Sequence[_Array], *, from_zero: bool = True) -> tuple[float, float]:
+    """The values to draw as black and white in pictures shown side by side.
+
+    Black is 0, or the smallest value if it is negative. White is the largest value; for uint8 above 127 it is 255.
+
+    Args:
+        arrays: of numbers; only some values of large arrays are read.
+        from_zero: False: black is always the smallest value.
+    """
+    low, high = math.inf, -math.inf
+    for array in map(sampled, arrays):
+        finite = array[np.isfinite(array)]
+        if finite.size:
+            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
+    if low > high:
+        return 0.0, 1.0
+    if from_zero:
+        low, high = min(low, 0.0), max(high, 0.0)
+    if high > 127 and all(array.dtype == np.uint8 for array in arrays):
+        high = 255.0
+    return (low, high) if high > low else (low, low + 1)
 
 
 def _look(value: Any, wanted: str, option: str) -> Look:

@@ -1,4 +1,4 @@
-"""Documents that render as text, Markdown or HTML, with all contents escaped."""
+"""Documents that render as text or HTML, with all contents escaped."""
 
 from __future__ import annotations
 
@@ -57,8 +57,6 @@ body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; pad
 # On each cell, because Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
-_MARKDOWN_SIGNS = {sign: "\\" + sign for sign in "\\`*_[]#~|"} | {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-
 
 @dataclass(frozen=True, slots=True)
 class Heading:
@@ -107,7 +105,7 @@ class Gallery:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Blocks that unfold below a title; in text and Markdown they are always shown."""
+    """Blocks that unfold below a title; in text they are always shown."""
 
     title: str
     blocks: Sequence[Block]
@@ -115,7 +113,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Documents side by side if the page is wide enough; in text and Markdown one below the other."""
+    """Documents side by side if the page is wide enough; in text one below the other."""
 
     documents: Sequence[Sequence[Block]]
 
@@ -127,7 +125,7 @@ class Rich(str):
     """A text of a block, with HTML to show in its place.
 
     Args:
-        text: shown in text and Markdown.
+        text: shown in text.
         html: shown in HTML; the caller has escaped its values.
     """
 
@@ -148,7 +146,7 @@ def bar(share: float, width: int = 24) -> Rich:
 
 
 class Document:
-    """A document. It prints as Markdown, and shows as HTML in a notebook."""
+    """A document. It prints as text, and shows as HTML in a notebook."""
 
     __slots__ = ()
 
@@ -156,28 +154,15 @@ class Document:
         """Its parts; ``level`` is that of the first heading."""
         raise NotImplementedError
 
-    def to_markdown(self) -> str:
-        """The document as Markdown."""
-        return as_markdown(self.document())
-
     def to_html(self) -> str:
         """The document as self-contained HTML."""
         return as_html(self.document())
 
     def __str__(self) -> str:
-        return self.to_markdown()
+        return as_text(self.document())
 
     def _repr_html_(self) -> str:
         return self.to_html()
-
-
-class TextDocument(Document):
-    """A document that prints as text for a terminal."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return as_text(self.document())
 
 
 def readable(value: Any, most_characters: int = _MAX_CHARACTERS) -> str:
@@ -220,7 +205,7 @@ def as_text(blocks: Iterable[Block]) -> str:
     return "\n\n".join("\n".join(_text_lines(block)) for block in blocks)
 
 
-def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
+def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
     """The lines of a table whose first row is its header; the columns numbered in ``right`` are flush right."""
     rows = [[printable(cell) for cell in row] for row in rows]  # untrusted names and labels
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
@@ -231,7 +216,7 @@ def columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Itera
             yield "  ".join(("-" if text else " ") * width for text, width in zip(row, widths, strict=True)).rstrip()
 
 
-def fact_lines(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _fact_lines(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Names and values in two columns."""
     width = max((_width(printable(name)) for name, _ in rows), default=0)
     yield from (f"{_pad(printable(name), width)}  {printable(fact)}".rstrip() for name, fact in rows)
@@ -258,9 +243,9 @@ def _text_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Paragraph):
         yield printable(block.text, keep="\n")
     elif isinstance(block, Facts):
-        yield from fact_lines(block.rows)
+        yield from _fact_lines(block.rows)
     elif isinstance(block, Table):
-        yield from columns([block.header, *block.limit_rows()], block.right)
+        yield from _columns([block.header, *block.limit_rows()], block.right)
     elif isinstance(block, Gallery):
         yield from ("  ".join(printable(each) for each in (picture, *captions) if each) for picture, captions in block.tiles)
     else:
@@ -268,15 +253,10 @@ def _text_lines(block: Block) -> Iterator[str]:
 
 
 def _flat(block: Fold | Beside) -> list[Block]:
-    """The blocks that text and Markdown show in place of a block of HTML."""
+    """The blocks that text shows in place of a block of HTML."""
     if isinstance(block, Fold):
         return [Paragraph(f"{block.title}:"), *block.blocks]
     return [each for document in block.documents for each in document]
-
-
-def as_markdown(blocks: Iterable[Block]) -> str:
-    """The document as GitHub's Markdown; ends with a line break."""
-    return "\n\n".join("\n".join(_markdown_lines(block)) for block in blocks) + "\n"
 
 
 def as_html(blocks: Iterable[Block]) -> str:
@@ -289,34 +269,6 @@ def whole_page(title: str, body: str) -> str:
     """A complete HTML page of a title and the HTML of a document."""
     head = f"<head>{_HEAD}<title>{html.escape(title)}</title></head>"
     return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
-
-
-def _markdown_lines(block: Block) -> Iterator[str]:
-    if isinstance(block, Heading):
-        yield f"{'#' * block.level} {_markdown(block.text)}"
-    elif isinstance(block, Paragraph):
-        yield _markdown(block.text)
-    elif isinstance(block, Facts):
-        for name, fact in block.rows:
-            yield f"- **{_markdown(name)}**: {_markdown(fact)}"
-    elif isinstance(block, Gallery):
-        for picture, captions in block.tiles:
-            yield "- " + " · ".join(_markdown(each) for each in (picture, *captions) if each)
-    elif isinstance(block, Table):
-        yield _markdown_row([_markdown(cell) for cell in block.header])
-        yield _markdown_row(["--:" if column in block.right else ":--" for column in range(len(block.header))])
-        for row in block.limit_rows():
-            yield _markdown_row([_markdown(cell) for cell in row])
-    else:
-        yield as_markdown(_flat(block)).removesuffix("\n")
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _markdown(text: str) -> str:
-    return "".join(_MARKDOWN_SIGNS.get(each, each) for each in readable(text, 10 * _MAX_CHARACTERS))
 
 
 def _html_of(block: Block) -> str:

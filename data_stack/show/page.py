@@ -7,31 +7,18 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.cells import cell_of
-from data_stack.show.column_report import ColumnReport
-from data_stack.show.column_statistics import columns_of
-from data_stack.show.explanation import Explanation, explain
-from data_stack.show.kinds import Look, look_at, shorten
-from data_stack.show.markup import (
-    Beside,
-    Block,
-    Document,
-    Fold,
-    Gallery,
-    Heading,
-    Paragraph,
-    Rich,
-    Table,
-    as_text,
-)
-from data_stack.show.pictures import span_of
-from data_stack.show.report import table_of_columns, table_of_targets
+from data_stack.show.column_statistics import ColumnReport, columns_of
+from data_stack.show.explanation import Explanation, explain, samples_text
+from data_stack.show.kinds import Look, look_at, shorten, span_of
+from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
+from data_stack.show.reporting import table_of_columns, table_of_targets
 from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacking import stack_values
@@ -45,11 +32,8 @@ _SECONDS = 1.0
 _MAX_CAPTIONS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A sample that could not be read."""
-
-    reason: str
+_Row: TypeAlias = tuple[int, Any, str]
+"""A position, the sample, and why it cannot be read."""
 
 
 def _reason(error: Exception) -> str:
@@ -103,12 +87,12 @@ class IteratorPage(Document):
         return explain(self.iterator)
 
     @cached_property
-    def _rows(self) -> list[tuple[int, Any]]:
+    def _rows(self) -> list[_Row]:
         return _read_some(self.iterator, self.n_samples)
 
     @cached_property
     def _whole(self) -> list[Any]:
-        return [sample for _, sample in self._rows if not isinstance(sample, _Failed)]
+        return [sample for _, sample, reason in self._rows if not reason]
 
     @cached_property
     def _target_key(self) -> Any:
@@ -149,7 +133,7 @@ class IteratorPage(Document):
     def facts(self) -> list[Block]:
         """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
-        length = "unknown length" if n_samples is None else f"{n_samples:,} sample{'' if n_samples == 1 else 's'}"
+        length = "unknown length" if n_samples is None else samples_text(n_samples)
         licences = [f"licence {shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
@@ -160,53 +144,54 @@ class IteratorPage(Document):
         """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
-        keys = [column.key for column in self._columns][:_MAX_COLUMNS_OF_SAMPLES]
-        rows = [
-            (position, sample if isinstance(sample, _Failed) else {key: self._look(sample, key) for key in keys}, sample)
-            for position, sample in self._rows
-        ]
-        looks = [found for _, found, _ in rows if not isinstance(found, _Failed)]
-        pictured = [key for key in keys if any(each[key].is_picture for each in looks)]
-        if any(each[key].kind == "image" for each in looks for key in pictured):
+        shown = self._columns[:_MAX_COLUMNS_OF_SAMPLES]
+        looks = {
+            position: {each.key: look_at(part_of(sample, each.key), self._hints.get(each.key)) for each in shown}
+            for position, sample, reason in self._rows
+            if not reason
+        }
+        pictured = [each.key for each in shown if any(row[each.key].is_picture for row in looks.values())]
+        if any(row[key].kind == "image" for row in looks.values() for key in pictured):
             pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
-        n_bytes = self.n_bytes // max(1, len(rows) * len(pictured))
-        spans = {key: span_of([each[key].data for each in looks if each[key].kind == "image"]) for key in pictured}
+        n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
+        spans = {key: span_of([row[key].data for row in looks.values() if row[key].kind == "image"]) for key in pictured}
 
-        def cell(found: dict[Any, Look], sample: Any, key: Any) -> str:
-            is_image = found[key].kind == "image"
-            over = overlays_of(sample, self._hints) if is_image and key in pictured else {}
+        def cell(position: int, sample: Any, key: Any) -> str:
+            look = looks[position][key]
+            over = overlays_of(sample, self._hints) if look.kind == "image" and key in pictured else {}
             try:
-                return cell_of(found[key], n_bytes, spans.get(key), over)
+                return cell_of(look, n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 
         if len(pictured) == 1:
-            return [Gallery([self._tile(row, pictured[0], cell) for row in rows])]
-        names = ["" if each.key is None else str(each.name or each.key) for each in self._columns[: len(keys)]]
+            return [
+                Gallery(
+                    [
+                        (reason, [f"#{position:,}"])
+                        if reason
+                        else (cell(position, sample, pictured[0]), self._captions(position, sample, looks[position], pictured[0]))
+                        for position, sample, reason in self._rows
+                    ]
+                )
+            ]
+        names = ["" if each.key is None else str(each.name or each.key) for each in shown] or [""]
         table = [
-            [f"#{position:,}", *([found.reason] if isinstance(found, _Failed) else [cell(found, sample, key) for key in keys])]
-            for position, found, sample in rows
+            [f"#{at:,}", *([reason, *[""] * (len(names) - 1)] if reason else [cell(at, sample, each.key) for each in shown])]
+            for at, sample, reason in self._rows
         ]
-        n_cells = max(map(len, table))
-        numbers = {n for n, key in enumerate(keys, start=1) if all(each[key].kind in ("number", "missing") for each in looks)}
-        header = ["", *names, *[""] * (n_cells - 1 - len(names))]
-        return [Table(header, [row + [""] * (n_cells - len(row)) for row in table], frozenset(numbers))]
+        kinds = [{row[each.key].kind for row in looks.values()} for each in shown]
+        numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
+        return [Table(["", *names], table, frozenset(numbers))]
 
-    def _look(self, sample: Any, key: Any) -> Look:
-        return look_at(part_of(sample, key), self._hints.get(key))
-
-    def _tile(self, row: tuple[int, Any, Any], key: Any, cell: Callable[..., str]) -> tuple[str, list[str]]:
-        position, found, sample = row
-        if isinstance(found, _Failed):
-            return found.reason, [f"#{position:,}"]
+    def _captions(self, position: int, sample: Any, looks: dict[Any, Look], key: Any) -> list[str]:
         captions = [f"#{position:,}"]
-        if self._target_key in found and self._target_key != key and not found[self._target_key].is_picture:
+        if self._target_key in looks and self._target_key != key and not looks[self._target_key].is_picture:
             text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
-        others = [each for each in self._columns if each.key in found and each.key not in (key, self._target_key)]
-        others = [each for each in others if each.role != "tag" and found[each.key].kind in ("text", "number")]
-        captions += [f"{each.name or each.key} {shorten(found[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
-        return cell(found, sample, key), captions
+        others = [each for each in self._columns if each.key in looks and each.key not in (key, self._target_key)]
+        others = [each for each in others if each.role != "tag" and looks[each.key].kind in ("text", "number")]
+        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
 
     @_part
     def columns(self) -> list[Block]:
@@ -246,19 +231,17 @@ class IteratorPage(Document):
         return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
 
 
-def _read_some(iterator: Any, n_samples: int) -> list[tuple[int, Any]]:
-    """Samples, or the reasons why they cannot be read, with their positions; stops after a second."""
-    n_total = len(iterator)
+def _read_some(iterator: Any, n_samples: int) -> list[_Row]:
+    """Samples with their positions; stops after a second."""
     blocks = access_to(iterator).blocks()
-    n_near = n_total if blocks is None or not len(blocks) else int(blocks[np.flatnonzero(blocks)[0]]) if blocks.any() else 0
-    positions = dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist())
-    rows: list[tuple[int, Any]] = []
+    n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
+    rows: list[_Row] = []
     started = time.perf_counter()
-    for position in positions:
+    for position in dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist()):
         try:
-            rows.append((position, iterator[position]))
+            rows.append((position, iterator[position], ""))
         except Exception as error:  # noqa: BLE001  # foreign code, damaged files
-            rows.append((position, _Failed(_reason(error))))
+            rows.append((position, None, _reason(error)))
         if time.perf_counter() - started > _SECONDS:
             break
     return rows

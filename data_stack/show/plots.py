@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import io
 import numbers
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -71,14 +72,12 @@ def plot_values(
     """
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, got {bins}")
-    found, unit = (None, "") if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
-    if found is None or len(np.unique(found)) <= _MAX_CLASSES:
-        counts = target_distribution(values)
-        if not counts:
-            raise ConfigError(
-                f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}"
-            )
-        return plot_counts({name: counts}, class_names, title=title)
+    found = None if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    counts = target_distribution(values) if found is None or len(np.unique(found)) <= _MAX_CLASSES else None
+    if counts is not None and not counts:
+        raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
+    if counts is not None or found is None:
+        return plot_counts({name: counts or {}}, class_names, title=title)
     finite = found[np.isfinite(found)]  # or not NaT
     figure, axes = _figure(title)
     try:
@@ -86,26 +85,16 @@ def plot_values(
     except ValueError:  # the range is too wide or too narrow to divide
         return plot_counts({name: target_distribution(values)}, title=title)
     left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
-    notes = [unit, *(f"{n:,} {what}" for what, n in left_out.items() if n)]
-    axes.set(xlabel=name + (f" ({', '.join(filter(None, notes))})" if any(notes) else ""), ylabel="samples")
+    notes = ", ".join(f"{n:,} {what}" for what, n in left_out.items() if n)
+    axes.set(xlabel=f"{name} ({notes})" if notes else name, ylabel="samples")
     return figure
 
 
-def _as_numbers(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any] | None, str]:
-    """Values as matplotlib needs them for a histogram, and their unit; None if they are neither numbers nor times."""
-    if values.dtype.kind == "M":
-        return values.astype("M8[us]"), ""
-    if values.dtype.kind == "m":
-        try:
-            return values / np.timedelta64(1, "s"), "seconds"
-        except TypeError:  # months have no number of seconds
-            return None, ""
+def _as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Values as matplotlib needs them for a histogram; None if they are neither numbers nor times."""
     if values.dtype == object and all(isinstance(value, (numbers.Real, decimal.Decimal)) for value in values):
-        try:
-            return values.astype(np.float64), ""
-        except OverflowError:
-            return None, ""
-    return (values if values.dtype.kind in "iuf" else None), ""
+        return np.array([float(value) for value in values])
+    return values.astype("M8[us]") if values.dtype.kind == "M" else values if values.dtype.kind in "iuf" else None
 
 
 def plot_counts(
@@ -122,13 +111,12 @@ def plot_counts(
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    totals: dict[Any, int] = {}
+    totals: Counter[Any] = Counter()
     for each in counts.values():
-        for target, count in each.items():
-            totals[target] = totals.get(target, 0) + count
+        totals.update(each)
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
-    most = set(sorted(totals, key=lambda target: -totals[target])[:_MAX_BARS])
+    most = {target for target, _ in totals.most_common(_MAX_BARS)}
     shown = [target for target in totals if target in most]
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
     labels = [shorten(name, 30) for name in names]
@@ -136,23 +124,20 @@ def plot_counts(
     is_upright = len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))
     for number, (name, each) in enumerate(counts.items()):
-        heights = [each.get(target, 0) for target in shown]
         offsets = places + (number - (len(counts) - 1) / 2) * thickness
-        (axes.bar if is_upright else axes.barh)(offsets, heights, thickness, label=name)
-    more = f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else ""
+        (axes.bar if is_upright else axes.barh)(offsets, [each.get(target, 0) for target in shown], thickness, label=name)
+    title_of_counts = "samples" + (f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else "")
+    title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
     if is_upright:
         axes.set_xticks(places, labels)
-        axes.set(ylabel="samples")
+        axes.set(xlabel=title_of_classes, ylabel=title_of_counts)
     else:
         figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
         axes.set_yticks(places, labels)
         axes.invert_yaxis()
-        axes.set(xlabel=f"samples{more}")
+        axes.set(xlabel=title_of_counts, ylabel=title_of_classes)
     if len(counts) > 1:
-        beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}  # beside the bars
-        axes.legend(**beside, frameon=False, labelcolor=_INK)
-    else:
-        (axes.set_xlabel if is_upright else axes.set_ylabel)(next(iter(counts)))
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK)  # beside the bars
     return figure
 
 

@@ -1,10 +1,12 @@
-"""Makes reports on an iterator and its stack."""
+"""Reports on iterators."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from typing import Any
@@ -18,10 +20,9 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.column_report import ColumnReport
-from data_stack.show.column_statistics import columns_of, with_statistics
-from data_stack.show.report import DatasetIteratorReport, plain_report
-from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, n_values_of, target_distribution
+from data_stack.show.column_statistics import ColumnReport, columns_of, with_statistics
+from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
+from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, class_name, n_values_of, plain_value, target_distribution
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of
@@ -32,6 +33,201 @@ _SPEED_MAX_SAMPLES = 10_000
 _SPEED_MAX_SECONDS = 0.2
 
 _N_SAMPLES_READ = 8  # to find the columns
+
+
+# Parsers of JSON and YAML limit nesting.
+_MAX_NESTED = 25
+
+_MAX_NUMBERS_IN_A_CELL = 10
+
+
+@dataclasses.dataclass(repr=False)
+class DatasetIteratorReport(Document):
+    """The report on one iterator. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        identifier: that of its meta.
+        name: the dataset's name; of an iterator without meta, its class.
+        tag: the dataset's tag, e.g. ``"train"``.
+        length: number of samples.
+        sample_pos: position or key of the sample proper; None without meta.
+        target_pos: position or key of the target; None without meta.
+        tag_pos: position or key of the tag; None without meta.
+        target_dist: number of samples for each target, ordered by target; see :class:`DatasetIteratorReportGenerator`.
+        iteration_speed: samples per second; None if not measured.
+        sub_reports: those of the underlying iterators, in order; a shared iterator has one report.
+        target_kind: that of its meta: ``"label"``, ``"one_hot"``, ``"real"`` or None.
+        class_names: those of its meta, in the order of their numbers.
+        feature_names: those of its meta.
+        provenance: that of its meta: the layers above the loaded dataset, lowest first.
+        columns: shape and dtype of each column; empty in sub-reports, and if there are no samples.
+    """
+
+    identifier: str | None
+    name: str | None
+    tag: str | None
+    length: int
+    sample_pos: int | str | None
+    target_pos: int | str | None
+    tag_pos: int | str | None
+    target_dist: dict[Any, int]
+    iteration_speed: float | None
+    sub_reports: list[DatasetIteratorReport]
+    target_kind: str | None = None
+    class_names: tuple[Any, ...] | None = None
+    feature_names: tuple[str, ...] | None = None
+    provenance: tuple[str, ...] = ()
+    columns: tuple[ColumnReport, ...] = ()
+
+    def __repr__(self) -> str:  # short, as there may be a thousand layers
+        tag = "" if self.tag is None else f" {self.tag!r}"
+        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
+        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
+
+    def plot(self) -> Any:
+        """Plot the number of samples by target, as a figure of matplotlib that notebooks display.
+
+        Raises:
+            ConfigError: the targets were not counted.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from data_stack.show.plots import plot_counts
+
+        name = next((str(each.name or each.key) for each in self.columns if each.role == "target"), "target")
+        return plot_counts({name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind)
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The facts, columns and targets of the iterator."""
+        blocks: list[Block] = [Heading(level, f"Report on {_title(self)}"), Facts(_facts(self))]
+        if self.columns:
+            blocks += [Heading(level + 1, "Columns"), table_of_columns(self.columns)]
+        if self.target_dist:
+            blocks += [Heading(level + 1, "Targets"), table_of_targets(self.target_dist, self.class_names, self.target_kind)]
+        return blocks
+
+
+def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[str, Any]:
+    """The report as a tree of JSON's types of bounded depth, with each shared report once.
+
+    Args:
+        report: a report of any depth.
+        has_text_keys: convert all targets to text, as JSON requires; otherwise tuples only, as YAML does.
+    """
+    numbers: dict[int, int] = {}
+
+    def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
+        is_known = id(each) in numbers
+        number = numbers.setdefault(id(each), len(numbers) + 1)
+        if is_known or depth > _MAX_NESTED:
+            name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
+            return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
+        fields = _plain_fields(each, has_text_keys)
+        fields["sub_reports"] = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
+        return {**fields, "report_number": number}
+
+    return plain(report, 0)
+
+
+def plain_data_of(value: Any) -> Any:
+    """``value`` in JSON's types: tuples become lists; NaN, infinities and other objects become text."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): plain_data_of(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_data_of(item) for item in value]
+    plain = plain_value(value)
+    return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
+
+
+def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
+    counts: dict[Any, int] = {}
+    for target, count in report.target_dist.items():
+        key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
+        while key in counts:  # the label "1" beside the label 1
+            key = json.dumps(key)
+        counts[key] = count
+    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
+    fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in report.columns]}
+    return {name: counts if name == "target_dist" else plain_data_of(value) for name, value in fields.items()}
+
+
+def _title(report: DatasetIteratorReport) -> str:
+    return " ".join(readable(part) for part in (report.name, report.tag) if part is not None) or "an iterator"
+
+
+def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
+    facts = [("samples", f"{report.length:,}")]
+    if report.identifier is not None:
+        facts.append(("identifier", readable(report.identifier)))
+    if report.target_kind is not None:
+        kinds = {"label": "labels", "one_hot": "one-hot vectors", "real": "real numbers"}
+        facts.append(("targets are", kinds.get(report.target_kind, readable(report.target_kind))))
+    for name, values in (("classes", report.class_names), ("features", report.feature_names)):
+        if values is not None:
+            facts.append((name, _list([readable(value) for value in values])))
+    if report.provenance:
+        facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
+    if report.iteration_speed is not None:
+        facts.append(("speed", f"{report.iteration_speed:,.0f} samples per second"))
+    return facts
+
+
+def _list(texts: Sequence[str], most: int = _MAX_NUMBERS_IN_A_CELL) -> str:
+    more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
+def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
+    """A table with a row for each column of an iterator.
+
+    Args:
+        columns: with or without statistics.
+        values: texts about the values of columns, by key.
+    """
+    header = ["column", "role", "dtype", "shape"] + (["values"] if values else [])
+    if any(column.statistics is not None for column in columns):
+        header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
+    rows = []
+    for column in columns:
+        numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
+        about = [values.get(column.key, "")] if values else []
+        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
+    return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
+
+
+def _name(column: ColumnReport) -> str:
+    return "" if column.key is None else readable(column.key if column.name is None else column.name)
+
+
+def kind_of(column: ColumnReport) -> str:
+    """Type and shape of the values of a column, e.g. ``"uint8 8 × 8"``."""
+    return f"{column.dtype} {_shape(column.shape)}"
+
+
+def _shape(shape: tuple[int | None, ...] | None) -> str:
+    if shape is None:
+        return "varies"
+    return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
+
+
+def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None) -> Table:
+    """Targets with their counts, shares and bars.
+
+    Args:
+        target_dist: counts by target, at least one.
+        class_names: in the order of their numbers; None if unknown.
+        target_kind: that of the meta.
+    """
+    names = {target: class_name(target, class_names, target_kind) for target in target_dist}
+    has_names = any(name is not None for name in names.values())
+    n_all, most = sum(target_dist.values()), max(target_dist.values())
+    rows = []
+    for target, count in target_dist.items():
+        row = [readable(target)] + ([names[target] or ""] if has_names else [])
+        rows.append([*row, f"{count:,}", f"{100 * count / max(1, n_all):.1f} %", bar(count / max(1, most))])
+    header = ["target", *(["name"] if has_names else []), "samples", "share", ""]
+    return Table(header, rows, frozenset({len(header) - 3, len(header) - 2}))
 
 
 class DatasetIteratorReportGenerator:
@@ -67,7 +263,7 @@ class DatasetIteratorReportGenerator:
 
         Args:
             iterator: with or without meta.
-            report_format: ``"data_class"`` for a DatasetIteratorReport (which has ``to_markdown()`` and ``to_html()``), or
+            report_format: ``"data_class"`` for a DatasetIteratorReport (which prints as text, and has ``to_html()``), or
                 ``"dict"``, ``"json"`` or ``"yaml"``. The latter three number the reports and contain each iterator once:
                 further occurrences have name, length and ``"see_report": n``; layers deeper than 25 have only name and length.
             measure_speed: iterate over up to 10,000 samples of each iterator, for 0.2 s at most (or one sample).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -67,13 +68,11 @@ def plain_value(value: Any) -> Any:
         return value.decode("utf-8", errors="backslashreplace")
     if isinstance(value, (list, tuple)):
         return tuple(plain_value(item) for item in value)
-    if type(value) is bool:
-        return value
     # YAML and JSON do not know subclasses such as enumerations.
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
-        return int(value)
+        return value if type(value) is bool else int(value)
     if isinstance(value, (float, np.floating)):
         number = float(value)
         return "nan" if number != number else number  # nan does not equal itself
@@ -126,18 +125,13 @@ def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
             counts, edges = np.histogram(finite, bins=_N_RANGES)
     except ValueError:  # the range is too wide or too narrow to divide
         counts, edges = np.array([len(finite)]), np.array([finite.min(), finite.max()])
-    names = _range_names(edges, 6)
-    if len(set(names)) < len(names):
-        names = _range_names(edges, 17)
+    texts = [f"{edge:.6g}" for edge in edges.tolist()]
+    if len(set(texts)) < len(texts):
+        texts = [f"{edge:.17g}" for edge in edges.tolist()]
+    names = [f"[{low}, {high}{')' if high != texts[-1] else ']'}" for low, high in itertools.pairwise(texts)]
     ranges = dict(zip(names, counts.tolist(), strict=True))
     others = Counter(str(target) for target in targets[~np.isfinite(targets)].tolist())
     return ranges | dict(sorted(others.items()))
-
-
-def _range_names(edges: npt.NDArray[np.float64], n_digits: int) -> list[str]:
-    texts = [f"{edge:.{n_digits}g}" for edge in edges.tolist()]
-    closing = [")"] * (len(texts) - 2) + ["]"]
-    return [f"[{low}, {high}{end}" for low, high, end in zip(texts, texts[1:], closing, strict=False)]
 
 
 def _order(target: Any) -> tuple[int, Any]:

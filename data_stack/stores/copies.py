@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from data_stack.exception import (
-    DatasetNotFoundError,
-    PreparationError,
-    UnsupportedStorageOperationError,
-)
+from data_stack.exception import DatasetNotFoundError, PreparationError, UnsupportedStorageOperationError
 from data_stack.factories.catalogue_name import stored_name
 from data_stack.factories.journal import Journal, fingerprint
 from data_stack.factories.manifest import Manifest

@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from browse_kit import TOKEN, Samples, Serve, Served
+from browse_kit import TOKEN, Serve, Served
 
 from data_stack import SequenceDatasetIterator
-from data_stack.dataset.iterator import InformedDatasetIterator
-from data_stack.dataset.meta import DatasetMeta
-from data_stack.show.markup import whole_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright drives Chromium")
 
@@ -69,14 +66,6 @@ def status(page: Page, text: str) -> None:
     page.wait_for_function("text => document.getElementById('status').textContent === text", arg=text)
 
 
-def test_the_token_leaves_the_address_bar_and_a_reload_still_works(page: Page, pictures: Served) -> None:
-    visit(page, pictures)
-
-    assert page.url == f"{pictures.url}/"
-    page.reload()
-    status(page, "120 samples")
-
-
 def test_scrolling_loads_samples_and_keeps_few_nodes(page: Page, serve: Serve) -> None:
     images = np.arange(30_000, dtype=np.uint8).repeat(16).reshape(-1, 4, 4)
     visit(page, serve(all=SequenceDatasetIterator([images, np.arange(30_000) % 10])))
@@ -89,22 +78,6 @@ def test_scrolling_loads_samples_and_keeps_few_nodes(page: Page, serve: Serve) -
     page.focus("#viewport")
     page.keyboard.press("Home")
     page.wait_for_selector("#item-0.active")
-
-
-def test_a_table_of_millions_scrolls_to_its_end_and_by_single_rows(page: Page, serve: Serve) -> None:
-    visit(page, serve(all=SequenceDatasetIterator([np.arange(3_000_000), np.arange(3_000_000) % 7])))
-
-    page.focus("#viewport")
-    page.keyboard.press("End")
-    page.wait_for_selector("#item-2999999 span")
-    page.evaluate("document.getElementById('viewport').scrollTop = 4e6")
-    page.wait_for_timeout(100)
-    before = page.evaluate("view.top")
-    page.hover("#viewport", position={"x": 100, "y": 200})
-    page.mouse.wheel(0, 88)
-
-    page.wait_for_function("before => view.top !== before", arg=before)
-    assert 0 < page.evaluate("view.top") - before <= 88
 
 
 def test_bars_search_and_chips_filter(page: Page, pictures: Served) -> None:
@@ -123,20 +96,6 @@ def test_bars_search_and_chips_filter(page: Page, pictures: Served) -> None:
 
     assert page.text_content("#empty") == "No sample fulfils all filters."
     assert page.locator(".card").count() == 0
-
-
-def test_a_range_is_chosen_by_its_bar_and_by_its_bounds(page: Page, serve: Serve) -> None:
-    visit(page, serve(all=SequenceDatasetIterator([np.arange(900), np.arange(900) / 7])))
-
-    page.click(".column:first-child .range >> nth=1")
-    status(page, "30 of 900")
-    page.click(".column:first-child .range >> nth=3", modifiers=["Shift"])
-    status(page, "90 of 900")
-    page.fill(".column:first-child .bounds input >> nth=1", "49")
-    page.keyboard.press("Enter")
-    status(page, "20 of 900")
-    page.click(".chip")
-    status(page, "900 samples")
 
 
 def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: Served) -> None:
@@ -159,71 +118,6 @@ def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: 
     assert page.evaluate("document.activeElement.id") == "viewport"
 
 
-def test_arrows_and_enter_work_on_a_fresh_page(page: Page, pictures: Served) -> None:
-    page.goto(f"{pictures.url}/?token={TOKEN}")
-    page.wait_for_selector("#item-0.active .caption")
-
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("Enter")
-
-    page.wait_for_selector("#sample[open]")
-    assert (page.text_content("#heading") or "").startswith("train · sample 1")
-    page.keyboard.press("Escape")
-    page.evaluate("document.activeElement.blur()")  # as after a click beside the samples
-    page.keyboard.press("ArrowLeft")
-    page.wait_for_selector("#item-0.active")
-
-
-def test_a_histogram_is_one_stop_of_the_tab_key(page: Page, serve: Serve) -> None:
-    visit(page, serve(all=SequenceDatasetIterator([np.arange(900), np.arange(900) % 3]).as_dict("size", "kind")))
-    page.wait_for_selector(".value")
-    page.focus(".column:first-child summary")
-
-    def stop() -> str:
-        page.keyboard.press("Tab")
-        place: str = page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.tagName")
-        return place
-
-    assert [stop() for _ in range(5)] == ["0 – 30: 30", "size from", "size to", "SUMMARY", "0: 300"]
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    status(page, "300 of 900")
-    page.wait_for_selector(".value[aria-pressed=true]")
-    assert page.evaluate("document.activeElement.ariaLabel") == "1: 300"
-    page.keyboard.press("Shift+Tab")
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.ariaLabel") == "1: 300"
-
-
-def test_splits_are_compared_and_searched_for_duplicates(page: Page, pictures: Served) -> None:
-    visit(page, pictures)
-
-    page.click("[data-view=compare]")
-    page.wait_for_selector(".grouped")
-    assert page.locator(".grouped .label").all_text_contents()[0] == "cat"
-    page.click("[data-view=duplicates]")
-    page.click("#audit button")
-    page.wait_for_selector(".couple img")
-    assert page.text_content("#audited") == "There is leakage."
-    page.click(".couple button >> nth=1")
-    page.wait_for_selector("#sample[open]")
-
-    assert (page.text_content("#heading") or "").startswith("test · sample 0")
-
-
-def test_what_cannot_be_read_is_said_in_its_place(page: Page, serve: Serve) -> None:
-    served = serve(broken=Samples({"x": 1}, ValueError("<b>broken</b>")), empty=Samples())
-    visit(page, served)
-
-    assert page.text_content("#item-1 .error") == "ValueError: <b>broken</b>"
-    page.click("#item-1")
-    page.wait_for_selector("#sample[open] .error")
-    page.keyboard.press("Escape")
-    page.click("#splits button >> nth=1")
-    page.wait_for_selector("#empty:not([hidden])")
-    assert page.text_content("#empty") == "This split has no samples."
-
-
 def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, pictures: Served) -> None:
     visit(page, pictures)
 
@@ -232,27 +126,3 @@ def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, picture
     ink, paper = (np.array([float(part) for part in colour[4:-1].split(",")]) / 255 for colour in colours)
     brightness = [0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2 for r, g, b in (ink, paper)]
     assert (max(brightness) + 0.05) / (min(brightness) + 0.05) > 12  # WCAG's contrast
-
-
-def test_no_word_of_a_report_is_broken_and_wide_tables_scroll(chromium: Browser) -> None:
-    names = ("image", "label", "measured_temperature", "recorded_at")
-    times = np.datetime64("2026-01-01T00:00:00", "us") + np.arange(60)
-    columns = [np.zeros((60, 8, 8), np.uint8), np.arange(60) % 3, np.arange(60) / 7, times]
-    meta = DatasetMeta(target_kind="label", class_names=("cat", "antidisestablishment", "dog"), column_names=names)
-    report = InformedDatasetIterator(SequenceDatasetIterator(columns), meta).report(statistics=True)
-
-    for width in (600, 1200):
-        page = chromium.new_page(viewport={"width": width, "height": 800})
-        page.set_content(whole_page("report", report.to_html()))
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        assert page.evaluate(BROKEN_WORDS) == []
-        page.close()
-
-
-BROKEN_WORDS = """() => [...document.querySelectorAll("th, td")].flatMap((cell) => [...cell.childNodes])
-  .filter((node) => node.nodeType === Node.TEXT_NODE).flatMap((node) => [...node.data.matchAll(/\\S+/g)].filter((word) => {
-    const range = document.createRange();
-    range.setStart(node, word.index);
-    range.setEnd(node, word.index + word[0].length);
-    return range.getClientRects().length > 1;
-  }).map((word) => word[0]))"""

@@ -54,24 +54,11 @@ def overview(url: str) -> dict[str, object]:
         return found
 
 
-def test_it_serves_until_ctrl_c(process: Start, records: str) -> None:
-    running = process("browse", records, "--no-open")
-    url = url_of(running)
-
-    found = overview(url)
-
-    assert url.startswith("http://127.0.0.1:")
-    assert len(url.partition("token=")[2]) >= 24
-    assert found["title"] == "numbers"
-    assert ended(running) == (0, "")
-
-
-@pytest.mark.parametrize("room", [20, 200])
-def test_idle_connections_neither_lock_the_user_out_nor_fill_the_log(process: Start, records: str, room: int) -> None:
+def test_idle_connections_neither_lock_the_user_out_nor_fill_the_log(process: Start, records: str) -> None:
     running = process("browse", records, "--no-open")
     url = url_of(running)
     overview(url)
-    limit = len(os.listdir(f"/proc/{running.pid}/fd")) + room
+    limit = len(os.listdir(f"/proc/{running.pid}/fd")) + 20
     resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (limit, limit))
 
     with contextlib.ExitStack() as idle:
@@ -102,6 +89,8 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
         time.sleep(0.02)
 
     assert (tmp_path / "opened").read_text().strip() == url
+    assert len(url.partition("token=")[2]) >= 24
+    assert overview(url)["title"] == "numbers"
     assert ended(running) == (0, "")
 
 
@@ -122,8 +111,7 @@ def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: 
     ("arguments", "message"),
     [
         (("digts",), "did you mean 'digits'"),
-        (("digits", "--split", "trian"), "trian"),
-        (("{records}", "--split", "train"), "has no split 'train'; it has numbers"),
+        (("{records}", "--split", "train"), "has no split 'train'"),
         (("{records}/spec.json",), "cannot detect the format"),
         (("{records}", "-O", "a=1"), "--storage and -O"),
     ],

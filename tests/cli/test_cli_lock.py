@@ -55,27 +55,3 @@ def test_list_shows_versions_and_a_policy_refuses_to_prepare(
     assert "2.0, 1.0" in command("list", "--versions").out
     assert refused.code == 1
     assert "its licence is CC-BY-NC-4.0" in refused.err
-
-
-def test_a_lock_file_that_is_not_there_is_told(command: Any, tmp_path: Path) -> None:
-    outcome = command("lock", "check", "--file", str(tmp_path / "none.lock"))
-
-    assert outcome.code == 1
-    assert "data-stack lock add NAME" in outcome.err
-
-
-def test_a_moved_file_is_given_by_source_and_samples_can_be_left_out(command: Any, tmp_path: Path) -> None:
-    import data_stack
-
-    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
-    path = str(tmp_path / "data_stack.lock")
-    data_stack.lock(path=path, stack=data_stack.from_csv(tmp_path / "x.csv"))
-    (tmp_path / "x.csv").rename(tmp_path / "y.csv")
-    new = str(tmp_path / "y.csv")
-
-    assert command("lock", "restore", "--file", path).code == 1
-    assert command("lock", "restore", "--file", path, "--no-samples", "--source", f"x.csv={new}").code == 0
-    for wrong, message in (("x.csv", "not of the form OLD=NEW"), (f"z.csv={new}", "no stack of the lock reads 'z.csv'")):
-        outcome = command("lock", "restore", "--file", path, "--source", wrong)
-        assert outcome.code != 0
-        assert message in outcome.err

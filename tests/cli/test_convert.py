@@ -43,21 +43,11 @@ def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
         assert set(reader.read_column("label").tolist()) == set(range(10))
 
 
-def test_a_store_is_named_by_a_url(command: Any, source: Path, tmp_path: Path) -> None:
-    url = f"file://{tmp_path}/folder/out.npz"
-
-    assert command("convert", str(source), url).code == 0
-    assert command("convert", url, str(tmp_path / "back")).code == 0
-    with records.open(tmp_path / "back") as reader:
-        assert reader[11]["text"] == "x" * 11
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["digits", "OUT"], 2, "train, test; choose one, such as digits:train"),
         (["nothing", "OUT"], 2, "no plugin provides a dataset 'nothing'"),
-        (["nothing.csv", "OUT"], 2, "'nothing.csv'"),
         (["nothing", "OUT", "--from", "hdf5"], 2, "'nothing'"),
         (["SOURCE", "OUT", "-O", "a=b"], 2, "--storage and -O"),
         (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),

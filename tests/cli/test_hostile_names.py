@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.cli.main import PrintableFormatter
-from data_stack.show.markup import printable
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
 
@@ -30,18 +29,8 @@ def check(text: str) -> None:
     assert all(each.isprintable() or each in "\n\t" for each in text), repr(text)
 
 
-@pytest.mark.parametrize("arguments", [["info"], ["info", "--values"], ["generate-metadata"]])
-def test_commands_on_parquet_print_no_escape_sequence(command: Callable[..., Any], dataset: Path, arguments: list[str]) -> None:
-    outcome = command("parquet", arguments[0], str(dataset), *arguments[1:])
-
-    assert outcome.code == 0
-    check(outcome.out + outcome.err)
-    assert arguments[0] != "info" or r"\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J" in outcome.out
-
-
 def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
     for arguments in (
-        ["parquet", "copy", str(dataset), str(tmp_path / "copy")],
         ["convert", str(dataset), str(tmp_path / "target.npz")],
         ["convert", str(dataset), str(tmp_path / "target")],
         ["convert", str(tmp_path / HOSTILE), str(tmp_path / "other")],
@@ -59,10 +48,3 @@ def test_logged_names_are_escaped() -> None:
     record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
 
     assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
-
-
-def test_text_of_any_script_stays_as_it_is() -> None:
-    text = "Größe, Київ, 数据, عدد 🙂"
-
-    assert printable(text) == text
-    assert printable("a\nb\x00", keep="\n") == "a\nb\\x00"

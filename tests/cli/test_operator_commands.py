@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from plain_connector import PlainConnector
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.stores.inventory import disk_usage
-from data_stack.stores.verification import verify_storage
 
 MiB = 1 << 20
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
@@ -65,21 +59,10 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
     assert not (tmp_path / "there" / "iris").exists()
 
 
-def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_path: Path) -> None:
-    flip(filled / "digits/1.0.0/preprocessed/test/images.npy", 2000)
-
-    facts = command("copy", str(filled), str(tmp_path / "there"), "--json")
-
-    assert facts.code == 1
-    assert [fault["identifier"] for fault in facts.json["faults"]] == ["digits/1.0.0/preprocessed/test/images.npy"]
-    assert facts.json["complete"] == ["iris/1.0.0"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["SRC", "SRC"], 2, "another store"),
-        (["SRC", "SRC/below"], 2, "inside of it"),
         (["SRC", "DST", "digit"], 2, "did you mean 'digits'"),
         (["SRC", "DST", "--storage", "x"], 2, "SRC and DST"),
         (["SRC", "DST", "mongodb://user:canary@host/db"], 2, "not a URL"),
@@ -89,7 +72,7 @@ def test_copy_names_what_is_damaged_and_fails(command: Any, filled: Path, tmp_pa
 def test_a_wrong_copy_is_refused(
     command: Any, filled: Path, tmp_path: Path, arguments: list[str], code: int, message: str
 ) -> None:
-    places = {"SRC": str(filled), "DST": str(tmp_path / "there"), "SRC/below": str(filled / "below")}
+    places = {"SRC": str(filled), "DST": str(tmp_path / "there")}
 
     outcome = command("copy", *(places.get(argument, argument) for argument in arguments))
 
@@ -99,32 +82,7 @@ def test_a_wrong_copy_is_refused(
     assert not (tmp_path / "there").exists()
 
 
-def test_an_interrupted_copy_says_how_to_go_on(filled: Path, tmp_path: Path, process: Callable[..., Any]) -> None:
-    source = FileStorageConnector(tmp_path / "large")
-    source.set_resource("large/data", (bytes(MiB) for _ in range(300)))
-    target = tmp_path / "there"
-
-    with process("copy", source.root_path, str(target)) as running:
-        while not list(target.rglob(".~*")):
-            assert running.poll() is None
-            time.sleep(0.002)
-        running.send_signal(signal.SIGINT)
-        _, err = running.communicate(timeout=60)
-
-    assert running.returncode == 130
-    assert "the same command resumes" in err.decode()
-    assert not list(target.rglob("*data"))
-    assert not list(target.rglob(".~*"))
-
-
 # ------------------------------------------------------------------ verify
-
-
-def test_a_sound_store_is_found_sound(command: Any, filled: Path) -> None:
-    text = command("verify")
-
-    assert text.code == 0
-    assert text.out.startswith("ok: read 8 resources, 192.1 kB")
 
 
 def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path) -> None:
@@ -142,19 +100,6 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
         "digits/1.0.0/preprocessed/train/targets.npy",
         "iris/1.0.0/manifest.json",
     ]
-
-
-def test_a_store_of_three_methods_is_verified_by_its_manifests(filled: Path, tmp_path: Path) -> None:
-    minimal = PlainConnector(tmp_path / "plain")
-    data_stack.copy_datasets(filled, minimal, ["digits"])
-
-    sound = verify_storage(minimal, ["digits"])
-    minimal.set_resource("digits/1.0.0/preprocessed/test/targets.npy", [b"X" * 3008])
-    damaged = verify_storage(minimal, ["digits"])
-
-    assert sound.state == "ok"
-    assert [fault.identifier for fault in damaged.faults] == ["digits/1.0.0/preprocessed/test/targets.npy"]
-    assert disk_usage(minimal, ["digits"]).total > 0
 
 
 # ------------------------------------------------------------------ gc, du
@@ -180,30 +125,12 @@ with FileStorageConnector(sys.argv[1]).create("digits/1.0.0/preprocessed/half") 
     assert [garbage["size"] for garbage in done["garbage"]] == [100_000]
 
 
-def test_du_tells_raw_preprocessed_and_other_bytes_of_each_dataset(command: Any, filled: Path) -> None:
-    FileStorageConnector(filled).set_resource("twice/raw/a", b"x" * 1000)
-    FileStorageConnector(filled).set_resource("twice/notes", b"x" * 1000)
-
-    facts = command("du", "--json").json
-    rows = {row["name"]: row for row in facts["datasets"]}
-
-    assert list(rows) == ["digits", "iris", "twice"]
-    assert (rows["digits"]["n_resources"], rows["digits"]["raw"], rows["digits"]["preprocessed"]) == (6, 57523, 129896)
-    assert rows["digits"]["other"] == (filled / "digits/1.0.0/manifest.json").stat().st_size
-    sizes = {"n_resources": 2, "raw": 1000, "preprocessed": 0, "other": 1000, "total": 2000}
-    assert rows["twice"] == {"name": "twice", "version": None, **sizes}
-    assert rows["digits"]["version"] == "1.0.0"
-    assert facts["total"] == sum(row["total"] for row in facts["datasets"])
-    assert facts["unique"] == facts["total"] - 1000
-
-
 # ------------------------------------------------------------------ passwords
 
 
 #: Each waits 0.5 s, the pause of the driver.
 EACH_COMMAND = {
     "prepare": ["prepare", "iris", "--debug"],
-    "verify": ["verify", "--json"],
     "doctor": ["doctor", "--debug"],
     "copy": ["copy", "STORE", "CANARY", "--debug"],
 }
@@ -251,12 +178,6 @@ def test_all_commands_work_on_mongodb(command: Any, filled: Path, tmp_path: Path
     assert command("verify", "--storage", str(tmp_path / "back")).code == 0
 
 
-def test_doctor_finds_a_mongodb_for_reading_only_usable(command: Any, store: Path, mongodb_uri: str) -> None:
-    facts = command("doctor", "--storage", mongodb_uri + "&readOnly=true", "--json").json["store"]
-
-    assert (facts["usable"], facts["answers"], facts["writable"]) == (True, True, False)
-
-
 # ------------------------------------------------------------------ a store that is not there
 
 LOOKING = [["verify"], ["list"], ["info", "digits"], ["du"], ["gc"]]
@@ -272,11 +193,6 @@ def test_a_store_that_is_not_there_is_an_error_and_is_not_made(command: Any, tmp
 
         assert (outcome.code, outcome.out, named.partition("?")[0].removeprefix("file://") in outcome.err) == (1, "", True)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_home_that_is_not_there_yet_is_an_error_only_of_commands_on_what_is_stored(command: Any, store: Path) -> None:
-    assert [command(*arguments).code for arguments in LOOKING] == [1, 0, 0, 1, 1]
-    assert not store.exists()
 
 
 # ------------------------------------------------------------------ versions, remove

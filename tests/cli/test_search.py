@@ -14,12 +14,9 @@ from data_stack.repository.search import search_datasets
     ("text", "names"),
     [
         ("HANDWRITTEN", ["digits", "mnist"]),
-        ("digits", ["digits", "mnist"]),
         ("handwriten pixels", ["digits", "mnist"]),
         ("vers cc", ["iris"]),
-        ("virginica", ["iris"]),
         ("iris whales", []),
-        ("", []),
         (".*[", []),
     ],
 )

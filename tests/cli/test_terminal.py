@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
 
-from data_stack.cli.commands import data_stack
 from data_stack.cli.settings import print_blocks, table
 from data_stack.show.markup import Facts
 
@@ -43,17 +41,9 @@ def test_a_terminal_has_colours_and_a_pipe_none(on_terminal: Show, command: Any)
     assert ESCAPE not in command("doctor").out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "environment"),
-    [
-        (["doctor"], {"NO_COLOR": "1"}),
-        (["doctor", "--no-color"], {}),
-        (["--no-color", "info", "digit"], {}),
-        (["doctor"], {"TERM": "dumb"}),
-    ],
-)
-def test_colours_can_be_switched_off(on_terminal: Show, arguments: list[str], environment: dict[str, str]) -> None:
-    assert ESCAPE not in on_terminal(*arguments, **environment)
+def test_colours_can_be_switched_off(on_terminal: Show) -> None:
+    assert ESCAPE not in on_terminal("doctor", "--no-color")
+    assert ESCAPE not in on_terminal("info", "digit", TERM="dumb")
 
 
 def test_markup_and_escape_sequences_are_shown_as_text(
@@ -72,13 +62,3 @@ def test_wide_characters_stay_in_their_column(capsys: pytest.CaptureFixture[str]
     print_blocks([table(("name", "n"), [("数据集", "1"), ("digits", "2")], right=(1,))])
 
     assert capsys.readouterr().out.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]
-
-
-def test_the_page_of_the_command_line_names_every_command() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "command_line.md").read_text(encoding="utf-8")
-
-    assert [name for name in data_stack.commands if f"data-stack {name}" not in page] == []
-
-
-def test_version_names_data_stack_and_python(command: Any) -> None:
-    assert command("--version").out.startswith("data-stack 0.1.0, Python 3.")

@@ -20,7 +20,6 @@ from unittest import mock
 import build_docs
 import click
 import pandas
-import plot_benchmarks
 import pytest
 
 import data_stack
@@ -174,28 +173,6 @@ def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
 
     assert len(codes) >= 10
     assert [name for code in codes for name in unknown_names(code)] == []
-
-
-def test_every_table_of_the_benchmarks_is_drawn_as_bars() -> None:
-    tables = plot_benchmarks.read_tables(TEXTS[ROOT / "benchmarks" / "README.md"])
-    bars = [[bar for panel in plot_benchmarks.make_panels(table) for bar in panel.bars] for table in tables]
-
-    assert len(tables) > 8
-    assert [table.header for table, drawn in zip(tables, bars, strict=True) if len(drawn) < 3] == []
-
-
-def test_a_bar_says_how_much_better_than_wanted_a_figure_is(tmp_path: Path) -> None:
-    lines = ["| what | ours | against | ratio | target |", "|---|---|---|---|---|"]
-    lines += ["| speed | 4 s | h5py | 2.0 × | ≥ 4 × |", "| | 5 MiB | | | < 20 MiB |"]
-
-    (table,) = plot_benchmarks.read_tables("\n".join(lines))
-    (panel,) = plot_benchmarks.make_panels(table)
-    plot_benchmarks.draw([panel], tmp_path / "bars")
-
-    assert [(bar.value, bar.text) for bar in panel.bars] == [(0.5, "2.0 × (h5py), wanted ≥ 4 ×"), (4, "5 MiB, wanted < 20 MiB")]
-    light, dark = ((tmp_path / f"bars-{shade}.svg").read_text() for shade in ("light", "dark"))
-    assert plot_benchmarks.OURS in light
-    assert plot_benchmarks.OURS not in dark
 
 
 @pytest.mark.full

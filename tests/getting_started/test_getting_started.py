@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -108,16 +107,6 @@ def test_the_quickstart_reports_real_data_and_draws_it(quickstart: Quickstart) -
     assert [path.name for path in folder.iterdir()] == ["work"]
 
 
-def test_the_quickstart_prints_three_lines_that_work(quickstart: Quickstart, home: Path) -> None:
-    lines = re.search(r"In Python:\n\n(.*?)\n\n", quickstart[1].stdout, re.DOTALL)
-    assert lines is not None
-    code = [line.strip() for line in lines[1].splitlines()]
-
-    printed = python("-c", "\n".join([*code, "print(len(train), image.shape, label == tag)"])).stdout
-
-    assert (len(code), printed) == (3, "1437 (8, 8) True\n")
-
-
 def test_the_notebook_runs_from_top_to_bottom(home: Path) -> None:
     outputs, _ = execute("getting_started.ipynb", home)
 
@@ -143,24 +132,6 @@ def test_the_notebook_on_storage_moves_digits_to_mongodb_and_trains_from_there(
 
     accuracies = [float(result) for result in results if re.fullmatch(r"0\.\d+", result)]
     assert [accuracy > 0.8 for accuracy in accuracies] == [True]
-    assert any("'digits/1.0.0/manifest.json': 'copied'" in result for result in results)
-
-
-@pytest.mark.full
-def test_the_notebook_on_storage_says_what_to_install_where_there_is_no_mongodb(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "without" / "fiftyone").mkdir(parents=True)  # hides the one that the tests have
-    (tmp_path / "without" / "fiftyone" / "__init__.py").touch()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "without"))
-    monkeypatch.setenv("PATH", str(tmp_path / "without"))
-    monkeypatch.delenv("MONGODB_URI", raising=False)
-
-    outputs, results = execute("03_storage.ipynb", home)
-
-    text = "".join(output.get("text", "") for output in outputs)
-    assert "There is no MongoDB here." in text
-    assert "pip install '.[test]'" in text
     assert any("'digits/1.0.0/manifest.json': 'copied'" in result for result in results)
 
 
@@ -278,25 +249,6 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
 
 
 @pytest.mark.full
-def test_the_data_loader_of_the_readme_works_as_it_is(home: Path) -> None:
-    call = re.search(r"`torch\.utils\.data\.(DataLoader\(.*?\))`", README)
-    assert call is not None
-    program = f"""
-import data_stack
-from torch.utils.data import DataLoader
-
-if __name__ == "__main__":
-    train = data_stack.load("digits", split="train")
-    print(sum(len(labels) for images, labels, tags in {call[1]}))
-"""
-    (home / "loading.py").write_text(program, encoding="utf-8")
-
-    result = subprocess.run([sys.executable, "loading.py"], capture_output=True, text=True, check=True, timeout=120)
-
-    assert result.stdout == "1437\n"
-
-
-@pytest.mark.full
 def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docs = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
     (factory,) = (block for block in blocks(README, "python") if "class WineFactory" in block)
@@ -314,12 +266,3 @@ def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypa
     result = python("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_my_wine.py")
 
     assert re.search(r"\d\d passed", result.stdout)
-
-
-def test_every_command_that_the_readme_shows_exists() -> None:
-    import_module("data_stack.cli.main")  # puts all of them together
-    from data_stack.cli.commands import data_stack
-
-    shown = set(re.findall(r"^\$ data-stack ([a-z-]+)", README, re.MULTILINE))
-
-    assert shown == set(data_stack.commands)

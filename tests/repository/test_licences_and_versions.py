@@ -78,7 +78,7 @@ def test_a_mixed_stack_tells_the_licences_of_all_its_datasets(repository: Datase
 
     assert [each.name for each in licences.datasets] == ["open", "shared"]
     assert [each.licence for each in licences.datasets] == ["CC0-1.0", "CC-BY-NC-SA-4.0"]
-    assert "open@1.0.0 | CC0-1.0" in str(licences)
+    assert "open@1.0.0    CC0-1.0" in str(licences)
     assert "1 more source(s)" in str(with_own)
     assert repository.load("silent", "train").licences().datasets[0].licence is None
 

@@ -69,11 +69,6 @@ def test_a_key_that_identifies_nothing_is_refused() -> None:
         data_stack.diff(Samples([{"a": 1}]), Samples([{"a": 1}]), key="nix")
 
 
-def test_empty_datasets_are_compared() -> None:
-    assert not data_stack.diff(numbers([]), numbers([])).differs
-    assert data_stack.diff(numbers([]), numbers([1, 1])).counts["added"] == 2
-
-
 @given(st.lists(st.integers(0, 5)), st.lists(st.integers(0, 5)))
 def test_each_sample_is_counted_once(first: list[int], second: list[int]) -> None:
     found = data_stack.diff(numbers(first), numbers(second))

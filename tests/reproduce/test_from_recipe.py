@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import pickle
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,11 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples
 
-import data_stack
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
@@ -93,8 +88,6 @@ def through_json(recipe: Any) -> Any:
     return json.loads(json.dumps(recipe, allow_nan=False))
 
 
-# ---------------------------------------------------------------------- the law
-
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence": source,
     "view": lambda: source()[::-2][[1, 0, 1]],
@@ -133,15 +126,10 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
 }
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
-    "one_hot": lambda: informed().one_hot(),
-    "informed slice": lambda: informed()[2:5],
-    "one split of two": lambda: source().split([0.25, 0.75], seed=2)[1],
     "tensors": lambda: SequenceDatasetIterator([torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]),
-    "kinds of values": lambda: SequenceDatasetIterator([[1, float("nan"), "ü", None, b"x", (1, [2])], np.array(list("abcdef"))]),
     "objects": lambda: SequenceDatasetIterator([np.array([None, [1, 2]], dtype=object), [{"a": 1}, {2: 3}]]),
     "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
     "empty": lambda: source(0).shuffle(1)[:0].combine(source()[5:5]),
-    "none combined": lambda: CombinedDatasetIterator([]),
     "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
 }
 
@@ -169,23 +157,6 @@ def test_every_layer_is_among_them() -> None:
     assert ours == {*STACKS, "stored_cache", "table_file"}
 
 
-def test_without_pyarrow_there_are_all_layers_but_those_of_parquet() -> None:
-    program = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from data_stack.reproduce.recipes import import_layers\n"
-        "print(*sorted(import_layers()))"
-    )
-
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-
-    assert {name for name, layer in import_layers().items() if layer.__module__.startswith("data_stack.")} == {
-        *printed.split(),
-        "ngrams",
-        "table_file",
-        "transformed",
-    }
-
-
 def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
     first, second = InMemoryStorageConnector(), InMemoryStorageConnector()
     stack = source().cache(storage=first, identifier="caches/mine")
@@ -198,9 +169,6 @@ def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
     assert not second.has_resource("caches/mine")  # the author of a recipe must not choose what is written
     assert rebuilt.recipe() == recipe
     assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
-
-
-# ---------------------------------------------------------------------- datasets
 
 
 class Numbers(DatasetFactory):
@@ -226,22 +194,12 @@ class Whole(BaseDatasetFactory):
         return SequenceDatasetIterator([[1, 2, config.get("third", 3)]]), IteratorMeta(0, 0, 0)
 
 
-class Own(BaseDatasetFactory):
-    """Returns what it informed itself, always the same."""
-
-    iterator = InformedDatasetIterator(SequenceDatasetIterator([[1, 2]]), META)
-
-    def get_dataset_iterator(self, config: Any = None) -> Any:
-        return self.iterator
-
-
 class TestDatasets:
     @pytest.fixture
     def repository(self) -> DatasetRepository:
         repository = DatasetRepository(storage=InMemoryStorageConnector())
         repository.register("numbers", Numbers)
         repository.register("whole", Whole)
-        repository.register("own", Own)
         return repository
 
     @pytest.mark.parametrize(
@@ -251,7 +209,6 @@ class TestDatasets:
             ("numbers", "test", {"scaled": 2.5}),
             ("whole", None, {}),
             ("whole", None, {"third": (1, "x")}),
-            ("own", "train", {}),
         ],
     )
     def test_they_are_loaded_by_name(self, repository: DatasetRepository, name: str, split: Any, config: Any) -> None:
@@ -267,34 +224,17 @@ class TestDatasets:
         assert_same_samples(rebuilt, stack)
         assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
 
-    def test_by_default_the_programs_repository_is_asked(self) -> None:
-        repository = data_stack.default_repository()
-        repository.register("recipe test", Whole(InMemoryStorageConnector()))
-        try:
-            whole: Any = data_stack.load("recipe test")
-            assert list(data_stack.from_recipe(whole.recipe())) == [(1,), (2,), (3,)]
-        finally:
-            repository.remove("recipe test")
-
     @pytest.mark.parametrize(
         "change",
         [
             {"version": "1.1.0"},
-            {"version": None},
-            {"name": "numbres"},
-            {"name": 5},
-            {"split": "val"},
             {"split": None},
             {"config": {"dict": [["scale", 2]]}},
             {"config": {"dict": [["storage", "memory://"]]}},
-            {"config": {"dict": [["split", "test"]]}},
             {"config": {"dict": [[5, "test"]]}},
-            {"config": []},
             {"more": []},
-            {"resources": ["x"]},
             {"resources": {"dict": [["numbers.txt", 5]]}},
             {"resources": {"dict": []}, "samples": None},
-            {"samples": 5},
             {"samples": "0" * 64},
         ],
     )  # fmt: skip
@@ -306,9 +246,6 @@ class TestDatasets:
             list(from_recipe(recipe, repository=repository))
 
         assert (caught.value.node, caught.value.layer) == (0, "dataset")
-
-
-# ---------------------------------------------------------------------- functions
 
 
 class Reached(Exception):
@@ -360,11 +297,6 @@ class TestFunctions:
         assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
         assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
 
-    def test_the_caller_may_give_them(self) -> None:
-        rebuilt = from_recipe(source().map(doubled).recipe(), functions={f"{__name__}:doubled": lambda sample: "mine"})
-
-        assert list(rebuilt) == ["mine"] * 12
-
     @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_three", 3), ("Scaled.by_four", 4)])
     def test_the_caller_may_trust_modules(self, package: str, name: str, first: float) -> None:
         recipe = calling({"function": f"recipe_package.transforms:{name}"})
@@ -374,7 +306,7 @@ class TestFunctions:
         assert rebuilt[1][0] == first
         assert rebuilt.recipe() == recipe
 
-    @pytest.mark.parametrize("trusted", ["recipe", "recipe_package.trans", "recipe_package_two", "package", "transforms"])
+    @pytest.mark.parametrize("trusted", ["recipe", "recipe_package.trans", "transforms"])
     def test_modules_beside_are_not_trusted_with_it(self, package: str, trusted: str) -> None:
         with pytest.raises(RecipeError, match="not allowed"):
             from_recipe(calling({"function": "recipe_package.transforms:halved"}), trusted_modules=[trusted])
@@ -383,39 +315,12 @@ class TestFunctions:
 
     @pytest.mark.parametrize(
         "name",
-        ["system", "os.system", "deletes", "instance.by_three", "missing", "Thread.run", "halved.__globals__",
-         "__builtins__.eval", "__loader__.exec_module", "Scaled.__subclasses__", "os"],
+        ["system", "os.system", "deletes", "instance.by_three", "Thread.run", "halved.__globals__",
+         "__builtins__.eval", "Scaled.__subclasses__"],
     )  # fmt: skip
     def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
         with pytest.raises(RecipeError, match="defines no"):
             from_recipe(calling({"function": f"recipe_package.transforms:{name}"}), trusted_modules=[package])
-
-    @pytest.mark.parametrize(
-        "name",
-        ["os:system", "builtins:eval", "numpy:load", "numpy:log", "importlib:import_module", "data_stack:load"],
-    )
-    def test_nothing_is_trusted_by_itself(self, name: str) -> None:
-        with pytest.raises(RecipeError, match="not allowed"):
-            from_recipe(calling({"function": name}))
-
-    @pytest.mark.parametrize(
-        "name",
-        ["", "os", ":system", "os:system:x", ".os:system", "os:system()", "../os:system", 5, {"name": 5}, {"module": "os"}],
-        ids=repr,
-    )
-    def test_what_is_no_name_is_an_error(self, name: Any) -> None:
-        with pytest.raises(RecipeError, match="a function is named as 'module:name'"):
-            from_recipe(calling({"function": name}), trusted_modules=["os", "posix"])
-
-    @pytest.mark.parametrize("name", ["alias:popen", "alias.path:join"])
-    def test_what_a_trusted_package_calls_its_module_but_is_not_is_not_trusted(
-        self, package: str, name: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setitem(sys.modules, "recipe_package.alias", os)  # as packages do with what they bring along
-        monkeypatch.setitem(sys.modules, "recipe_package.alias.path", os.path)
-
-        with pytest.raises(RecipeError, match="defines no"):
-            from_recipe(calling({"function": f"recipe_package.{name}"}), trusted_modules=[package])
 
     def test_named_ones_are_found_by_their_name(self) -> None:
         @named_function("recipes test halved")
@@ -426,24 +331,6 @@ class TestFunctions:
 
         assert list(from_recipe(recipe)) == list(source().map(halved))
         assert from_recipe(recipe).recipe() == recipe
-
-    def test_an_unknown_name_is_an_error_that_says_what_to_do(self) -> None:
-        recipe = calling({"function": {"name": "unknown name"}})
-
-        with pytest.raises(RecipeError, match=r"unknown name.*by @data_stack.named_function"):
-            from_recipe(recipe)
-        assert from_recipe(recipe, functions={"unknown name": len})[0] == 3
-
-    def test_partial_ones_are_made_of_allowed_ones(self) -> None:
-        function = functools.partial(at_least, 3)
-        recipe = through_json(source().filter(function, column=0).recipe())
-
-        assert len(from_recipe(recipe, functions=HERE)) == 9
-        with pytest.raises(RecipeError, match="not allowed"):
-            from_recipe(recipe)
-
-
-# ---------------------------------------------------------------------- sources
 
 
 class TestSources:
@@ -459,14 +346,6 @@ class TestSources:
         with pytest.raises(RecipeError):
             from_recipe(recipe, sources=[Samples([(4,)])])
 
-    def test_a_layer_with_an_unnamed_function_is_given(self) -> None:
-        mapped = source().map(lambda sample: sample[0] + 1)
-        stack = mapped[::-1]
-
-        rebuilt = from_recipe(stack.recipe(), sources=[mapped])
-
-        assert list(rebuilt) == list(range(12, 0, -1))
-
     def test_missing_ones_are_listed_and_only_the_topmost(self) -> None:
         below, beside = Samples([1, 2, 3]), Samples([4])
         stack = below.map(lambda sample: sample).combine(beside, SequenceDatasetIterator([[object()]]))
@@ -476,18 +355,6 @@ class TestSources:
 
         _, *lines = str(caught.value).splitlines()
         assert [line.split(":")[0] for line in sorted(lines)] == ["  node 1 (mapped)", "  node 2", "  node 3 (sequence)"]
-
-    def test_ones_that_look_alike_are_taken_in_their_order(self) -> None:
-        one, other = Samples(range(1000)), Samples([*range(999), -1])
-        stack = one.combine(other)
-
-        assert from_recipe(stack.recipe(), sources=[one, other])[1999] == -1
-        assert from_recipe(stack.recipe(), sources=[one, one])[1999] == 999
-        with pytest.raises(RecipeError):
-            from_recipe(stack.recipe(), sources=[one, other, Samples(range(1000))])
-
-
-# ---------------------------------------------------------------------- damage
 
 
 def changed(path: str, value: Any) -> Any:
@@ -513,39 +380,21 @@ BOMB = {
 
 DAMAGED: list[Any] = [
     {},
-    "[]",
-    "nonsense",
     b"\xff\xfe",
     "[" * 100_000,
-    '{"data_stack_recipe": NaN}',
     '{"data_stack_recipe": 1, "data_stack_recipe": 1}',
     '{"data_stack_recipe": ' + "9" * 10_000 + "}",
     changed("data_stack_recipe", 1),
-    changed("nodes", []),
     changed("nodes/1", None),
-    changed("nodes/1/more", None),
-    changed("nodes/1/layer", 5),
     changed("nodes/1/layer", "infromed"),
     changed("nodes/1/layer", "__class__"),
-    changed("nodes/2/of", [2]),
     changed("nodes/2/of", [-1]),
-    changed("nodes/2/of", [0, 1]),
-    changed("nodes/2/arguments", []),
-    changed("nodes/2/arguments", {}),
-    changed("nodes/2/arguments/more", 1),
-    changed("nodes/2/arguments/indices", {"range": [0, 99, 1]}),
     changed("nodes/2/arguments/indices", {"range": [0, 10**30, 1]}),
     changed("nodes/2/arguments/indices", {"unknown": 1}),
-    changed("nodes/2/arguments/indices", {"nonsense": 1}),
     changed("nodes/2/arguments/indices", {"storage": "memory://"}),
     changed("nodes/1/arguments/origin", {"dict": []}),
-    changed("nodes/1/arguments/dataset_meta", 5),
-    changed("nodes/1/arguments/dataset_meta/dataset_meta/more", 1),
-    changed("nodes/0/arguments/dataset_sequences", []),
     changed("nodes/0/arguments/dataset_sequences/0", {"encoder": 5}),
     changed("nodes/0/arguments/dataset_sequences/0", {"tensor": {"dtype": "load", "values": [1]}}),
-    changed("nodes/0/arguments/dataset_sequences/0", {"tensor": {"dtype": "int8", "values": [1]}}),
-    changed("nodes/0/arguments/dataset_sequences/0", {"digest": 5}),
     BOMB,
 ]
 
@@ -555,25 +404,6 @@ def test_a_damaged_recipe_is_an_error(recipe: Any) -> None:
     with pytest.raises(RecipeError):
         from_recipe(recipe, functions=HERE)
 
-
-def test_an_error_names_the_node_and_the_layer() -> None:
-    with pytest.raises(RecipeError, match="did you mean 'informed'") as caught:
-        from_recipe(changed("nodes/1/layer", "infromed"))
-
-    assert (caught.value.node, caught.value.layer) == (1, "infromed")
-
-
-def test_the_error_survives_pickling() -> None:
-    error = RecipeError("a reason", 3, "view")
-
-    again = pickle.loads(pickle.dumps(error))
-
-    assert str(again) == "node 3 of the recipe (view): a reason"
-    assert (again.reason, again.node, again.layer) == ("a reason", 3, "view")
-    assert str(RecipeError("a reason")) == "a reason"
-
-
-# ---------------------------------------------------------------------- hostile recipes
 
 _words = st.sampled_from(
     ["layer", "of", "arguments", "nodes", "array", "scalar", "function", "partial", "encoder", "dataset_meta", "tensor", "dict",

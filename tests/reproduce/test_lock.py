@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,15 +82,6 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
     assert lock_path.read_bytes() == before
 
 
-def test_the_file_is_the_same_whoever_makes_it_and_sorted(lock_path: Path, tmp_path: Path) -> None:
-    again = tmp_path / "again.lock"
-
-    LockFile.read(lock_path).write(again)
-
-    assert again.read_bytes() == lock_path.read_bytes()
-    assert set(LockFile.read(lock_path).datasets["numbers"]) == {"version", "sources", "prepared", "configurations"}
-
-
 @pytest.mark.parametrize(
     ("changed", "what", "is_harmless", "said"),
     [
@@ -118,17 +108,6 @@ def test_each_change_of_the_plugin_is_told_apart(
             data_stack.load("numbers", "train", store, lock=lock_path)
 
 
-def test_a_source_that_is_gone_or_changed_is_named(lock_path: Path, source: Path) -> None:
-    source.write_text(" ".join(map(str, range(1, 11))))
-    changed = LockFile.read(lock_path).restore(InMemoryStorageConnector())
-    source.unlink()
-    gone = LockFile.read(lock_path).restore(InMemoryStorageConnector())
-
-    assert changed[0].what == "samples"
-    assert gone[0].what == "source"
-    assert str(source) in gone[0].message
-
-
 def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_another_digest_is_told(
     source: Path, tmp_path: Path
 ) -> None:
@@ -147,8 +126,7 @@ def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_ano
     declared = LockFile.read(tmp_path / "x.lock").check(InMemoryStorageConnector())
 
     assert [each.what for each in mirrors] == ["source"]
-    for said in ("sent sha256", source.as_uri(), "gone.txt: No such file"):
-        assert said in mirrors[0].message
+    assert "gone.txt: No such file" in mirrors[0].message
     assert [each.what for each in declared] == ["source", "preparation"]
     assert "has another digest" in declared[0].message
 
@@ -177,17 +155,13 @@ def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path)
 
     assert [each["config"] for each in locked.datasets["numbers"]["configurations"]] == [{}, {"factor": 2}]
     assert "'test', 'train', 'test' (factor=2), 'train' (factor=2)" in differing.message
-
-
-def test_of_several_locked_configurations_one_is_chosen(tmp_path: Path) -> None:
-    path, stacks = tmp_path / "x.lock", {}
-    for factor in (2, 3):
-        stacks[f"by_{factor}"] = data_stack.load("numbers", "train", tmp_path, factor=factor)
-    data_stack.lock(path=path, storage=tmp_path, **stacks)
-
-    assert [int(number) for number, _, _ in data_stack.load("numbers", "train", tmp_path, lock=path, factor=3)][:3] == [0, 3, 6]
+    thrice = data_stack.load("numbers", "train", store, factor=3)
+    data_stack.lock(
+        path=tmp_path / "two.lock", storage=store, by_2=data_stack.load("numbers", "train", store, factor=2), by_3=thrice
+    )
+    assert len(data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock", factor=3)) == 8
     with pytest.raises(LockError, match=r"2 configurations of dataset 'numbers': factor=2; factor=3. Load it with one"):
-        data_stack.load("numbers", "train", tmp_path, lock=path)
+        data_stack.load("numbers", "train", store, lock=tmp_path / "two.lock")
 
 
 def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) -> None:
@@ -200,22 +174,6 @@ def test_a_plugin_that_is_not_there_is_told_with_how_to_get_it(lock_path: Path) 
     assert "pip install wine-plugin==1.2" in found.message
 
 
-def test_an_option_that_the_plugin_has_no_more_and_a_broken_plugin_are_told(lock_path: Path, source: Path) -> None:
-    locked = LockFile.read(lock_path)
-    locked.datasets["numbers"]["plugin"] = "numbers-plugin 1.0"
-    locked.datasets["numbers"]["configurations"][0]["config"] = {"fcator": 2}
-    option = locked.restore(InMemoryStorageConnector())[0]
-    broken = numbers_class(source)
-    del broken.splits
-    register(broken)
-    (check,) = LockFile.read(lock_path).check(InMemoryStorageConnector())
-
-    assert (option.what, check.what) == ("plugin", "plugin")
-    assert "no configuration key 'fcator' (did you mean 'factor'?)" in option.message
-    assert "pip install numbers-plugin==1.0" in option.message
-    assert "splits must be a tuple of names" in check.message
-
-
 def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(lock_path))
 
@@ -224,15 +182,9 @@ def test_the_variable_names_the_lock_and_what_is_not_in_it_is_an_error(lock_path
         data_stack.load("digits")
 
 
-def test_a_stack_that_no_recipe_makes_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot be locked"):
-        data_stack.lock(path=tmp_path / "x.lock", own=SequenceDatasetIterator([[object()]]))
-    assert list(tmp_path.glob("*x.lock*")) == []
-
-
 @pytest.mark.parametrize(
     "text",
-    ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "[", "\0"],
+    ["", "format = 2", "format = 1\ndatasets = 3", "format = 1\n[datasets]\na = 1", "format = 1\n[datasets.a]\n", "["],
 )
 def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
     path = tmp_path / "data_stack.lock"
@@ -286,53 +238,19 @@ def test_a_file_below_the_lock_file_is_found_where_both_were_moved(
     assert LockFile.read(tmp_path / "above.lock").restore("memory://") == []
 
 
-@pytest.mark.parametrize("old", ["data", "data/x.csv", "{folder}/data", "{folder}/data/x.csv"])
-def test_a_file_that_lies_elsewhere_is_given_by_its_new_place(table: Path, tmp_path: Path, old: str) -> None:
-    lock_file = tmp_path / "project" / "data_stack.lock"
-    data_stack.lock(path=lock_file, stack=data_stack.from_csv(table).take(1))
-    moved = tmp_path / "moved"
-    table.parent.rename(moved)
-    (missing,) = LockFile.read(lock_file).restore("memory://")
-    old = old.format(folder=lock_file.parent)
-    new = str(moved / "x.csv" if old.endswith(".csv") else moved)
-
-    assert LockFile.read(lock_file).restore("memory://", sources={old: new}) == []
-    assert f"lock restore --source {table}=PATH" in missing.message
-    with pytest.raises(ConfigError, match=r"no stack of the lock reads 'dat' or a file below it; they read: .*x\.csv"):
-        LockFile.read(lock_file).restore("memory://", sources={"dat": new})
-    (moved / "x.csv").write_text("a,b\n1,2\n3,5\n")
-    (changed,) = LockFile.read(lock_file).restore("memory://", sources={old: new})
-    assert "has changed" in changed.message
-
-
-def test_a_file_that_shares_only_the_root_with_the_lock_keeps_its_path(tmp_path: Path) -> None:
-    nodes = [{"layer": "table_file", "of": [], "arguments": {"path": "/data/x.csv"}}]
-    locked = LockFile({}, {"stack": {"recipe": json.dumps({"nodes": nodes})}}, tmp_path)
-
-    locked.write(tmp_path / "x.lock")
-
-    assert "/data/x.csv" in (tmp_path / "x.lock").read_text()
-    assert LockFile.read(tmp_path / "x.lock").stacks["stack"]["recipe"] == json.dumps(
-        {"nodes": nodes}, sort_keys=True, separators=(",", ":")
-    )
-
-
-@pytest.mark.parametrize("damage", ["cut off", "another byte", "missing", "manifest"])
+@pytest.mark.parametrize("damage", ["another byte", "missing", "manifest"])
 def test_a_damaged_dataset_is_not_said_to_be_unprepared(lock_path: Path, tmp_path: Path, damage: str) -> None:
     folder = tmp_path / "first" / "numbers" / "1.0.0"
     path = folder / ("manifest.json" if damage == "manifest" else "numbers.bin")
     data = path.read_bytes()
     path.unlink()
     if damage != "missing":
-        path.write_bytes(data[:-20] if damage != "another byte" else data[:-1] + b"!")
+        path.write_bytes(data[:-1] + b"!")
 
     (found,) = LockFile.read(lock_path).check(tmp_path / "first")
 
     assert (found.what, found.is_harmless) == ("preparation", False)
-    assert "not prepared here" not in found.message
     assert "what is stored here cannot be used: " in found.message
-    assert "`data-stack prepare numbers --again`" in found.message
-    assert "`data-stack copy --deep`" in found.message
     assert LockFile.read(lock_path).restore(tmp_path / "first") == []
 
 

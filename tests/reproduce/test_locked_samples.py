@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import numpy as np
@@ -15,7 +11,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator
-from data_stack.exception import ConfigError, LockError, ReadOnlyStorageError
+from data_stack.exception import LockError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 from data_stack.reproduce.lock import SAMPLES_VARIABLE, LockFile
@@ -98,31 +94,6 @@ def test_a_changed_open_of_the_same_version_is_an_error(lock_path: Path, store: 
     assert "Register the dataset with its earlier code" in checked.message
 
 
-def test_a_factory_with_a_store_of_its_own_is_compared_too(tmp_path: Path, store: StorageConnector) -> None:
-    repository, path = data_stack.default_repository(), tmp_path / "data_stack.lock"
-    repository.register("numbers", numbers_class()(store), replace=True)
-    data_stack.lock("numbers", path=path)
-
-    same = data_stack.load("numbers", "train", lock=path)
-    repository.register("numbers", numbers_class(add=100)(store), replace=True)
-
-    assert [number for number, _, _ in same] == list(range(10))
-    with pytest.raises(LockError, match="samples of 'train' differ"):
-        data_stack.load("numbers", "train", lock=path)
-    assert [each.what for each in LockFile.read(path).check()] == ["samples"]
-
-
-def test_a_flipped_digest_of_the_lock_is_an_error(lock_path: Path, store: StorageConnector) -> None:
-    text = lock_path.read_text()
-    digest = LockFile.read(lock_path).datasets["numbers"]["configurations"][0]["splits"]["test"]["samples"]
-    flipped = text.replace(digest, digest[::-1], 1).encode()
-    lock_path.write_bytes(flipped)
-
-    assert [each.what for each in LockFile.read(lock_path).check(store)] == ["samples"]
-    with pytest.raises(LockError, match="samples of"):
-        data_stack.load("numbers", None, store, lock=lock_path)
-
-
 def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_knows_them(
     lock_path: Path, tmp_path: Path
 ) -> None:
@@ -141,51 +112,6 @@ def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_k
 
     assert (first, again, both, checked, copied, changed) == (10, 0, 10, 0, 0, 20)
     assert n_read(lambda: check(other)) == 0
-
-
-def test_a_bar_says_what_is_read(lock_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for progress in (False, True):
-        data_stack.load("numbers", "train", tmp_path / str(progress), lock=lock_path, progress=progress)
-        shown = capsys.readouterr().err
-
-        assert ("numbers/train: reading all samples once, for the lock" in shown) is progress
-
-
-def test_what_was_read_to_lock_is_not_read_again(lock_path: Path, store: StorageConnector) -> None:
-    locked = LockFile.read(lock_path)
-
-    added = n_read(lambda: locked.add("numbers", storage=store, factor=2))
-    checked = n_read(lambda: locked.check(store))
-
-    assert (added, checked) == (20, 0)
-
-
-class ReadOnly(StorageConnector):
-    """The required methods of a store in memory that stops taking writes."""
-
-    def __init__(self) -> None:
-        self.below, self.is_full = InMemoryStorageConnector(), False
-
-    def get_resource(self, identifier: str, *arguments: Any) -> Any:
-        return self.below.get_resource(identifier, *arguments)
-
-    def set_resource(self, identifier: str, resource: Any) -> Any:
-        if self.is_full:
-            raise ReadOnlyStorageError(f"cannot write {identifier!r}")
-        return self.below.set_resource(identifier, resource)
-
-    def has_resource(self, identifier: str) -> bool:
-        return self.below.has_resource(identifier)
-
-
-def test_a_store_that_cannot_be_written_is_remembered_in_the_process(lock_path: Path) -> None:
-    store = ReadOnly()
-    LockFile.read(lock_path).restore(store, samples=False)
-    store.is_full = True
-
-    first, again = (n_read(lambda: data_stack.load("numbers", "train", store, lock=lock_path)) for _ in range(2))
-
-    assert (first, again) == (10, 0)
 
 
 def test_damaged_notes_are_written_again(lock_path: Path, store: StorageConnector) -> None:
@@ -209,78 +135,3 @@ def test_comparing_equal_bytes_can_be_declined_and_differing_ones_are_compared_a
     locked = LockFile.read(lock_path)
     locked.datasets["numbers"]["prepared"][0]["sha256"] = "0" * 64
     assert [each.what for each in locked.check(store)] == ["samples"]
-
-
-def test_the_name_of_the_notes_is_reserved() -> None:
-    class Taken(DatasetFactory):
-        card = DatasetCard("taken", "1.0.0", license="CC0-1.0")
-        splits = ("all",)
-
-        def preprocess(self, raw: Any, prepared: Any) -> None:
-            with prepared.create("digests@samples.json") as file:
-                file.write(b"")
-
-        def open(self, split: str, prepared: Any) -> Any:
-            return Counted(())
-
-    with pytest.raises(Exception, match=r"needs the same file") as caught:
-        Taken(InMemoryStorageConnector()).prepare()
-    assert isinstance(caught.value.__cause__, ConfigError)
-
-
-PLUGIN = """
-    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
-
-    class Factory(DatasetFactory):
-        card = DatasetCard("counts", "1.0", license="CC0-1.0")
-        splits = ("all",)
-
-        def preprocess(self, raw, prepared):
-            with prepared.create("counts.txt") as file:
-                file.write(b"10")
-
-        def open(self, split, prepared):
-            with prepared["counts.txt"] as file:
-                numbers = [each + {add} for each in range(int(file.read()))]
-            return SequenceDatasetIterator([numbers, numbers, numbers])
-"""
-
-PROGRAM = """
-import json, sys
-import data_stack
-from data_stack.exception import LockError
-from data_stack.reproduce.lock import LockFile
-
-if sys.argv[1] == "lock":
-    data_stack.lock("counts", path="data_stack.lock", storage="store")
-try:
-    numbers = [each[0] for each in data_stack.load("counts", "all", "store", lock="data_stack.lock")]
-except LockError as error:
-    numbers = str(error)
-print(json.dumps([numbers, [str(each) for each in LockFile.read("data_stack.lock").check("store")]]))
-"""
-
-
-def test_a_plugin_whose_code_changed_in_the_same_version_is_an_error_that_does_not_advise_to_install_it(tmp_path: Path) -> None:
-    info = tmp_path / "counts_plugin-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counts-plugin\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[data_stack.datasets]\ncounts = counts_plugin:Factory\n")
-
-    def run(what: str, add: int) -> Any:
-        (tmp_path / "counts_plugin.py").write_text(dedent(PLUGIN).replace("{add}", str(add)))
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", PROGRAM, what], cwd=tmp_path, capture_output=True, text=True, check=True
-        )
-        return json.loads(done.stdout)
-
-    locked, same, changed, back = run("lock", 0), run("load", 0), run("load", 100), run("load", 0)
-
-    notes = json.loads((tmp_path / "store" / "counts" / "1.0" / "digests@samples.json").read_bytes())
-    assert len(notes["splits"]) == 2  # of two versions of the code, in four processes
-    assert locked == same == back == [list(range(10)), []]
-    message, (checked,) = changed
-    assert message == checked
-    assert "the samples of 'all' differ from those in the lock, although the prepared bytes are equal" in message
-    assert "counts-plugin 1.0 is installed, so its code or a library has changed since" in message
-    assert "pip install" not in message

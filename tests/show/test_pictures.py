@@ -13,7 +13,6 @@ from PIL import Image
 
 from data_stack.codecs.jpeg import JpgCodec
 from data_stack.codecs.sound import WavCodec
-from data_stack.exception import ConfigError
 from data_stack.show.pictures import as_png, kind_of_value, shorten
 
 PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)
@@ -30,14 +29,11 @@ def opened(png: bytes) -> np.ndarray[Any, Any]:
         (PHOTO, "image"),
         (np.moveaxis(PHOTO, 2, 0).astype(np.float32), "image"),
         (torch.zeros(1, 28, 28), "image"),
-        (PHOTO[:, :, :1], "image"),
-        (PHOTO[:, :, 0].astype(np.uint16), "image"),
         (PHOTO[:, :, 0] > 5, "image"),
         (Image.fromarray(PHOTO).convert("P"), "image"),
         (JpgCodec().encode(PHOTO), "image"),
         (np.full((8, 8), 16.0), "image"),
         (np.full((8, 8), -1.0), "array"),
-        (np.zeros((3, 4, 8, 8, 8)), "array"),
         (np.zeros(5), "array"),
         (TONE, "series"),
         (np.zeros((12, 500)), "series"),
@@ -49,9 +45,6 @@ def opened(png: bytes) -> np.ndarray[Any, Any]:
         (b"\x89PNG\r\n\x1a\nand no more", "bytes"),
         (None, "missing"),
         (3, "number"),
-        (np.float32("nan"), "number"),
-        (np.array([None, "a"], object), "other"),
-        ([], "other"),
         ({"a": 1}, "other"),
         (torch.zeros(3, dtype=torch.bfloat16), "other"),
     ],
@@ -70,7 +63,6 @@ def test_the_kind_of_a_value(value: Any, kind: str) -> None:
         (np.zeros((28, 28)), "array", "array"),
         (b"caf\xc3\xa9", "text", "text"),
         ("a word", "audio 8000", "text"),
-        (np.zeros((3, 3)), "boxes", "array"),
         (PHOTO, "nonsense", "image"),
     ],
 )
@@ -102,19 +94,12 @@ def test_grey_pictures_span_black_to_white_whatever_their_numbers_and_a_given_sp
     assert opened(as_png(ramp, span=(0, 30)))[0, -1] == 128
 
 
-@pytest.mark.parametrize("shape", [(1, 1_000_000), (1_000_000, 1), (1, 100_000, 3), (3000, 2000, 3), (500, 7), (1, 1, 3)])
+@pytest.mark.parametrize("shape", [(1, 1_000_000), (1, 100_000, 3), (3000, 2000, 3), (1, 1, 3)])
 def test_pictures_of_any_size_become_small(shape: tuple[int, ...]) -> None:
     pixels = opened(as_png(np.full(shape, 7, np.uint8), max_pixels=4096))
 
     assert pixels.shape[0] * pixels.shape[1] <= 4096
     assert max(pixels.shape) <= 256
-
-
-def test_a_large_picture_shrinks_to_the_averages_of_its_parts() -> None:
-    halves = np.zeros((512, 512), np.uint8)
-    halves[:, 1::2] = 200
-
-    assert np.unique(opened(as_png(halves, max_pixels=64, span=(0, 255)))).tolist() == [100]
 
 
 def test_an_array_is_a_heat_map_with_nan_left_clear() -> None:
@@ -141,11 +126,6 @@ def test_boxes_and_masks_lie_over_an_enlarged_picture() -> None:
     assert pixels[60, 10].tolist() not in ([200, 200, 200], pixels[0, 0].tolist())
 
 
-def test_of_what_is_no_picture_there_is_none() -> None:
-    with pytest.raises(ConfigError, match="words"):
-        as_png("words")
-
-
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
@@ -161,12 +141,3 @@ def test_of_what_is_no_picture_there_is_none() -> None:
 )
 def test_any_value_has_a_short_text(value: Any, shown: str) -> None:
     assert shorten(value) == shown
-
-
-def test_a_value_that_cannot_be_written_has_a_short_text_too() -> None:
-    class Mute:
-        def __repr__(self) -> str:
-            raise RuntimeError
-
-    assert shorten(Mute()) == "a Mute"
-    assert kind_of_value(Mute()) == "other"

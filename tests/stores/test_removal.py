@@ -76,16 +76,6 @@ def test_a_version_goes_with_its_bytes_and_all_else_stays(store: StorageConnecto
     assert [kind(store).verify() for kind in (Newer, Neighbour, Flat)] == [[], [], []]
 
 
-def test_all_versions_go_with_what_else_lies_there(files: FileStorageConnector) -> None:
-    for kind in (Letters, Newer, Flat, Neighbour):
-        kind(files).prepare()
-    files.set_resource("letters/3.0/raw/left", b"left")
-
-    remove_dataset("letters", files, all_versions=True)
-
-    assert {each.partition("/")[0] for each in files.list_resources()} == {"letters-large"}
-
-
 def test_of_several_versions_one_has_to_be_named_and_of_one_none(files: FileStorageConnector) -> None:
     for kind in (Letters, Newer):
         kind(files).prepare()

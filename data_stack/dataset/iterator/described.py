@@ -46,9 +46,8 @@ class DescribedIterator(FamiliarNames):
     def recipe(self: Any) -> dict[str, Any]:
         """Plain JSON data that names this stack exactly; ``data_stack.from_recipe`` rebuilds it. See ``docs/stacking.md``."""
         from data_stack.dataset.recipes.recipe import recipe
-        from data_stack.show.recipe_page import Recipe
 
-        return Recipe(recipe(self))
+        return recipe(self)
 
     def fingerprint(self: Any) -> str:
         """SHA-256 of the recipe, as far as it decides the samples: the same in every process, machine and Python version."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -10,7 +9,6 @@ import os
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -46,9 +44,9 @@ def from_csv(
 ) -> DatasetIteratorIF:
     """The rows of a CSV file with a header as dict samples; the file is read whole, now.
 
-    The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
-    and ``column_types`` show it. A column stays text if numbers would change it: integers that int64, uint64 and float64 cannot
-    hold exactly, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
+    The dtype of a column is inferred from all rows: int64, float64, bool, dates, times, or text; the repr of the table
+    and ``column_types`` show it. A column stays text if numbers would change it: integers of 16 digits and more beside
+    fractions or beyond int64, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
 
     Args:
         file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
@@ -81,8 +79,11 @@ def from_csv(
     check_names(table.column_names)
     if hint:
         warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
-    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
-        table = _with_exact(table, read(dict.fromkeys(inexact, pa.string()), inexact))
+    for column in table.column_names:
+        if column not in types and (pattern := _pattern_of_changed(table[column], data)):
+            texts = read({column: pa.string()}, [column])[column]
+            if pc.any(pc.match_substring_regex(pc.utf8_trim_whitespace(texts), pattern)).as_py():
+                table = table.set_column(table.column_names.index(column), column, texts)
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
@@ -112,31 +113,12 @@ def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
     return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
 
 
-def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
-    """Whether pyarrow may have changed numbers of a column."""
-    if pa.types.is_floating(numbers.type):
-        return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
-    return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
-
-
-def _with_exact(table: pa.Table, texts: pa.Table) -> pa.Table:
-    """``table`` with exact numbers or texts for the columns of ``texts``."""
-    for name in texts.column_names:
-        table = table.set_column(table.column_names.index(name), name, _exact(table[name], texts[name]))
-    return table
-
-
-def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
-    trimmed = pc.utf8_trim_whitespace(texts)
+def _pattern_of_changed(numbers: pa.ChunkedArray, data: bytes) -> str:
+    """A pattern of the texts that pyarrow may have changed to other numbers; empty if it has changed none."""
     if pa.types.is_integer(numbers.type):
-        return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
-    integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
-    if len(integers) == len(texts) - texts.null_count:
-        with contextlib.suppress(pa.ArrowInvalid):
-            return trimmed.cast(pa.uint64())
-    is_exact = all(Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15)
-    return numbers if is_exact else texts
+        return "^[+-]?0[xX]" if _HEXADECIMAL.search(data) else ""
+    is_large = pa.types.is_floating(numbers.type) and pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py()
+    return "^[+-]?[0-9]{16,}$" if is_large else ""
 
 
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
