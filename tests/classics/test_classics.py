@@ -24,9 +24,7 @@ import numpy as np
 import pytest
 import sklearn.datasets
 import soundfile
-from data_stack_classics.arrays import read_rows
 from data_stack_classics.classic import ClassicFactory, read_facts
-from data_stack_classics.matlab import iterate_arrays
 from scipy.io import savemat
 
 from data_stack import FileStorageConnector
@@ -507,38 +505,6 @@ def test_damage_is_an_error_that_names_the_file(
 
     assert isinstance(cause, DataStackError)
     assert message in str(cause)
-
-
-@pytest.mark.parametrize("compressed", [False, True])
-def test_arrays_of_mat_files_are_those_of_scipy(compressed: bool) -> None:
-    arrays = {
-        "images": draw(4, 3, 2, 5),
-        "y": np.arange(7, dtype=np.uint8)[:, np.newaxis],
-        "one": np.array([[3.5]]),
-        "a_long_name": np.arange(-3, 3, dtype=np.int16).reshape(2, 3),
-    }
-    file = io.BytesIO()
-    savemat(file, arrays, do_compression=compressed)
-
-    found = {
-        name: np.frombuffer(stream.read(int(np.prod(shape)) * dtype.itemsize), dtype).reshape(shape, order="F")
-        for name, shape, dtype, stream in iterate_arrays(io.BytesIO(file.getvalue()), "a.mat")
-    }
-
-    assert_same(found, arrays)
-
-
-def test_a_mat_file_that_is_cut_anywhere_is_an_error(server: ScriptedServer) -> None:
-    file = io.BytesIO()
-    savemat(file, {"y": np.arange(50)[:, np.newaxis]}, do_compression=True)
-    data = file.getvalue()
-
-    for size in range(0, len(data) - 8, 3):
-        if size == 128:
-            continue  # the header alone is a file without arrays
-        with pytest.raises(DatasetFileCorruptError, match=r"'a\.mat'"):
-            for _, shape, dtype, stream in iterate_arrays(io.BytesIO(data[:size]), "a.mat"):
-                list(read_rows(stream, "a.mat", shape[::-1], dtype, is_last=False))
 
 
 def make_table() -> str:

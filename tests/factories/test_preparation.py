@@ -7,18 +7,17 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from plain_connector import PlainConnector, UnwritableConnector
+from plain_connector import UnwritableConnector
 from sizes import FULL
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import (
     PreparationError,
-    RetrievalError,
 )
 from data_stack.factories import preparation
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
@@ -174,20 +173,6 @@ class TestResuming:
         assert done == ["valid", "test"]
         assert samples(numbers(connector), "valid") == expected("valid")
 
-    def test_a_third_partys_store_without_deletion_resumes_too(self, numbers: type[NumbersFactory], tmp_path: Path) -> None:
-        store = PlainConnector(tmp_path / "plain")
-        first: list[str] = []
-        HOOKS["before"] = failing_at("test", first, KeyboardInterrupt())
-        with pytest.raises(KeyboardInterrupt):
-            numbers(store).prepare()
-        second: list[str] = []
-        HOOKS["before"] = failing_at("", second, Interrupted("no"))
-
-        numbers(store).prepare()
-
-        assert first + second == list(SPLITS)
-        assert numbers(store).prepare().already_ready
-
     def test_a_preprocessing_that_makes_nothing_is_an_error(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector
     ) -> None:
@@ -248,23 +233,6 @@ class TestCode:
         assert "dataset 'labels' mixes results of different code: keep_steps kept 'train'." in said
         assert "data-stack prepare labels --again" in said
 
-    def test_after_an_exception_of_the_authors_code_nothing_of_the_attempt_is_kept_but_the_sources(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
-        first: list[str] = []
-        HOOKS["before"] = failing_at("test", first, Interrupted("no"))
-        with pytest.raises(PreparationError, match="The retrieved sources are kept, and nothing else"):
-            numbers(connector).prepare()
-        left = connector.list_resources()
-        second: list[str] = []
-        HOOKS["before"] = failing_at("", second, Interrupted("no"))
-
-        numbers(connector).prepare()
-
-        assert (first, second) == (["train", "valid"], list(SPLITS))
-        assert not [name for name in left if "preprocessed" in name]
-        assert [name for name in left if "raw" in name]
-
     def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
         self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
     ) -> None:
@@ -317,39 +285,6 @@ class TestOpening:
 
         assert isinstance(caught.value.__cause__, cause)
         assert not factory.is_ready()
-
-
-class TestReplacingAnEarlierVersion:
-    """Of a dataset that keeps no versions, as the original stored them."""
-
-    def test_sources_that_are_opened_as_they_are_are_not_served_as_the_version_they_replaced(
-        self, folder: Path, tmp_path: Path
-    ) -> None:
-        class Raw(DatasetFactory):
-            card = DatasetCard(name="raw", version="1", keeps_versions=False)
-            splits = ("all",)
-            sources: ClassVar[Sequence[ResourceDefinition]] = (ResourceDefinition("a.txt", (folder / "train.txt").as_uri()),)
-
-            def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-                return SequenceDatasetIterator([prepared["a.txt"].read().split()])
-
-        class NewerRaw(Raw):
-            card = DatasetCard(name="raw", version="2", keeps_versions=False)
-            sources = (
-                ResourceDefinition(
-                    "a.txt", (folder / "newer.txt").as_uri(), sha256=hashlib.sha256(contents("train")[::-1]).hexdigest()
-                ),
-                ResourceDefinition("b.txt", (folder / "missing.txt").as_uri()),
-            )
-
-        folder.joinpath("newer.txt").write_bytes(contents("train")[::-1])
-        store = PlainConnector(tmp_path / "plain")  # keeps no digests: only the manifest tells the versions apart
-        Raw(store).prepare()
-        with pytest.raises(RetrievalError):
-            NewerRaw(store).prepare()
-
-        assert store.get_resource("raw/a.txt").read() == contents("train")[::-1]
-        assert not Raw(store).is_ready()
 
 
 class TestAdopting:

@@ -86,23 +86,6 @@ def places(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> list[int]
     return sorted({1 + i * (n - 1) // (N_SPREAD - 1) for i in range(N_SPREAD)} | set(range(n - N_LAST + 1, n + 1)))
 
 
-def test_killed_anywhere_the_next_run_finishes_and_nothing_half_ready_is_served(
-    demo: Demo, places: list[int], tmp_path: Path
-) -> None:
-    def end_at(place: int) -> int:
-        killed = Demo(tmp_path / f"killed-{place}", demo.sources)
-
-        end, _ = killed.run("prepare", DEMO_KILL_AT=str(place))
-
-        assert killed.run("heal") == (READY, ""), place
-        return end
-
-    with ThreadPoolExecutor(2) as threads:
-        ends = list(threads.map(end_at, places))
-    # The number of operations differs by a few from run to run, so the last places may not be reached.
-    assert ends.count(-signal.SIGKILL) >= N_SPREAD - 1
-
-
 def test_killed_anywhere_while_replacing_an_earlier_version_either_version_is_whole(
     demo: Demo, places: list[int], tmp_path: Path
 ) -> None:
@@ -139,18 +122,6 @@ def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) 
 
     assert [line.split()[1] for line in log.read_text().splitlines()] == ["train", "test"]
     assert demo.is_right()
-
-
-def test_processes_that_start_at_once_do_the_work_once(demo: Demo, tmp_path: Path) -> None:
-    log, n_processes = tmp_path / "steps.log", sized(3, 8)
-
-    started = [demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="0.2") for _ in range(n_processes)]
-    outputs = [demo.finish(*each)[1].strip() for each in started]
-
-    assert sorted(outputs) == ["prepared"] + ["ready"] * (n_processes - 1)
-    assert [line.split()[1] for line in log.read_text().splitlines()] == ["train", "test"]
-    assert demo.is_right()
-    assert demo.run("left") == (0, "\n")
 
 
 def test_processes_without_leases_and_with_different_results_never_mix_them(demo: Demo) -> None:

@@ -212,13 +212,6 @@ def test_types_of_the_card_that_files_store_otherwise(hub: HubServer, tmp_path: 
     assert_equal(theirs, ours)
 
 
-def test_a_file_that_two_patterns_match_is_read_once(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
-    theirs, ours = load_both(hub, tmp_path, {}, {"dev-validation.parquet": parquet_of(rows_of(0))})
-
-    assert [sample["x"] for sample in ours["validation"]] == [0, 1, 2]
-    assert theirs["validation"]["x"] == [0, 1, 2, 0, 1, 2]  # once for each pattern
-
-
 @pytest.mark.parametrize("told", [False, True])
 def test_converted_files_have_the_default_configuration_and_the_order_of_splits_of_the_card(
     hub: HubServer, parquet_of: ParquetOf, told: bool
@@ -238,14 +231,6 @@ def test_converted_files_have_the_default_configuration_and_the_order_of_splits_
     assert list(loaded) == order
     assert [sample["x"] for sample in loaded["train"]] == ["train"]
     assert [sample["x"] for sample in loaded["zoo"]] == ["0.0", "0.1", "2.0", "2.1", "10.0", "10.1"]
-
-
-def test_a_table_beside_pictures_is_not_taken_for_the_dataset(hub: HubServer, parquet_of: ParquetOf) -> None:
-    repo = hub.repos["team/pictures"] = Repo()
-    repo.commit({"train/metadata.parquet": parquet_of({"file_name": ["a.png"]}), "train/a.png": b"", "train/b.png": b""})
-
-    with pytest.raises(CatalogueError, match="no Parquet files"):
-        data_stack.load("hf:team/pictures")
 
 
 @pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])

@@ -130,16 +130,6 @@ def test_sparse_rows_have_what_they_leave_out(server: ScriptedServer) -> None:
     assert list(rows) == [{"a": 2.0, "b": 0.0, "class": 0}, {"a": 0.0, "b": 3.0, "class": 1}]
 
 
-def test_sparse_rows_may_have_dates_and_long_integers(server: ScriptedServer) -> None:
-    text = "@RELATION a\n@ATTRIBUTE d DATE yyyy-MM-dd\n@ATTRIBUTE n NUMERIC\n@DATA\n{0 2020-01-02}\n{1 9007199254740993}\n{}\n"
-    features = [feature("d", data_type="date"), feature("n")]
-    describe(server, 24, text, features, format="Sparse_ARFF", row_id_attribute=None, default_target_attribute=None)
-
-    rows = list(data_stack.load("openml:24", split="all"))
-
-    assert rows == [{"d": np.datetime64("2020-01-02"), "n": 0}, {"d": None, "n": 9007199254740993}, {"d": None, "n": 0}]
-
-
 def test_names_have_versions(server: ScriptedServer) -> None:
     listed = [{"did": 61, "name": "flowers", "version": 2, "status": "active"}, {"did": 5, "name": "flowers", "version": 1}]
     server.serve("/json/data/list/data_name/flowers/limit/100/status/active", json.dumps({"data": {"dataset": listed}}).encode())
@@ -241,13 +231,6 @@ def test_texts_keep_their_characters(server: ScriptedServer) -> None:
     assert [row["s"] for row in data_stack.load("openml:23", split="all")] == ["a\u2028b\x85c\x0bd @data", "?"]
 
 
-def test_a_name_with_a_comma_is_one_target(server: ScriptedServer) -> None:
-    text = "@RELATION a\n@ATTRIBUTE 'x, y' NUMERIC\n@ATTRIBUTE z NUMERIC\n@DATA\n1, 2\n"
-    describe(server, 22, text, [feature("x, y"), feature("z")], default_target_attribute="x, y", row_id_attribute=None)
-
-    assert data_stack.load("openml:22", split="all").dataset_meta.target_pos == "x, y"
-
-
 @pytest.mark.parametrize(
     "url",
     ["file://{}", "{}", "FILE:{}", "package:json/tool.py", "hf://datasets/a/b@0/c", "ftp://localhost/x", "http://[::bad/x", ""],
@@ -282,14 +265,6 @@ def test_a_description_of_odd_values_is_an_error_of_ours_or_none(server: Scripte
             data_stack.describe(f"openml:{number}")
 
 
-@pytest.mark.parametrize("key", ["name", "data_type", "nominal_value", "is_ignore", "is_row_identifier"])
-def test_features_of_odd_values_are_an_error_of_ours_or_none(server: ScriptedServer, key: str) -> None:
-    for number, value in enumerate(ODD, 1000):
-        describe(server, number, DENSE, [*FLOWERS[:-1], {**FLOWERS[-1], key: value}])
-        with contextlib.suppress(DataStackError):
-            data_stack.load(f"openml:{number}", split="all")
-
-
 @pytest.mark.parametrize("answer", [*ODD, {"data_set_description": 7}, {"data": []}, {"data": {"dataset": [7]}}, {"error": 7}])
 @pytest.mark.parametrize("status", [200, 412])
 def test_answers_of_odd_shapes_are_errors_of_ours(server: ScriptedServer, answer: Any, status: int) -> None:
@@ -301,12 +276,3 @@ def test_answers_of_odd_shapes_are_errors_of_ours(server: ScriptedServer, answer
     for name in ("openml:40", "openml:61", "openml:odd"):
         with pytest.raises(CatalogueError):
             data_stack.load(name, split="all")
-
-
-@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
-def test_a_server_that_drips_is_given_up(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]) -> None:
-    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
-    server.url("/json/data/50", Answer(b"{}" * 1000, **fault))
-
-    with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
-        data_stack.load("openml:50", split="all")

@@ -6,8 +6,6 @@ import hashlib
 import io
 import json
 import os
-import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -111,17 +109,6 @@ FEATURES = [
     {"name": "x", "data_type": "numeric"},
     {"name": "class", "data_type": "nominal", "nominal_value": ["rose", "iris"]},
 ]
-
-
-#: What the pages say to install plugins with, e.g. ``'.[parquet]' ./plugins/petastorm``.
-COMMANDS = sorted(
-    {
-        command.strip()
-        for pattern in ("README.md", "docs/*.md", "plugins/*/README.md", "getting_started/*.ipynb")
-        for page in ROOT.glob(pattern)
-        for command in re.findall(r"pip install ([^`\n#]*plugins/[^`\n#]*)", page.read_text(encoding="utf-8"))
-    }
-)
 
 
 @pytest.fixture(scope="module")
@@ -240,15 +227,6 @@ def test_a_package_works_from_its_wheel(interpreter: Path, catalogues: dict[str,
 
     assert result.returncode == 0, result.stderr
     assert Path(result.stdout.strip()).is_relative_to(interpreter.parents[1])
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_documented_command_names_the_clone_first_and_all_projects_in_one_form(command: str) -> None:
-    """Pip before 23.3 resolves what has no -e first, and looks for data_stack on the index if a plugin needs it before."""
-    projects = [word for word in shlex.split(command) if word == "-e" or word[0] == "." or "/" in word]
-
-    assert projects.count("-e") in (0, len(projects) / 2)
-    assert re.fullmatch(r"\.(\[.*\])?", next(word for word in projects if word != "-e"))
 
 
 @pytest.mark.parametrize(

@@ -50,16 +50,6 @@ def repository() -> DatasetRepository:
     return DatasetRepository()
 
 
-def test_get_hands_on_what_the_factory_returns(repository: DatasetRepository) -> None:
-    factory = NumbersFactory(InMemoryStorageConnector())
-    repository.register("numbers", factory)
-
-    iterator, meta = repository.get("numbers", {"split": "train"})
-
-    assert list(iterator) == [(1,), (2,), (3,)]
-    assert meta == IteratorMeta(0, 0, 0)
-
-
 def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: DatasetRepository) -> None:
     repository.register(identifier="generator", dataset_factory=GeneratorFactory())  # type: ignore[arg-type]  # a duck
 
@@ -143,22 +133,6 @@ def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
 # ---------------------------------------------------------------------- load
 
 
-class SplitFactory(NumbersFactory):
-    """Declares its splits on its class."""
-
-    splits = ("a", "b")
-
-    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        return SequenceDatasetIterator([[config["split"]] * config.get("n", 1)]), IteratorMeta(0, 0, 0)
-
-
-def test_load_gives_one_split_or_a_dict_of_all(repository: DatasetRepository) -> None:
-    repository.register("letters", SplitFactory())
-
-    assert list(repository.load("letters", "b", n=2)) == [("b",), ("b",)]
-    assert {name: list(split) for name, split in repository.load("letters").items()} == {"a": [("a",)], "b": [("b",)]}
-
-
 def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) -> None:
     repository.register("numbers", NumbersFactory())
 
@@ -187,19 +161,6 @@ def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_alr
     assert (list(loaded), loaded.greet()) == ([(1,)], "hello")
     assert loaded.recipe()["nodes"][0]["arguments"]["name"] == "own"
     assert informed._origin is None  # the factory's object stays as it is
-
-
-def test_a_registered_dataset_is_described_by_its_class(repository: DatasetRepository) -> None:
-    repository.register("letters", SplitFactory())
-
-    description = repository.describe("letters")
-
-    assert (description.name, description.description, description.splits) == (
-        "letters",
-        "Declares its splits on its class.",
-        ("a", "b"),
-    )
-    assert (description.version, description.options, description.distribution) == (None, (), None)
 
 
 def test_a_loaded_split_has_the_names_that_its_factory_declares() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import mlcroissant
-import numpy as np
 import pytest
 
 import data_stack
@@ -16,10 +15,9 @@ from data_stack.cli.main import main
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
-from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.folder import folder_of
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.testing.web_server import ScriptedServer
 
 ROWS = {
     "train": [{"id": index, "weight": index / 4, "name": f"nº {index}"} for index in range(5)],
@@ -65,11 +63,6 @@ def register() -> Iterator[Callable[[type[DatasetFactory]], str]]:
         data_stack.default_repository().remove(name)
 
 
-def field(document: dict[str, Any], identifier: str) -> dict[str, Any]:
-    fields = {each["@id"]: each for record_set in document["recordSet"] for each in record_set["field"]}
-    return fields[identifier]  # type: ignore[no-any-return]
-
-
 def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(tmp_path: Path) -> None:
     data_stack.load("digits", storage=tmp_path)
 
@@ -89,15 +82,6 @@ def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
     assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
 
 
-def test_what_is_not_prepared_is_described_by_its_sources(tmp_path: Path) -> None:
-    document = data_stack.to_croissant("digits", tmp_path)
-
-    mlcroissant.Dataset(jsonld=json.loads(json.dumps(document)))
-    assert [each["name"] for each in document["distribution"]] == ["digits.csv.gz"]
-    assert "recordSet" not in document
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register: Callable[..., str]) -> None:
     splits = data_stack.load(register(Weights), storage=tmp_path)
     place = tmp_path / "weights" / "1.2.0" / "croissant.json"
@@ -110,22 +94,6 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
     assert [row["train/id"] for row in records["train"]] == [row["id"] for row in ROWS["train"]]
     assert {split: list(back[split]) for split in ROWS} == ROWS
     assert splits["test"][0] == ROWS["test"][0]
-
-
-def test_a_document_and_its_files_are_read_from_a_web_server(tmp_path: Path, register: Callable[..., str]) -> None:
-    data_stack.load(register(Weights), storage=tmp_path)
-    folder = tmp_path / "weights" / "1.2.0"
-    server = ScriptedServer()
-    for path in folder.rglob("*.parquet"):
-        server.serve(f"/{path.relative_to(folder)}", path.read_bytes())
-    place = server.serve("/croissant.json", json.dumps(data_stack.to_croissant("weights", tmp_path)).encode())
-
-    try:
-        back = data_stack.from_croissant(place, tmp_path / "store")
-    finally:
-        server.close()
-
-    assert {split: list(back[split]) for split in ROWS} == ROWS
 
 
 @pytest.mark.parametrize(
@@ -176,28 +144,6 @@ def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path
     assert back["test/columns"][0] == {"column": "image", "type": "cr:UInt8", "shape": "8,8"}
     for record_set in theirs.metadata.record_sets:
         assert list(theirs.records(record_set.uuid))
-
-
-def test_columns_have_the_types_of_their_values(tmp_path: Path, register: Callable[..., str]) -> None:
-    class Kinds(DatasetFactory):
-        card = DatasetCard("kinds", "1", license="All rights reserved")
-        splits = ("all",)
-
-        def preprocess(self, raw: Any, prepared: Any) -> None:
-            schema = Schema("kinds", [Field("picture", np.uint8, (2, 3), "png"), Field("ragged", np.float32, (None, 4))])
-            with ParquetWriter(folder_of(prepared, "data"), schema) as writer:
-                writer.append({"picture": np.zeros((2, 3), np.uint8), "ragged": np.zeros((1, 4), np.float32)})
-
-        def open(self, split: str, prepared: Any) -> Any:
-            return ParquetDataset(folder_of(prepared, "data"))
-
-    data_stack.load(register(Kinds), storage=tmp_path)
-
-    document = data_stack.to_croissant("kinds", tmp_path)
-
-    assert field(document, "all/picture")["dataType"] == "sc:ImageObject"
-    assert field(document, "all/ragged")["arrayShape"] == "-1,4"
-    assert document["license"] == "All rights reserved"
 
 
 def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path, register: Callable[..., str]) -> None:
