@@ -26,7 +26,7 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository
-from data_stack.repository.resolved import FromPlugin, Published, Registered
+from data_stack.repository.resolved import NamedDataset, Published
 
 ROOT = Path(data_stack.__file__).parents[1]
 
@@ -182,7 +182,7 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     names = ["numbers", "iris", f"iris@{repository.describe('iris').version}", str(tmp_path / "numbers.npy")]
     resolved = [repository.resolve(name) for name in [*names, str(tmp_path / "iris")]]
 
-    assert [type(each) for each in resolved] == [Registered, FromPlugin, FromPlugin, Place, Published]
+    assert [type(each) for each in resolved] == [NamedDataset, NamedDataset, NamedDataset, Place, Published]
     assert [each.version is None for each in resolved] == [True, False, False, True, False]
     assert [each.describe().name for each in resolved] == [*names, names[2]]
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
