@@ -314,8 +314,8 @@ class Preparation:
         elif journal.steps and journal.codes != (code,):
             kept = f"{', '.join(repr(step.name) for step in journal.steps):.200}"
             logger.warning(
-                "dataset %r mixes results of different code: keep_steps kept %s. To make all of it by the present code, prepare it "
-                "again without keep_steps: data-stack prepare %s --again",
+                "dataset %r mixes results of different code: keep_steps kept %s. To make all of it by the present code, prepare "
+                "it again without keep_steps: data-stack prepare %s --again",
                 *(self._name, kept, self._name),
             )
         if code not in journal.codes:
