@@ -123,17 +123,11 @@ def test_figshare_and_dataverse(server: ScriptedServer) -> None:
     }
     server.serve("/figshare/articles/5/versions/2", json.dumps(article).encode())
     assert len(data_stack.load("doi:10.6084/m9.figshare.5", split="all")) == 2
-    lead(server, "10.7910/DVN/ABC", "/dataset.xhtml?persistentId=doi:10.7910/DVN/ABC")
-    server.serve("/api/access/datafile/77", CSV)
-    version = {
-        "metadataBlocks": {"citation": {"fields": [{"typeName": "title", "value": "Verse"}]}},
-        "files": [{"label": "v.csv", "dataFile": {"id": 77, "filesize": len(CSV), "md5": md5}}],
-    }
-    server.serve("/api/datasets/:persistentId/", json.dumps({"data": {"latestVersion": version}}).encode())
-    assert len(data_stack.load("doi:10.7910/DVN/ABC", split="all")) == 2
+    doi = dataverse(server, [{"label": "v.csv", "dataFile": data_file(server, 77, CSV)}])
+    assert len(data_stack.load(f"doi:{doi}", split="all")) == 2
     from data_stack_doi import DOICatalogue
 
-    (entry,) = DOICatalogue().search("10.7910/DVN/ABC")
+    (entry,) = DOICatalogue().search(doi)
     assert (entry.title, entry.size) == ("Verse", len(CSV))
     assert DOICatalogue().search("words") == []
 

@@ -109,21 +109,6 @@ def wait_for(path: Path, process: Any) -> None:
         time.sleep(0.01)
 
 
-def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) -> None:
-    log, journal = tmp_path / "steps.log", demo.store / "demo/1.0.0/journal.json"
-    process, _ = demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="1")
-    wait_for(journal, process)
-    while "preprocessed/train" not in journal.read_text():
-        time.sleep(0.01)
-    process.kill()  # in the pause of the second step
-    process.join()
-
-    assert demo.run("prepare", DEMO_LOG=str(log))[0] == 0
-
-    assert [line.split()[1] for line in log.read_text().splitlines()] == ["train", "test"]
-    assert demo.is_right()
-
-
 def test_processes_without_leases_and_with_different_results_never_mix_them(demo: Demo) -> None:
     environment = {"DEMO_NO_LEASE": "1", "DEMO_RANDOM": "1", "DEMO_PAUSE": "0.05"}
 

@@ -138,12 +138,9 @@ def test_a_legacy_factory_is_loaded_by_name(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("returned", "shown"), [("None", "None"), ("([1], None)", "None"), ("(5, MetaFactory.get_iterator_meta())", "5")]
-)
-def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site, returned: str, shown: str) -> None:
+def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site) -> None:
     start, end = LEGACY.index("SequenceDatasetIterator([["), LEGACY.index("\n\n        def get_dataset")
-    site.install_dataset("old", LEGACY[:start] + returned + LEGACY[end:])
+    site.install_dataset("old", LEGACY[:start] + "(5, MetaFactory.get_iterator_meta())" + LEGACY[end:])
 
-    with pytest.raises(PluginError, match=f"returned .*{shown}.* must return"):
+    with pytest.raises(PluginError, match="must return"):
         data_stack.load("old", "train")

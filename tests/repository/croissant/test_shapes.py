@@ -21,7 +21,6 @@ from croissant_documents import (
     file_object,
     file_set,
     folder_files,
-    png,
     publish,
     records_of,
     table,
@@ -236,18 +235,13 @@ def test_files_outside_of_the_folder_are_refused(tmp_path: Path, store: Path, in
         data_stack.from_croissant(place, store)
 
 
-def test_a_folder_without_such_files_or_with_too_many_is_an_error(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_with_too_many_files_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "MAX_FILES", 2)
     columns = fields("rows", {"fileSet": "files"}, id="sc:Integer")
-    none = publish(tmp_path / "none", document([folder_files("*.csv", "text/csv")], rows=columns))
     many = publish(
         tmp_path / "many", document([folder_files("*.csv", "text/csv")], rows=columns), a__csv=CSV, b__csv=CSV, c__csv=CSV
     )
 
-    with pytest.raises(ConfigError, match=r"no file matches '\*\.csv' of 'files'"):
-        data_stack.from_croissant(none, store)
     with pytest.raises(ConfigError, match="more than 2 files match"):
         data_stack.from_croissant(many, store)
 
@@ -264,9 +258,7 @@ def test_digests_that_are_placeholders_are_not_compared(tmp_path: Path, store: P
 
 def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: Path) -> None:
     talk = [{"text": "hi", "head": {"lang": "en"}, "seen": [1, 2]}, {"text": None, "head": {"lang": None}, "seen": []}]
-    data = parquet(
-        [{"talk": talk, "answers": {"text": ["a", "b"], "start": [1, 2]}}, {"talk": [], "answers": {"text": [], "start": []}}]
-    )
+    data = parquet([{"talk": talk}, {"talk": []}])
     base = {"@type": "cr:Field", "dataType": "sc:Text"}
 
     def inner(name: str, of: str, *paths: str, **more: Any) -> dict[str, Any]:
@@ -281,12 +273,7 @@ def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: 
     def outer(name: str, *inside: Any, **more: Any) -> dict[str, Any]:
         return {"@type": "cr:Field", "@id": f"rows/{name}", "name": name, "subField": list(inside), **more}
 
-    array = {"isArray": True, "arrayShape": "-1"}
     columns = [
-        outer(
-            "answers", inner("answers/text", "answers", "text", **array),
-            inner("answers/start", "answers", "start", dataType="cr:Int32", **array),
-        ),
         outer(
             "talk", inner("talk/text", "talk", "text"), outer("talk/head", inner("talk/head/lang", "talk", "head", "lang")),
             inner("talk/seen", "talk", "seen", dataType="sc:Integer", repeated=True), repeated=True,
@@ -296,29 +283,10 @@ def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: 
 
     samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
 
-    assert list(samples[0]["answers.answers/text"]) == ["a", "b"]
-    assert samples[0]["answers.answers/start"].tolist() == [1, 2]
     assert samples[0]["talk.talk/text"] == ["hi", None]
     assert samples[0]["talk.talk/head.talk/head/lang"] == ["en", None]
     assert [list(each) for each in samples[0]["talk.talk/seen"]] == [[1, 2], []]
     assert samples[1]["talk.talk/text"] == []
-
-
-@pytest.mark.parametrize("is_nested", [False, True])
-def test_lists_of_pictures_are_lists_of_arrays(tmp_path: Path, store: Path, is_nested: bool) -> None:
-    pictures = [{"bytes": png(shade, size)} for shade, size in ((1, 3), (2, 5))]
-    data = parquet([{"pictures": pictures}, {"pictures": []}, {"pictures": None}])
-    taken = {"dataType": "sc:ImageObject", "source": column("a.parquet", "pictures", transform={"jsonPath": "bytes"})}
-    inner = {"@type": "cr:Field", "@id": "rows/picture", "name": "picture", **taken}
-    outer = {"@type": "cr:Field", "@id": "rows/all", "name": "all", "isArray": True, "arrayShape": "-1", "subField": [inner]}
-    columns = [outer] if is_nested else [{**inner, "isArray": True, "arrayShape": "-1"}]
-    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
-
-    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__parquet=data), store)
-
-    found = [sample["all.picture" if is_nested else "picture"] for sample in samples]
-    assert [picture.shape for picture in found[0]] == [(2, 3, 3), (2, 5, 3)]
-    assert found[1:] == [[], None]
 
 
 def test_documents_of_version_0_8_are_read(tmp_path: Path, store: Path) -> None:

