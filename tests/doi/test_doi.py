@@ -16,7 +16,6 @@ import pytest
 from data_stack_doi import fetch
 
 import data_stack
-from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import (
     CatalogueAccessError,
     CatalogueBusyError,
@@ -27,7 +26,6 @@ from data_stack.exception import (
     RetrievalError,
     RevisionNotFoundError,
 )
-from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import retrieve
@@ -77,26 +75,9 @@ def test_a_file_of_zenodo_is_a_dataset_and_a_source(server: ScriptedServer) -> N
     assert data_stack.describe(f"doi:{doi}").license == "cc-by-4.0"
     exact = f"doi:{doi}#tiny.csv@{data_stack.describe(f'doi:{doi}#tiny.csv').version}"
     assert len(data_stack.load(exact, split="all")) == 2
-    for name in ("notes.txt", "other.txt"):
-        data_stack.default_repository().register("notes", dataset_of(f"doi:{doi}/{name}"), replace=True)
-        if name == "notes.txt":
-            assert data_stack.load("notes", split="all")[0] == ("hello",)
-        else:
-            with pytest.raises(RetrievalError, match=r"it has tiny\.csv, notes\.txt"):
-                data_stack.load("notes", split="all")
-
-
-def dataset_of(source: str) -> type[DatasetFactory]:
-    class Notes(DatasetFactory):
-        card = DatasetCard("notes", "1.0.0" if "notes" in source else "1.0.1")
-        splits = ("all",)
-        sources = (ResourceDefinition("raw/notes", source),)
-
-        def open(self, split: str, prepared: Any) -> Any:
-            with prepared["raw/notes"] as file:
-                return SequenceDatasetIterator([[file.read().decode()]])
-
-    return Notes
+    assert source_of(f"doi:{doi}/notes.txt") == "hello"
+    with pytest.raises(RetrievalError, match=r"it has tiny\.csv, notes\.txt"):
+        source_of(f"doi:{doi}/other.txt")
 
 
 def test_files_of_one_format_are_splits(server: ScriptedServer, tmp_path: Path) -> None:

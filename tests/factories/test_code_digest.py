@@ -101,9 +101,7 @@ def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -
     "changed",
     [
         {"set_on_class": {"factor": 2}},
-        {"factor": 2},
         {"seeds": [1, {"a": 2}]},
-        {"path": Path("elsewhere")},
         {"set_on_class": {"splits": ("test", "train")}},
     ],
 )

@@ -78,11 +78,9 @@ DICT = {"image": "image", "label": 3}
     ("declared", "sample"),
     [
         ({"iterator_meta": IteratorMeta(0, 5)}, TUPLE),
-        ({"iterator_meta": IteratorMeta(0, -4)}, TUPLE),
         ({"iterator_meta": IteratorMeta(0, 1, "tag")}, TUPLE),
         ({"iterator_meta": IteratorMeta(-1)}, DICT),
         ({"columns": ("image", "label")}, TUPLE),
-        ({"columns": ("image", "label")}, DICT),
         ({"columns": ("image", "label")}, 5),
         ({"columns": ("a", "b", "c"), "iterator_meta": IteratorMeta("a", "d")}, TUPLE),
     ],

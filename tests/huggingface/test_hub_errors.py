@@ -12,6 +12,7 @@ from hub_server import HubServer, Repo
 
 import data_stack
 from data_stack.exception import (
+    CatalogueAccessError,
     CatalogueBusyError,
     CatalogueError,
     CatalogueUnavailableError,
@@ -95,13 +96,8 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
         (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often .*retry later, or log in"),
         (200, {}, b"[]", CatalogueError, "undocumented form .*a list, expected an object"),
         (200, {}, b"<html>", CatalogueError, "undocumented form .*not JSON"),
-        (
-            200,
-            {},
-            b'{"id": "team/numbers", "sha": "x", "siblings": [{}]}',
-            CatalogueError,
-            "entry 0 of 'siblings' .*no 'rfilename'",
-        ),
+        (200, {}, b'{"id": "a/b", "sha": "x", "siblings": [{}]}', CatalogueError, "entry 0 of 'siblings' .*no 'rfilename'"),
+        (403, {"X-Error-Code": "GatedRepo"}, b"", CatalogueAccessError, "hf auth login"),
         (200, {}, b'{"id": "team/numbers", "siblings": []}', CatalogueError, "has no 'sha'"),
         (418, {}, b"", CatalogueError, "status 418"),
         (500, {}, b"", CatalogueUnavailableError, "answers 500.*check the network"),

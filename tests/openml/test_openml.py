@@ -246,13 +246,10 @@ def test_a_description_does_not_lead_to_local_files(server: ScriptedServer, tmp_
 ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7], "\ud800", "x" * 10_000]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        *("id", "version", "url", "format", "licence", "citation", "md5_checksum", "description", "name"),
-        *("default_target_attribute", "row_id_attribute", "ignore_attribute"),
-    ],
-)
+DESCRIBED = "id version url format licence citation md5_checksum description name default_target_attribute row_id_attribute"
+
+
+@pytest.mark.parametrize("key", [*DESCRIBED.split(), "ignore_attribute"])
 def test_a_description_of_odd_values_is_an_error_of_ours_or_none(server: ScriptedServer, key: str) -> None:
     for number, value in enumerate(ODD, 1000):
         describe(server, number, DENSE, FLOWERS, **{key: value})

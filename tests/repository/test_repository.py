@@ -21,7 +21,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
-from data_stack.exception import ConfigError, DatasetNotFoundError
+from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.places import Place
@@ -81,17 +81,6 @@ def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
 
     repository.register("numbers", second, replace=True)
     assert repository.get_factory("numbers") is second
-
-
-def test_a_removed_dataset_is_gone(repository: DatasetRepository) -> None:
-    repository.register("numbers", NumbersFactory())
-    repository.register("others", NumbersFactory())
-
-    repository.remove("numbers")
-
-    assert repository.list() == ["others"]
-    with pytest.raises(DatasetNotFoundError):
-        repository.remove("numbers")
 
 
 @pytest.mark.parametrize("factory", [None, lambda: NumbersFactory(), int])
@@ -161,13 +150,6 @@ def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_alr
     assert (list(loaded), loaded.greet()) == ([(1,)], "hello")
     assert loaded.recipe()["nodes"][0]["arguments"]["name"] == "own"
     assert informed._origin is None  # the factory's object stays as it is
-
-
-def test_a_loaded_split_has_the_names_that_its_factory_declares() -> None:
-    flowers = data_stack.load("iris", split="all", storage=InMemoryStorageConnector())
-
-    assert flowers.dataset_meta.class_names == ("setosa", "versicolor", "virginica")
-    assert flowers.dataset_meta.feature_names == ("sepal length", "sepal width", "petal length", "petal width")
 
 
 # ---------------------------------------------------------------------- resolve

@@ -156,18 +156,6 @@ def test_recipes_and_fingerprints_of_expressions_are_those_of_the_stacks(reposit
     assert loaded.recipe()["reproducible"]
 
 
-def test_files_of_a_folder_are_splits_of_expressions(tmp_path: Path) -> None:
-    for name, start in (("train", 0), ("test", 50)):
-        (tmp_path / f"{name}.csv").write_text("x\n" + "\n".join(str(number) for number in range(start, start + 20)))
-    folder = str(tmp_path)
-
-    assert data_stack.load(folder, split="train[:10%]+test[-1:]").read_column("x").tolist() == [0, 1, 69]
-    assert len(data_stack.load(folder, split="all")) == len(data_stack.load(str(tmp_path / "train.csv"), split="all")) * 2 == 40
-    assert [len(each) for each in data_stack.load(folder, split=["train", "test[:5]"])] == [20, 5]
-    with pytest.raises(UnknownSplitError, match=r"'tset'.*the splits are: train, test"):
-        data_stack.load(folder, split="tset[:5]")
-
-
 def test_a_lock_file_knows_the_splits_of_an_expression(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock, store = tmp_path / "data_stack.lock", tmp_path / "store"
     wanted = data_stack.load("digits", split="test[:10%]+train[-5:]", storage=str(store))

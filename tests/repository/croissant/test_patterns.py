@@ -57,12 +57,6 @@ def test_a_regular_expression_that_does_not_end_is_an_error_and_other_threads_go
     assert len(turns) > 10
 
 
-@pytest.mark.parametrize("pattern", ["(", "[z-a]", "(?P<x>a)(?P<x>b)", "(" * 999])
-def test_a_malformed_regular_expression_is_an_error(tmp_path: Path, store: Path, pattern: str) -> None:
-    with pytest.raises(PreparationError, match="malformed"):
-        data_stack.from_croissant(publish(tmp_path / "set", described(regex=pattern), a__csv=DATA), store)
-
-
 def test_a_very_long_regular_expression_is_refused_before_anything_is_retrieved(tmp_path: Path, store: Path) -> None:
     with pytest.raises(ConfigError, match=r"'rows/text' of record set 'rows' has a pattern of more than 1000 characters"):
         data_stack.from_croissant(publish(tmp_path / "set", described(regex="a" * 1001), a__csv=DATA), store)

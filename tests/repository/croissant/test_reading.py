@@ -130,18 +130,6 @@ def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Pa
     assert list(samples) == [row for rows in parts for row in rows]
 
 
-def test_a_field_that_refers_to_a_list_of_splits_divides_the_rows(tmp_path: Path, store: Path) -> None:
-    data = b"n,part\n1,train\n2,test\n3,train\n"
-    key = {"@id": "parts/name"}
-    listing = {"dataType": "cr:Split", "key": key, "data": [{"parts/name": each} for each in ("train", "test", "val")]}
-    listing["field"] = [{"@type": "cr:Field", "@id": "parts/name", "name": "name", "dataType": "sc:Text"}]
-    of_split = {"dataType": "sc:Text", "references": {"field": key}}
-    columns = fields("rows", {"fileObject": "a.csv"}, n="sc:Integer", part=of_split)
-    described = document([file_object("a.csv", data, "text/csv")], parts=listing, rows=columns)
-
-    splits = data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=data), store)
-
-    assert {name: list(rows) for name, rows in splits.items()} == {"train": [{"n": 1}, {"n": 3}], "test": [{"n": 2}], "val": []}
 
 
 @pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"sha256": None, "md5": "0" * 32}, {"contentSize": "5 B"}])

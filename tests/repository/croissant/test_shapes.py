@@ -326,14 +326,3 @@ def test_documents_of_version_0_8_are_read(tmp_path: Path, store: Path) -> None:
         for row in mlcroissant.Dataset(jsonld=place).records("orders")
     ]
     check_equal(sets["orders"], theirs)
-
-
-def test_a_git_repository_of_another_server_is_an_error_that_says_what_to_do(tmp_path: Path, store: Path) -> None:
-    repo = {"@type": "cr:FileObject", "@id": "repo", "name": "repo", "contentUrl": "https://github.com/openai/gpt-3"}
-    repo |= {"encodingFormat": "git+https", "sha256": "main"}
-    described = document(
-        [repo, file_set("files", "repo", "*.csv", "text/csv")], rows=fields("rows", {"fileSet": "files"}, id="sc:Integer")
-    )
-
-    with pytest.raises(ConfigError, match=r"git repository, https://github\.com/openai/gpt-3, .* on huggingface\.co"):
-        data_stack.from_croissant(publish(tmp_path / "set", described), store)
