@@ -27,33 +27,17 @@ def rows_of(start: int, n: int = 3) -> dict[str, Any]:
     return {"x": list(range(start, start + n)), "text": [f"{start}-{i}" for i in range(n)]}
 
 
-LAYOUTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "several words of one split": (
-        {},
-        ["val.parquet", "dev.parquet", "validation.parquet", "a-valid.parquet", "train.parquet", "b/dev-2.parquet"],
-    ),
-    "folders": ({}, ["test/b.parquet", "eval/a.parquet", "training/a.parquet", "train/z.parquet", "x/my train/c.parquet"]),
-    "shards": ({}, [f"data/{split}-0000{n}-of-00002.parquet" for split in ("test", "zoo", "extra", "train") for n in (1, 0)]),
-    "no split": ({}, ["b.parquet", "a/c.parquet", "__sub.parquet", ".hidden/a.parquet", "__x/y.parquet"]),
-    "patterns": (
-        {
-            "configs": [
-                {
-                    "config_name": "default",
-                    "data_files": [
-                        {"split": "zoo", "path": ["z*.parquet", "a*.parquet"]},
-                        {"split": "train", "path": ["b.parquet", ".hidden/*"]},
-                    ],
-                }
-            ]
-        },
-        ["a1.parquet", "z1.parquet", "a0.parquet", "z0.parquet", "b.parquet", ".hidden/c.parquet"],
-    ),
-    "a configuration that is marked": (
-        {"configs": [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]},
-        ["a/train.parquet", "b/val.parquet", "b/dev.parquet", "b/test.parquet"],
-    ),
-    "notes beside": ({}, ["train.parquet", "test.parquet", "train-notes.md", "config.json", "run_train.py"]),
+SPLITS = [{"split": "zoo", "path": ["z*.parquet", "a*.parquet"]}, {"split": "train", "path": ["b.parquet", ".hidden/*"]}]
+MARKED = [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]
+#: Configurations of a card, and paths.
+LAYOUTS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "several words of one split": ([], "val dev validation a-valid train b/dev-2"),
+    "folders": ([], "test/b eval/a training/a train/z x/my-train/c"),
+    "shards": ([], " ".join(f"data/{split}-0000{n}-of-00002" for split in ("test", "zoo", "extra", "train") for n in (1, 0))),
+    "no split": ([], "b a/c __sub .hidden/a __x/y"),
+    "patterns": ([{"config_name": "default", "data_files": SPLITS}], "a1 z1 a0 z0 b .hidden/c"),
+    "a configuration that is marked": (MARKED, "a/train b/val b/dev b/test"),
+    "notes beside": ([], "train test train-notes.md config.json run_train.py"),
 }
 
 
@@ -92,7 +76,9 @@ def _of_python(sample: Any) -> Any:
 def test_splits_and_rows_have_the_order_of_datasets(
     hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, layout: str, lazy: bool
 ) -> None:
-    card, paths = LAYOUTS[layout]
+    configs, names = LAYOUTS[layout]
+    card = {"configs": configs} if configs else {}
+    paths = [name if name.endswith((".md", ".json", ".py")) else f"{name}.parquet" for name in names.split()]
     files = {path: parquet_of(rows_of(10 * n)) if path.endswith("parquet") else b"-" for n, path in enumerate(paths)}
 
     theirs, ours = load_both(hub, tmp_path, card, files, lazy=lazy)

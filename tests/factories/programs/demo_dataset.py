@@ -4,11 +4,10 @@
 
     demo_dataset.py prepare STORE SOURCES   prepare it; prints "prepared" or "ready"
     demo_dataset.py check STORE SOURCES     exit status 0: not ready, 3: ready and every sample right
-    demo_dataset.py left STORE SOURCES      exit status 0: no file but those of a ready dataset
     demo_dataset.py heal STORE SOURCES      exit status 3: it was not ready or right, is now right, nothing left
 
 The environment directs what happens on the way: DEMO_KILL_AT=n kills the process before its n-th change of
-a file of the store, DEMO_NO_LEASE=1 makes every lease free, DEMO_LOG=file gets a line for each step done,
+a file of the store, DEMO_NO_LEASE=1 makes every lease free,
 DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different, DEMO_VERSION=v is the version.
 """
 
@@ -67,9 +66,6 @@ def demo_factory(store: str, folder: str) -> DatasetFactory:
                 for part, values in (("samples", samples), ("targets", [2 * sample for sample in samples])):
                     with prepared.create(f"preprocessed/{split}/{part}.json") as file:
                         file.write(json.dumps({"salt": salt, "version": self.card.version, "values": values}).encode())
-                if "DEMO_LOG" in os.environ:
-                    with open(os.environ["DEMO_LOG"], "a") as log:
-                        log.write(f"{os.getpid()} {split}\n")
 
         def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
             parts: list[Any] = []
@@ -111,10 +107,6 @@ def main() -> int:
             print("left over:", *found)
             return 1
         return 3 if is_right(demo_factory(store, folder)) else 1
-    if action == "left":
-        found = find_left_over(store)
-        print(*found)
-        return 1 if found else 0
     changes = count_changes(store, int(os.environ.get("DEMO_KILL_AT", "0")))
     report = factory.prepare(progress=False)
     if os.environ.get("DEMO_KILL_AT") == "0":

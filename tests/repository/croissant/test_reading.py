@@ -130,8 +130,6 @@ def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Pa
     assert list(samples) == [row for rows in parts for row in rows]
 
 
-
-
 @pytest.mark.parametrize("digest", [{"sha256": "0" * 64}, {"sha256": None, "md5": "0" * 32}, {"contentSize": "5 B"}])
 def test_a_file_that_is_not_the_described_one_is_refused(tmp_path: Path, store: Path, digest: Any) -> None:
     described = table(**digest)
