@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
@@ -14,54 +14,34 @@ from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF
 
+_Storage: TypeAlias = "Storage | None"
+_Path: TypeAlias = "str | os.PathLike[str] | None"
+_Splits: TypeAlias = "list[str] | tuple[str, ...]"
+
 
 @overload
 def load(
-    name: str,
-    split: str,
-    storage: Storage | None = None,
-    *,
-    progress: bool | None = None,
-    lock: str | os.PathLike[str] | None = None,
-    **config: Any,
+    name: str, split: str, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> InformedDatasetIteratorIF: ...
 @overload
 def load(
-    name: str,
-    split: list[str] | tuple[str, ...],
-    storage: Storage | None = None,
-    *,
-    progress: bool | None = None,
-    lock: str | os.PathLike[str] | None = None,
-    **config: Any,
+    name: str, split: _Splits, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> list[InformedDatasetIteratorIF]: ...
 @overload
 def load(
-    name: str,
-    split: None = None,
-    storage: Storage | None = None,
-    *,
-    progress: bool | None = None,
-    lock: str | os.PathLike[str] | None = None,
-    **config: Any,
+    name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> dict[str, InformedDatasetIteratorIF]: ...
 @overload
 def load(
-    name: str,
-    split: str | None,
-    storage: Storage | None = None,
-    *,
-    progress: bool | None = None,
-    lock: str | os.PathLike[str] | None = None,
-    **config: Any,
+    name: str, split: str | None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
 def load(
     name: str,
     split: str | Sequence[str] | None = None,
-    storage: Storage | None = None,
+    storage: _Storage = None,
     *,
     progress: bool | None = None,
-    lock: str | os.PathLike[str] | None = None,
+    lock: _Path = None,
     **config: Any,
 ) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF] | list[InformedDatasetIteratorIF]:
     """Load the samples of a dataset; prepare them first if necessary.

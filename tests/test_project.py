@@ -64,18 +64,6 @@ def test_no_module_runs_code_from_data_or_asserts() -> None:
         assert unsafe_calls(ast.parse(module.read_text(encoding="utf-8"))) == BETWEEN_OWN_PROCESSES.get(module, []), module
 
 
-def test_the_rule_sees_what_it_is_for() -> None:
-    for code in (
-        "assert x",
-        "pickle.loads(x)",
-        "torch.load(f)",
-        "np.load(f)",
-        "np.load(f, allow_pickle=True)",
-        "tar.extractall(p)",
-    ):
-        assert unsafe_calls(ast.parse(code))
-
-
 def test_no_tracked_file_names_a_machine_or_a_registry() -> None:
     words = ["/wo" + "rk/", "/ro" + "ot/", "/fa" + "rm/", "pypi" + ".org", "pythonhosted" + ".org", "registry.npm" + "js.org"]
     skipped = (".venv", ".git", "build", "__pycache__", "node_modules")

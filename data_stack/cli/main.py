@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 import click
@@ -48,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level, switches = logger.level, {name: os.environ.get(name) for name in SWITCHES.values()}
     logger.addHandler(handler)
     try:
-        code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)  # without our line of code
+            code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
         sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
         return code if isinstance(code, int) else _OK
     except click.Abort:

@@ -100,21 +100,10 @@ class DatasetDefinition:
                 names.take(name)
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} names a resource that cannot be stored: {error}") from error
+        name, splits = f"{subclass.__module__}:{who}", _check_strings(getattr(factory, "splits", ()), f"{who}.splits")
         columns = None if factory.columns is None else _check_strings(factory.columns, f"{who}.columns")
-        return cls(
-            card=card,
-            factory=f"{subclass.__module__}:{subclass.__qualname__}",
-            sources=sources,
-            splits=_check_strings(getattr(factory, "splits", ()), f"{who}.splits"),
-            columns=columns,
-            iterator_meta=_by_position(factory.iterator_meta, columns),
-            prepared_resources=declared,
-            has_preprocess=has_preprocess,
-            has_shards=has_shards,
-            options=options,
-            takes_any_option=takes_any_option,
-            folder=folder,
-        )
+        meta, how = _by_position(factory.iterator_meta, columns), (has_preprocess, has_shards, options, takes_any_option)
+        return cls(card, name, sources, splits, columns, meta, declared, *how, folder)
 
     @property
     def needs_store(self) -> bool:
@@ -159,8 +148,7 @@ class DatasetDefinition:
             raise ConfigError(f"the configuration of dataset {self.card.name!r} must be a mapping, got {config!r:.80}")
         options = dict(config or {})
         split = options.pop("split", None)
-        if split is None:
-            split = self.splits[0]
+        split = self.splits[0] if split is None else split
         if not isinstance(split, str) or split not in self.splits:
             raise UnknownSplitError(
                 f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "

@@ -63,15 +63,10 @@ class Journal:
 
     def to_json(self) -> bytes:
         """The journal as it is stored."""
-        steps = [
-            {
-                "name": step.name,
-                "resources": [
-                    {**asdict(record), "staged": staged} for record, staged in zip(step.resources, step.staged, strict=True)
-                ],
-            }
-            for step in self.steps
-        ]
+        steps = []
+        for step in self.steps:
+            pairs = zip(step.resources, step.staged, strict=True)
+            steps.append({"name": step.name, "resources": [{**asdict(record), "staged": staged} for record, staged in pairs]})
         codes = [{"sha256": code} for code in self.codes]
         return seal_json({"format": FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
 
@@ -92,11 +87,10 @@ class Journal:
             staged = tuple(resource.optional_text("staged") for resource in resources)
             steps.append(Step(each.text("name"), tuple(map(resource_record, resources)), staged))
             each.done()
-        codes = []
-        for each in fields.objects("codes"):
-            codes.append(each.hexadecimal("sha256", 64))
+        listed = fields.objects("codes")
+        codes = [each.hexadecimal("sha256", 64) for each in listed]
+        for each in (*listed, fields):
             each.done()
-        fields.done()
         check_names(dataset, (record.identifier for step in steps for record in step.resources))
         waiting = [staged for step in steps for staged in step.staged if staged is not None]
         check_names(dataset, waiting)

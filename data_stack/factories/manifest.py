@@ -119,16 +119,13 @@ class Manifest:
             seconds=fields.optional_seconds("seconds") if number >= FORMAT else None,
         )
         fields.done()
-        manifest._check()
-        return manifest
-
-    def _check(self) -> None:
         try:
-            datetime.datetime.fromisoformat(self.created)
+            datetime.datetime.fromisoformat(manifest.created)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"manifest is damaged: {self.created[:60]!r} is not a time") from error
-        for records in (self.sources, self.prepared):
-            check_names(self.name, (record.identifier for record in records))
+            raise DatasetFileCorruptError(f"manifest is damaged: {manifest.created[:60]!r} is not a time") from error
+        check_names(manifest.name, (record.identifier for record in manifest.sources))
+        check_names(manifest.name, (record.identifier for record in manifest.prepared))
+        return manifest
 
 
 def resource_record(fields: JsonObject) -> ResourceRecord:
@@ -153,13 +150,8 @@ def check_names(dataset: str, names: Iterable[str]) -> None:
 
 
 def _source(fields: JsonObject) -> SourceRecord:
-    record = SourceRecord(
-        identifier=fields.text("identifier"),
-        size=fields.optional_size("size"),
-        sha256=fields.optional_hexadecimal("sha256", 64),
-        md5_sum=fields.optional_hexadecimal("md5_sum", 32),
-        verified=fields.flag("verified"),
-        origin=fields.optional_text("origin"),
-    )
+    sha256, md5_sum = fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32)
+    name, size, origin = fields.text("identifier"), fields.optional_size("size"), fields.optional_text("origin")
+    record = SourceRecord(name, size, sha256, md5_sum, fields.flag("verified"), origin)
     fields.done()
     return record

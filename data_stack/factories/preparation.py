@@ -11,7 +11,7 @@ import contextlib
 import datetime
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -129,9 +129,7 @@ class Preparation:
                 time.sleep(wait)
                 manifest = self.stored.ready_manifest() or self._adopt() or self._prepare()
                 if manifest is not None and self.stored.damage(manifest) is None:
-                    return manifest, PreparationReport(
-                        tuple(self._timings), manifest.adopted, already_ready=False, reason=readiness.reason
-                    )
+                    return manifest, PreparationReport(tuple(self._timings), manifest.adopted, False, readiness.reason)
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
         raise PreparationError(
             f"dataset {self._name!r} was prepared {_ATTEMPTS} times, but each time another process replaced a part of it in "
@@ -162,11 +160,8 @@ class Preparation:
                 return manifest
             left = started + timeout_seconds - time.monotonic()
             if left <= 0:
-                logger.warning(
-                    "dataset %r: another process has been preparing it for %.0f s; preparing it too",
-                    self._name,
-                    timeout_seconds,
-                )
+                waited = f"{timeout_seconds:.0f} s"
+                logger.warning("dataset %r: another process has been preparing it for %s; preparing it too", self._name, waited)
                 break
             logger.debug("dataset %r: waiting for another process that is preparing it", self._name)
             time.sleep(min(pause, left))
@@ -177,52 +172,42 @@ class Preparation:
 
     def _adopt(self) -> Manifest | None:
         """A manifest for a complete store without one, as the original DataStack left it."""
-        declared = self._definition.prepared_resources
-        if declared is None or self.stored.was_begun():
+        if self._definition.prepared_resources is None or self.stored.was_begun():
             return None
+        started = time.perf_counter()
         try:
-            found = [(name, self.stored.stat(name)) for name in declared]
-        except DatasetFileCorruptError as error:
-            self._refuse_to_adopt(error)
+            manifest = self._describe_adopted(self._definition.prepared_resources)
+        except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
+            why = f"({type(error).__name__}: {error}); preparing it again"
+            logger.warning("dataset %r: complete but damaged in %r %s", self._name, self._connector, why)
             return None
+        if manifest is not None:
+            self._timings.append(("adopt", time.perf_counter() - started))
+        return manifest
+
+    def _describe_adopted(self, names: Sequence[str]) -> Manifest | None:
+        found = [(name, self.stored.stat(name)) for name in names]
         records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
         if len(records) < len(found):
             return None
-        started = time.perf_counter()
         sources = []
         for source in self._definition.sources:
-            info = self.stored.stat(source.identifier)
-            size = None if info is None else info.size
+            size = None if (info := self.stored.stat(source.identifier)) is None else info.size
             sources.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
-        try:
-            for split in self._definition.splits:
-                self.read_ends(split, Resources(self._connector, self._definition.folder, records))
-        except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
-            self._refuse_to_adopt(error)
-            return None
+        for split in self._definition.splits:
+            self.read_ends(split, Resources(self._connector, self._definition.folder, records))
         manifest = self._manifest(sources, records, adopted=True)
         try:
             with self._connector.create(self.stored.identifier(MANIFEST)) as file:
                 manifest = replace(manifest, prepared=tuple(self._verify(records)))
                 file.write(manifest.to_json())
-        except DatasetFileCorruptError as error:
-            self._refuse_to_adopt(error)
-            return None
+        except DatasetFileCorruptError:
+            raise
         except StorageError as error:
             logger.info("dataset %r: complete without a manifest; used without one: %s", self._name, error)
         else:
             logger.info("dataset %r: adopted, as it is complete without a manifest in %r", self._name, self._connector)
-        self._timings.append(("adopt", time.perf_counter() - started))
         return manifest
-
-    def _refuse_to_adopt(self, error: Exception) -> None:
-        logger.warning(
-            "dataset %r: complete but damaged in %r (%s: %s); preparing it again",
-            self._name,
-            self._connector,
-            type(error).__name__,
-            error,
-        )
 
     def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
         """The records with digests of what is stored."""
@@ -280,16 +265,8 @@ class Preparation:
         sources = []
         for definition, resource in zip(self._definition.sources, arrived, strict=True):
             sha256 = resource.sha256 or self._connector.verify_resource(resource.identifier).sha256
-            sources.append(
-                SourceRecord(
-                    definition.identifier,
-                    resource.size,
-                    sha256,
-                    definition.md5_sum,
-                    verified=resource.verified,
-                    origin=resource.source,
-                )
-            )
+            facts = (definition.identifier, resource.size, sha256, definition.md5_sum, resource.verified, resource.source)
+            sources.append(SourceRecord(*facts))
         return sources
 
     def _run_preprocess(
@@ -330,46 +307,34 @@ class Preparation:
     def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
         """The journal to continue: the stored one if the same code began it, otherwise a new one."""
         own, code = self._fingerprint(sources), self.code()
-        is_of_others = journal is None or journal.fingerprint != own
-        if journal is None or is_of_others or (journal.codes != (code,) and not self.keep_steps):
+        if journal is None or journal.fingerprint != own or (journal.codes != (code,) and not self.keep_steps):
             if self.stored.was_begun():
                 self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
-            journal = Journal(own, codes=(code,))
-        else:
-            self._warn_of_other_code(journal, code)
-            if code in journal.codes:
-                return journal
+            journal = Journal(own)
+        elif journal.steps and journal.codes != (code,):
+            kept = f"{', '.join(repr(step.name) for step in journal.steps):.200}"
+            logger.warning(
+                "dataset %r mixes results of different code: keep_steps kept %s. To make all of it by the present code, prepare "
+                "it again without keep_steps: data-stack prepare %s --again",
+                *(self._name, kept, self._name),
+            )
+        if code not in journal.codes:
             journal = replace(journal, codes=(*journal.codes, code))
-        self.stored.write_journal(journal)
+            self.stored.write_journal(journal)
         return journal
-
-    def _warn_of_other_code(self, journal: Journal, code: str) -> None:
-        if not journal.steps or journal.codes == (code,):
-            return
-        names = [repr(step.name) for step in journal.steps]
-        logger.warning(
-            "dataset %r mixes results of different code: keep_steps kept %s%s. To make all of it by the present code, prepare it "
-            "again without keep_steps: data-stack prepare %s --again",
-            self._name,
-            ", ".join(names[:5]),
-            f" and {len(names) - 5} more" if len(names) > 5 else "",
-            self._name,
-        )
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
         where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
         reason = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
-        if isinstance(error, TaskError):
-            reason = f"{error}\n"
-        elif isinstance(error, PreparationError):
-            reason = f"{self._definition.factory}: {error}"
+        if isinstance(error, (TaskError, PreparationError)):
+            reason = f"{error}\n" if isinstance(error, TaskError) else f"{self._definition.factory}: {error}"
+        kept = "The retrieved sources are kept, and nothing else."
         if has_died or self.keep_steps:
             kept = "The retrieved sources and all finished steps and shards are kept"
             kept += "." if has_died else "; with keep_steps=True or --keep-steps it resumes from there, also with other code."
         else:
             self._forget(prepared)
-            kept = "The retrieved sources are kept, and nothing else."
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
             f"Fix the cause and prepare it again (data-stack prepare {self._name}). {kept}"
@@ -391,13 +356,10 @@ class Preparation:
 
     def _incompleteness(self, made: list[ResourceRecord]) -> str | None:
         """Which resources are missing, if any."""
-        names = {record.identifier for record in made}
-        missing = [name for name in self._definition.prepared_resources or () if name not in names]
         if not self._definition.has_preprocess:
-            if made:
-                return None
-            return f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
-        if missing:
+            return None if made else f"it is not in {self._connector!r}, and has neither sources nor preprocess()"
+        names = {record.identifier for record in made}
+        if missing := [name for name in self._definition.prepared_resources or () if name not in names]:
             return f"preprocess() has not created {', '.join(missing)}, which prepared_resources declares"
         return None if made else "preprocess() has created nothing; store what open() reads with prepared.create()"
 

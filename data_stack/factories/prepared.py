@@ -8,14 +8,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from data_stack.exception import (
     ConfigError,
     ResourceChangedError,
     ResourceNotFoundError,
     StorageError,
-    UnpicklableResourceError,
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.journal import WHOLE, Journal, Step
@@ -60,12 +59,11 @@ class Resources(Mapping[str, StreamedResource]):
             ResourceChangedError: it was replaced since the dataset was found ready.
         """
         info = self.stat(name)
-        resource: Any = self._connector.get_resource(info.identifier)
+        resource = self._connector.get_resource(info.identifier)
         # Pinned, as it is opened later. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
             resource.reopen_by(self._connector).pin(info.sha256)
-        opened: StreamedResource = resource
-        return opened
+        return resource
 
     def stat(self, name: str) -> ResourceInfo:
         """Size and digest of a resource, without opening it.
@@ -164,13 +162,13 @@ class PreparedResources(Resources):
         super().__init__(stored.connector, stored.definition.folder, ())
         self.stored, self.journal = stored, journal
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
-        self._staged: dict[str, str] = {}  # identifiers of resources with temporary names
+        self._staged: dict[str, str] = {}  # temporary names of resources
         self._hold = hold
         self.shows_progress = shows_progress(progress)
         self._lock = threading.RLock()
         self.current_step: str | None = None
         self._made_in_step: list[str] = []
-        self._seen_steps: list[str] = []
+        self._seen_steps: set[str] = set()
         self._next_note = 0.0
         self.timings: list[tuple[str, float]] = []
 
@@ -198,7 +196,7 @@ class PreparedResources(Resources):
                 self._records[name] = ResourceRecord(name, writer.digest.size, writer.digest.sha256)
                 self._made_in_step.append(name)
                 if self._hold:
-                    self._staged[name] = f"{self._dataset}/{stored_as}"
+                    self._staged[name] = stored_as
         except BaseException:
             with self._lock:
                 self._names.give_back(name)
@@ -212,17 +210,13 @@ class PreparedResources(Resources):
         Raises:
             ConfigError: a name occurs twice, or is not a string.
         """
-        if isinstance(names, str):
-            raise ConfigError(
-                f'steps() of dataset {self._dataset!r} needs several names such as ("train", "test"), got {names!r}'
-            )
-        given: Iterable[Any] = names
+        given: Iterable[Any] = [None] if isinstance(names, str) else names
         for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
             if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
                 raise ConfigError(
-                    f"steps of dataset {self._dataset!r} need distinct names other than {WHOLE!r}, got {name!r:.80}"
+                    f'steps of dataset {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}'
                 )
-            self._seen_steps.append(name)
+            self._seen_steps.add(name)
             if self.take_over(name):
                 logger.info("dataset %r: step %r was finished before", self._dataset, name)
                 continue
@@ -247,12 +241,10 @@ class PreparedResources(Resources):
             return None
         where: list[str | None] = []
         for record, staged in zip(done.resources, done.staged, strict=True):
-            if staged is not None and self.stored.holds(record, staged):
-                where.append(staged)
-            elif self.stored.holds(record):  # renamed before the interruption
-                where.append(None)
-            else:
+            is_staged = staged is not None and self.stored.holds(record, staged)
+            if not is_staged and not self.stored.holds(record):  # it may have been renamed before the interruption
                 return None
+            where.append(staged if is_staged else None)
         return replace(done, staged=tuple(where))
 
     def note(self, done: Step) -> None:
@@ -276,13 +268,12 @@ class PreparedResources(Resources):
             self._names.take(record.identifier)
             self._records[record.identifier] = record
             if staged is not None:
-                self._staged[record.identifier] = f"{self._dataset}/{staged}"
+                self._staged[record.identifier] = staged
         return True
 
     def is_whole(self) -> bool:
         """Whether all resources are still there."""
-        waiting = {name: staged.removeprefix(f"{self._dataset}/") for name, staged in self._staged.items()}
-        return all(self.stored.holds(record, waiting.get(name)) for name, record in self._records.items())
+        return all(self.stored.holds(record, self._staged.get(name)) for name, record in self._records.items())
 
     def publish(self) -> None:
         """Rename resources from their temporary names."""
@@ -299,13 +290,11 @@ class PreparedResources(Resources):
         Args:
             keep_steps: keep those of finished steps.
         """
-        steps = self.journal.steps if keep_steps else ()
-        kept = {f"{self._dataset}/{staged}" for step in steps for staged in step.staged}
+        kept = {staged for step in self.journal.steps for staged in step.staged} if keep_steps else set()
         while self._staged:
-            staged = self._staged.popitem()[1]
-            with contextlib.suppress(ResourceNotFoundError, StorageError, UnsupportedStorageOperationError):
-                if staged not in kept:
-                    self._connector.delete_resource(staged)
+            if (staged := self._staged.popitem()[1]) not in kept:
+                with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
+                    self.stored.delete(staged)
 
     def records(self) -> tuple[ResourceRecord, ...]:
         """All resources, of this attempt and of earlier ones."""
@@ -314,13 +303,7 @@ class PreparedResources(Resources):
     # ------------------------------------------------------------------ inside
 
     def _identifier(self, name: str) -> str:
-        return self._staged.get(name) or super()._identifier(name)
-
-    def __reduce__(self) -> NoReturn:
-        raise UnpicklableResourceError(
-            f"prepared resources of {self._dataset!r} cannot be sent to another process; "
-            f"send the raw resources, and create the prepared ones from the results of the workers"
-        )
+        return f"{self._dataset}/{self._staged[name]}" if name in self._staged else super()._identifier(name)
 
     def check_wanted(self) -> None:
         """Called before a resource is stored; without temporary names it is about to replace an older one."""
@@ -336,7 +319,7 @@ class PreparedResources(Resources):
     def _move(self, name: str, staged: str) -> None:
         try:
             with contextlib.suppress(UnsupportedStorageOperationError):  # copied, but not deleted
-                self._connector.move_resource(staged, f"{self._dataset}/{name}")
+                self._connector.move_resource(self.stored.identifier(staged), self.stored.identifier(name))
         except ResourceNotFoundError:
             if not self.stored.holds(self._records[name]):
                 raise Superseded from None  # another process has finished and cleaned up
@@ -347,7 +330,5 @@ class PreparedResources(Resources):
 
     def step_of(self, name: str, made: Iterable[str]) -> Step:
         """A finished step with these resources."""
-        records = tuple(self._records[each] for each in made)
-        waiting = [self._staged.get(record.identifier) for record in records]
-        staged = tuple(None if each is None else each.removeprefix(f"{self._dataset}/") for each in waiting)
-        return Step(name, records, staged)
+        names = list(made)
+        return Step(name, tuple(self._records[each] for each in names), tuple(map(self._staged.get, names)))

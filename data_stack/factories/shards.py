@@ -93,10 +93,8 @@ class EnginePreparation:
             ConfigError: invalid shards, two shards made the same resource, or tasks see another store than this process.
         """
         factory, stored = self._factory, prepared.stored
-        if self._has_shards:
-            shards = check_shards(factory.preparation_shards(raw), type(factory).__qualname__)
-        else:
-            shards = {"preprocess()": None}
+        who = type(factory).__qualname__
+        shards = check_shards(factory.preparation_shards(raw), who) if self._has_shards else {"preprocess()": None}
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.journal.attempt)
         left = {each: (each, value) for each, value in shards.items() if prepared.step_that_made(each) is None}

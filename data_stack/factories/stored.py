@@ -100,27 +100,25 @@ class StoredDataset:
             reason = difference or self.damage(manifest)
             is_damaged = reason is not None and (difference is None or difference == self.why_outdated)
             return Readiness(manifest if reason is None else None, reason, is_damaged=is_damaged)
-        journal = self.journal()
-        if journal is not None:
-            begun = "its preparation has not finished"
-            if journal.steps and code is not None and code() not in journal.codes:
-                return Readiness(reason=f"{begun}; its steps were done by other code")
-            return Readiness(reason=begun, resumes=True)
+        if (journal := self.journal()) is not None:
+            is_of_others = bool(journal.steps) and code is not None and code() not in journal.codes
+            begun = "its preparation has not finished" + "; its steps were done by other code" * is_of_others
+            return Readiness(reason=begun, resumes=not is_of_others)
         card = self.definition.card
-        try:
-            listed = self.connector.list_resources(f"{card.name}/")
-        except UnsupportedStorageOperationError:
-            return Readiness()
-        versions = sorted(parts[1] for parts in (each.split("/") for each in listed) if len(parts) == 3 and parts[2] == MANIFEST)
+        parts = [each.split("/") for each in self._list(f"{card.name}/")]
+        versions = sorted(each[1] for each in parts if len(each) == 3 and each[2] == MANIFEST)
         stored = f"stored: {card.name} {', '.join(versions)}; required: {card.version}"
         return Readiness(reason=stored if versions else None)
 
     def manifest(self) -> Manifest | None:
         """The stored manifest, valid or not; None if it is missing or damaged."""
-        try:
+        with contextlib.suppress(DatasetFileCorruptError):
             return self._parse_manifest()
-        except DatasetFileCorruptError:
-            return None
+        return None
+
+    def _parse_manifest(self) -> Manifest | None:
+        data = self.read(MANIFEST, MAX_BYTES)  # a longer one is cut, and fails its digest
+        return None if data is None else Manifest.from_json(data)
 
     def difference(self, manifest: Manifest) -> str | None:
         """How a manifest differs from the definition; None if it does not."""
@@ -150,14 +148,10 @@ class StoredDataset:
 
     def invalidate(self) -> None:
         """Remove a manifest before its resources are replaced."""
-        if not self.has_manifest():
-            return
         try:
-            self.connector.delete_resource(self.identifier(MANIFEST))
+            self.delete(MANIFEST)
         except UnsupportedStorageOperationError:
             self.write(MANIFEST, b"{}\n")  # an invalid manifest, so that the store is not adopted
-        except ResourceNotFoundError:
-            pass  # another process was faster
 
     # ------------------------------------------------------------------ journal
 
@@ -210,10 +204,6 @@ class StoredDataset:
                 with contextlib.suppress(ResourceNotFoundError, StorageError):
                     self.connector.delete_resource(identifier)
 
-    def _parse_manifest(self) -> Manifest | None:
-        data = self.read(MANIFEST, MAX_BYTES)  # a longer one is cut, and fails its digest
-        return None if data is None else Manifest.from_json(data)
-
     # ------------------------------------------------------------------ resources
 
     def damage(self, manifest: Manifest) -> str | None:
@@ -234,10 +224,7 @@ class StoredDataset:
     def take_over_sources(self) -> None:
         """Copy sources that this store has for another version of the dataset, instead of retrieving them again."""
         wanted = [job for job in self.definition.retrieval_jobs if job.sha256 and not self.connector.has_resource(job.identifier)]
-        try:
-            listed = self.connector.list_resources(f"{self.definition.card.name}/") if wanted else []
-        except UnsupportedStorageOperationError:
-            return
+        listed = self._list(f"{self.definition.card.name}/") if wanted else []
         for job in wanted:
             end = job.identifier.removeprefix(self.definition.folder)
             for identifier in listed:
@@ -261,9 +248,8 @@ class StoredDataset:
             info = self.stat(name)
             if info is None or _difference(record, info) is not None:
                 return False
-            if info.sha256 is not None:
-                return True
-            self.connector.verify_resource(self.identifier(name), record.sha256)
+            if info.sha256 is None:
+                self.connector.verify_resource(self.identifier(name), record.sha256)
         except (DatasetFileCorruptError, ResourceNotFoundError):
             return False
         return True
@@ -274,13 +260,10 @@ class StoredDataset:
         Raises:
             DatasetFileCorruptError: the record of the store is damaged.
         """
-        identifier = self.identifier(name)
-        if not self.connector.has_resource(identifier):
-            return None
-        try:
-            return self.connector.stat(identifier)
-        except ResourceNotFoundError:  # removed in between
-            return None
+        with contextlib.suppress(ResourceNotFoundError):  # removed in between
+            if self.connector.has_resource(self.identifier(name)):
+                return self.connector.stat(self.identifier(name))
+        return None
 
     def verify(self, manifest: Manifest, deep: bool) -> list[Finding]:
         """Compare the store and the definition with a manifest; ``deep`` reads every byte."""
@@ -288,11 +271,10 @@ class StoredDataset:
         findings = [] if difference is None else [Finding(self.identifier(MANIFEST), difference)]
         opened = {record.identifier for record in manifest.prepared}
         records = list(manifest.prepared)
-        for source in manifest.sources:
-            is_stored = self.connector.has_resource(self.identifier(source.identifier))
-            if source.identifier not in opened and not is_stored:
+        for source in (each for each in manifest.sources if each.identifier not in opened):
+            if not self.connector.has_resource(self.identifier(source.identifier)):
                 findings.append(Finding(self.identifier(source.identifier), "raw not kept", is_fault=False))
-            elif source.identifier not in opened and source.size is not None:
+            elif source.size is not None:
                 records.append(ResourceRecord(source.identifier, source.size, source.sha256))
         findings += self._changes(records)
         reported = {finding.identifier for finding in findings}
@@ -300,6 +282,12 @@ class StoredDataset:
             if self.identifier(record.identifier) not in reported:
                 findings += self._check_bytes(self.identifier(record.identifier), record.sha256)
         return findings
+
+    def _list(self, prefix: str) -> list[str]:
+        """The resources with a prefix; none if the store cannot list."""
+        with contextlib.suppress(UnsupportedStorageOperationError):
+            return self.connector.list_resources(prefix)
+        return []
 
     def identifier(self, name: str) -> str:
         """The identifier in the store of a name relative to the dataset."""
@@ -314,13 +302,11 @@ class StoredDataset:
     def read(self, name: str, n_bytes: int) -> bytes | None:
         """The first ``n_bytes`` of the resource of this name relative to the dataset; None if it is missing."""
         identifier = self.identifier(name)
-        if not self.connector.has_resource(identifier):
-            return None
-        try:
-            with self.connector.get_resource(identifier) as resource:
-                return bytes(resource.read(n_bytes + 1)[:n_bytes])
-        except ResourceNotFoundError:  # removed in between
-            return None
+        with contextlib.suppress(ResourceNotFoundError):  # removed in between
+            if self.connector.has_resource(identifier):
+                with self.connector.get_resource(identifier) as resource:
+                    return bytes(resource.read(n_bytes + 1)[:n_bytes])
+        return None
 
     def delete(self, name: str) -> None:
         """Remove the resource of this name relative to the dataset, if it exists.

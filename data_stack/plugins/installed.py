@@ -69,11 +69,8 @@ class InstalledPlugins:
                 behaviour.append(record)
             else:
                 datasets.setdefault(record.name, []).append(record)
-        return cls(
-            {name: _tell_apart(providers) for name, providers in datasets.items()},
-            tuple(behaviour),
-            tuple(unusable),
-        )
+        distinct = {name: _tell_apart(providers) for name, providers in datasets.items()}
+        return cls(distinct, tuple(behaviour), tuple(unusable))
 
     @property
     def dataset_names(self) -> list[str]:
@@ -96,15 +93,9 @@ class InstalledPlugins:
 def _tell_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
     if len(providers) == 1:
         return tuple(providers)
-    return tuple(
-        replace(
-            record,
-            state="shadowed",
-            error=f"{' and '.join(o.distribution for o in providers if o is not record)} provides a dataset of this name too: "
-            f"ask for {record.qualified_name!r}, or disable one by DATA_STACK_DISABLE_PLUGINS",
-        )
-        for record in providers
-    )
+    names = ", ".join(record.distribution for record in providers)
+    problem = f"several distributions provide a dataset of this name ({names}): ask for {{!r}}, or DATA_STACK_DISABLE_PLUGINS=one"
+    return tuple(replace(record, state="shadowed", error=problem.format(record.qualified_name)) for record in providers)
 
 
 def _find() -> Iterator[PluginRecord]:

@@ -9,13 +9,16 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import pluggy
 
+from data_stack.codecs import Codec
+from data_stack.codecs.registry import registered_types
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder
 from data_stack.exception import (
     AmbiguousDatasetError,
     ConfigError,
@@ -24,6 +27,7 @@ from data_stack.exception import (
     PluginError,
     describe_error,
 )
+from data_stack.factories.catalogue import Catalogue
 from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
@@ -34,9 +38,6 @@ from data_stack.plugins.record import PluginRecord
 from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
-    from data_stack.codecs import Codec
-    from data_stack.dataset.encoders import Encoder
-    from data_stack.factories.catalogue import Catalogue
     from data_stack.factories.engine import PreparationEngine
     from data_stack.factories.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
@@ -65,50 +66,29 @@ class _Hook(NamedTuple):
     built_in: Callable[[], Container[str]]
 
 
+def _is_encoder(kind: str, value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
+
+
+def _is_catalogue(scheme: str, value: Any) -> bool:
+    return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
+
+
+def _is_codec(name: str, value: Any) -> bool:
+    return isinstance(value, Codec)
+
+
 def _is_function(name: str, value: Any) -> bool:
     return callable(value)
 
 
-def _is_encoder(kind: str, value: Any) -> bool:
-    from data_stack.dataset.encoders import Encoder  # brings numpy, as the plugin's class has done
-
-    return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
-
-
-def _is_codec(name: str, value: Any) -> bool:
-    from data_stack.codecs import Codec
-
-    return isinstance(value, Codec)
-
-
-def _is_catalogue(scheme: str, value: Any) -> bool:
-    from data_stack.factories.catalogue import Catalogue
-
-    return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
-
-
-def _encoder_kinds() -> Container[str]:
-    from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
-
-    return BUILT_IN_KINDS
-
-
-def _codec_types() -> Container[str]:
-    from data_stack.codecs.registry import registered_types
-
-    return registered_types()
-
-
-_STORAGE, _RETRIEVERS = "data_stack_storage_connectors", "data_stack_retrievers"
-_ENCODERS, _CODECS, _ENGINES = "data_stack_encoders", "data_stack_codecs", "data_stack_engines"
-_CATALOGUES = "data_stack_catalogues"
 _HOOKS: Mapping[str, _Hook] = {
-    _STORAGE: _Hook("scheme", "a scheme such as 's3' and a function", _is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
-    _RETRIEVERS: _Hook("scheme", "a scheme such as 's3' and a function", _is_function, lambda: _RETRIEVER_SCHEMES),
-    _ENGINES: _Hook("engine", "an engine such as 'spark' and a function", _is_function, lambda: {"processes"}),
-    _ENCODERS: _Hook("kind of encoder", "a kind such as 'tfidf' and a concrete Encoder of it", _is_encoder, _encoder_kinds),
-    _CODECS: _Hook("type of record column", "a type such as 'dicom' and a Codec object", _is_codec, _codec_types),
-    _CATALOGUES: _Hook("catalogue", "a scheme such as 'hf' and a Catalogue object", _is_catalogue, lambda: ()),
+    "storage_connectors": _Hook("scheme", "a scheme and a function", _is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
+    "retrievers": _Hook("scheme", "a scheme and a function", _is_function, lambda: _RETRIEVER_SCHEMES),
+    "engines": _Hook("engine", "a name and a function", _is_function, lambda: {"processes"}),
+    "encoders": _Hook("kind of encoder", "a kind and a concrete Encoder of it", _is_encoder, lambda: BUILT_IN_KINDS),
+    "codecs": _Hook("type of record column", "a type and a Codec object", _is_codec, registered_types),
+    "catalogues": _Hook("catalogue", "a scheme such as 'hf' and a Catalogue object", _is_catalogue, lambda: ()),
 }
 
 
@@ -190,27 +170,27 @@ class PluginManager:
 
     def storage_schemes(self) -> Mapping[str, Connect]:
         """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
-        return self._load_values(_STORAGE)
+        return self._load_values("storage_connectors")
 
     def retriever_schemes(self) -> Mapping[str, Fetch]:
         """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
-        return self._load_values(_RETRIEVERS)
+        return self._load_values("retrievers")
 
     def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
         """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
-        return self._load_values(_ENGINES)
+        return self._load_values("engines")
 
     def encoder_kinds(self) -> Mapping[str, type[Encoder]]:
         """The encoders that plugins bring, by kind; imports all plugins that implement hooks."""
-        return self._load_values(_ENCODERS)
+        return self._load_values("encoders")
 
     def codecs(self) -> Mapping[str, Codec]:
         """The codecs of record columns that plugins bring, by type; imports all plugins that implement hooks."""
-        return self._load_values(_CODECS)
+        return self._load_values("codecs")
 
     def catalogues(self) -> Mapping[str, Catalogue]:
         """The catalogues that plugins bring, by scheme; imports all plugins that implement hooks."""
-        return self._load_values(_CATALOGUES)
+        return self._load_values("catalogues")
 
     def _load_values(self, hook: str) -> Mapping[str, Any]:
         self._load_behaviour()
@@ -290,7 +270,9 @@ class PluginManager:
             if self._hooks.get_plugin(name) is plugin:  # pluggy keeps a plugin whose validation failed
                 self._hooks.unregister(plugin, name)
             raise
-        values[_STORAGE] = {scheme: _Connect(record, connect) for scheme, connect in values[_STORAGE].items()}
+        values["storage_connectors"] = {
+            scheme: functools.partial(_connect, record, connect) for scheme, connect in values["storage_connectors"].items()
+        }
         for hook, new in values.items():
             self._claimed[hook] = MappingProxyType({**self._claimed[hook], **new})
 
@@ -302,38 +284,32 @@ class PluginManager:
         """
         expected = _HOOKS[hook]
         values: dict[Any, Any] = {}
-        for implementation in getattr(self._hooks.hook, hook).get_hookimpls():
+        for implementation in getattr(self._hooks.hook, f"data_stack_{hook}").get_hookimpls():
             if implementation.plugin is plugin:
                 result: object = implementation.function()
                 if not isinstance(result, Mapping):
-                    raise PluginError(f"{hook} returned {type(result).__name__}, not a mapping ({expected.item})")
+                    raise PluginError(f"data_stack_{hook} returned {type(result).__name__}, not a mapping ({expected.item})")
                 values |= result
         for name, value in values.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name) or not expected.accepts(name, value):
-                raise PluginError(f"{hook} returned {name!r:.80}: {value!r:.80}, not {expected.item}")
+                raise PluginError(f"data_stack_{hook} returned {name!r:.80}: {value!r:.80}, not {expected.item}")
             if name in expected.built_in() or name in self._claimed[hook]:
                 raise PluginError(f"the {expected.kind} {name!r} is taken, by data_stack or another plugin")
         return values
 
 
-@dataclass(frozen=True)
-class _Connect:
-    """Calls a plugin's function for storage connectors, and blames the plugin for its failures."""
-
-    record: PluginRecord
-    connect: Callable[[str], Any]
-
-    def __call__(self, url: str) -> StorageConnector:
-        try:
-            connector = self.connect(url)
-        except DataStackError:
-            raise
-        except Exception as error:
-            # Not its message: that often holds the URL, and the URL a password.
-            raise PluginError(f"{self.record} could not make a storage connector ({type(error).__name__})") from error
-        if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
-            raise PluginError(f"{self.record} returned {type(connector).__name__}, not a StorageConnector")
-        return cast("StorageConnector", connector)
+def _connect(record: PluginRecord, connect: Callable[[str], Any], url: str) -> StorageConnector:
+    """Call a plugin's function for storage connectors, and blame the plugin for its failures."""
+    try:
+        connector = connect(url)
+    except DataStackError:
+        raise
+    except Exception as error:
+        # Not its message: that often holds the URL, and the URL a password.
+        raise PluginError(f"{record} could not make a storage connector ({type(error).__name__})") from error
+    if not all(callable(getattr(connector, name, None)) for name in ("get_resource", "set_resource", "has_resource")):
+        raise PluginError(f"{record} returned {type(connector).__name__}, not a StorageConnector")
+    return cast("StorageConnector", connector)
 
 
 def _import_plugin(record: PluginRecord) -> Any:

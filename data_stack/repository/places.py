@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -152,13 +153,11 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     if kind is not None and kind not in formats:
         raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, formats)}; known formats: {', '.join(formats)}")
     try:
-        return {place.name: (place, kind or _find_format(place))}
-    except ConfigError as error:
+        return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(formats)}"))}
+    except ConfigError:
         found = _find_splits(place.as_folder())
         if not found:
-            why, advises, _ = str(error).partition("; say")
-            which = f". Say which it is: format= one of {', '.join(formats)}" if advises else ""
-            raise ConfigError(f"{why}{which}") from None
+            raise
     kinds = {kind for _, kind in found.values()}
     if len(kinds) > 1:
         held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
@@ -169,13 +168,9 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
 def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
     found: dict[str, tuple[Location, str]] = {}
     for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
-        where = Location(folder, name)
-        try:
-            kind = _find_format(where)
-        except ConfigError:
-            continue  # a licence or a readme
-        split = name.partition(".")[0]
-        found[name if split in found else split] = where, kind
+        split, where = name.partition(".")[0], Location(folder, name)
+        with contextlib.suppress(ConfigError):  # a licence or a readme
+            found[name if split in found else split] = where, _find_format(where)
     return found
 
 
@@ -185,14 +180,12 @@ def format_of_name(name: str) -> str | None:
     for ending in _COMPRESSED:
         plain = plain.removesuffix(ending)
     found = format_of_suffix(os.path.splitext(plain)[1])
-    if found is None or (plain != name.lower() and not found.is_streamed):
-        return None
-    return found.name
+    return None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
 
 
-def _find_format(place: Location) -> str:
+def _find_format(place: Location, advice: str = "") -> str:
     known = format_of_name(place.name)
-    return known if known is not None and place.is_file() else find_source_format(place)
+    return known if known is not None and place.is_file() else find_source_format(place, advice)
 
 
 def open_as(

@@ -16,16 +16,9 @@ from data_stack.repository.catalogues import Catalogues
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import Place, find_published, is_place
-from data_stack.repository.resolved import (
-    FactoryOrClass,
-    FromCatalogue,
-    FromPlugin,
-    NamedDataset,
-    Published,
-    Registered,
-    Resolved,
-)
+from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
+from data_stack.util.distributions import distribution_of
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
@@ -225,23 +218,26 @@ class DatasetRepository:
                     f"dataset {name!r} was registered with a factory that has its own store; "
                     f"register the class {type(factory).__name__} to choose a store when loading"
                 )
-            return Registered(name, factory, store)
+            return NamedDataset(name, factory, store)
         if self._plugins is None:
             return None
         if (catalogue_name := self._catalogues.parse(name)) is not None:
-            return FromCatalogue(*self._catalogues.find(catalogue_name, store), store)
+            exact, found = self._catalogues.find(catalogue_name, store)
+            distribution, _, version = (distribution_of(type(found).__module__) or "").partition(" ")
+            return NamedDataset(exact, found, store, (distribution, version) if distribution else None)
         if providers := self._plugins.providers(name):
-            provider = (providers[0].distribution, providers[0].version)
-            return FromPlugin(name, self._plugins.load_dataset(name), store, provider)
+            package = (providers[0].distribution, providers[0].version)
+            return NamedDataset(name, self._plugins.load_dataset(name), store, package)
         return None
 
-    def _resolve_place(self, identifier: Any) -> Place | Published:
-        if (found := find_published(identifier)) is None:
+    def _resolve_place(self, identifier: Any) -> Resolved:
+        if (place := find_published(identifier)) is None:
             return Place(os.fspath(identifier))
-        published, connector = found
+        published, connector = place
         name, manifest = published.name, published.manifest
         try:
-            return Published(published, self._resolve_name(name, connector))
+            found = self._resolve_name(name, connector)
+            return Published(found.name, found.provided, found.storage, found.package, published.license)
         except DatasetNotFoundError as error:
             command = install_command(manifest.distribution) if manifest.distribution else f"install that of {manifest.factory}"
             raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: {command}. {error}") from None
@@ -258,14 +254,12 @@ def default_repository() -> DatasetRepository:
 
 def _is_redefined(old: object, new: object) -> bool:
     """Whether both are classes of the same qualified name."""
-    if not (isinstance(old, type) and isinstance(new, type)):
-        return False
-    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)
+    classes = [each for each in (old, new) if isinstance(each, type)]
+    return len(classes) == 2 and len({(each.__module__, each.__qualname__) for each in classes}) == 1
 
 
 def _sources(factory: FactoryOrClass) -> list[str]:
     """The sources that a factory declares."""
-    definitions = getattr(factory, "sources", ())
-    if not isinstance(definitions, (tuple, list)):
-        return []
+    declared = getattr(factory, "sources", ())
+    definitions = declared if isinstance(declared, (tuple, list)) else ()
     return [place for each in definitions if isinstance(each, ResourceDefinition) for place in each.sources]

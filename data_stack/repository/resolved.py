@@ -18,9 +18,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.places import Place
 from data_stack.repository.policy import current_policies
-from data_stack.repository.published import PublishedDataset
 from data_stack.repository.split_expressions import load_expression
-from data_stack.util.distributions import distributions_of
 
 if TYPE_CHECKING:
     from data_stack.factories.factory import BaseDatasetFactory
@@ -36,11 +34,13 @@ class NamedDataset:
         name: as the caller wrote it; with the exact version if the dataset is of a catalogue.
         provided: the factory, or a factory class, which is instantiated with the store.
         storage: the store; None for the default one.
+        package: the distribution that provides the dataset, and its version; None if this program registered it.
     """
 
     name: str
     provided: FactoryOrClass
     storage: Storage | None = None
+    package: tuple[str, str] | None = None
 
     @cached_property
     def factory(self) -> BaseDatasetFactory:
@@ -71,11 +71,6 @@ class NamedDataset:
         if not isinstance(splits, (tuple, list)) or not all(isinstance(split, str) for split in splits):
             return ()
         return tuple(splits)
-
-    @property
-    def package(self) -> tuple[str, str] | None:
-        """The distribution that provides the dataset, and its version; None if this program registered it."""
-        return None
 
     def describe(self) -> DatasetDescription:
         """Licence, splits, options and so on; prepares nothing."""
@@ -134,110 +129,46 @@ class NamedDataset:
             )
         iterator, iterator_meta = given
         name = self.plain_name.rpartition(":")[2]
-        identifier = name if split is None else f"{name}/{split}"
-        meta = MetaFactory.get_dataset_meta(
-            identifier=identifier, dataset_name=name, dataset_tag=split, iterator_meta=iterator_meta
-        )
+        meta = MetaFactory.get_dataset_meta(name if split is None else f"{name}/{split}", name, split, iterator_meta)
         factory = self.factory
         if isinstance(factory, DatasetFactory):  # a legacy factory may use these names for other things
-            meta = replace(
-                meta,
-                class_names=_names(factory.class_names),
-                feature_names=_names(factory.feature_names),
-                column_names=_names(factory.columns),
-                column_kinds=tuple(factory.column_kinds.items()) if isinstance(factory.column_kinds, Mapping) else None,
-            )
+            classes, features, columns = map(_names, (factory.class_names, factory.feature_names, factory.columns))
+            kinds = tuple(factory.column_kinds.items()) if isinstance(factory.column_kinds, Mapping) else None
+            meta = replace(meta, class_names=classes, feature_names=features, column_names=columns, column_kinds=kinds)
         return InformedDatasetIterator(iterator, meta, origin=origin)
 
     def _origin(self, split: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
         """What a recipe records of a loaded dataset."""
-        description = self.describe()
+        description = asdict(self.describe())
         opened = getattr(self.factory, "_opened_manifest", None)
         manifest = opened if isinstance(opened, Manifest) else None
         facts = {} if manifest is None else asdict(manifest)
         facts.pop("prepared", None)  # the recipe has their digests
         return {
             "name": self.plain_name,
-            "version": description.version,
             "split": split,
             "config": dict(config),
             "resources": None if manifest is None else manifest.digests(),
-            "license": description.license,
-            "homepage": description.homepage,
-            "citation": description.citation,
-            "distribution": description.distribution,
             "preparation": facts or None,
+            **{name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")},
         }
 
 
 @dataclass(frozen=True)
-class Registered(NamedDataset):
-    """A dataset that this program registered."""
-
-
-@dataclass(frozen=True)
-class FromPlugin(NamedDataset):
-    """A dataset of an installed plugin.
+class Published(NamedDataset):
+    """A published dataset: the code of an installed plugin reads files of a folder or web server, which are the store.
 
     Attributes:
-        provider: the distribution of the plugin, and its version.
+        licence: that was published with the files.
     """
 
-    provider: tuple[str, str] | None = None
-
-    @property
-    def package(self) -> tuple[str, str] | None:
-        return self.provider
-
-
-@dataclass(frozen=True)
-class FromCatalogue(NamedDataset):
-    """A dataset of a catalogue, at an exact version."""
-
-    @property
-    def package(self) -> tuple[str, str] | None:
-        for each in distributions_of(type(self.provided).__module__.partition(".")[0]):
-            distribution, _, version = each.partition(" ")
-            return distribution, version
-        return None
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published dataset: the code of an installed plugin reads files of a folder or web server.
-
-    Attributes:
-        published: the contents of ``data_stack.json``.
-        dataset: the plugin's dataset, whose store are these files.
-    """
-
-    published: PublishedDataset
-    dataset: NamedDataset
-
-    @property
-    def name(self) -> str:
-        """The name of the dataset, with its version."""
-        return self.dataset.name
-
-    @property
-    def version(self) -> str | None:
-        """The version of the dataset."""
-        return self.dataset.version
-
-    @property
-    def factory(self) -> BaseDatasetFactory:
-        """The factory of the plugin; its store cannot be written."""
-        return self.dataset.factory
-
-    def describe(self) -> DatasetDescription:
-        """Licence, splits, options and so on."""
-        return self.dataset.describe()
+    licence: str | None = None
 
     def check_licence(self) -> None:
         """As :meth:`NamedDataset.check_licence`, for both the published licence and that of the plugin's card."""
         for policy in current_policies():
-            policy.check(self.name, self.published.license)
-        self.dataset.check_licence()
+            policy.check(self.name, self.licence)
+        super().check_licence()
 
     def load(self, split: str | Sequence[str] | None = None, *, progress: bool | None = None, **config: Any) -> Any:
         """See :func:`data_stack.load`.
@@ -250,12 +181,12 @@ class Published:
         ready = factory.readiness() if isinstance(factory, DatasetFactory) else None
         if ready is None or ready.manifest is None:
             why = "its factory is a legacy factory" if ready is None else ready.reason or "it needs other resources"
-            raise DatasetFileCorruptError(f"the installed plugin cannot read {self.dataset.storage!r}: {why}")
-        return self.dataset.load(split, progress=progress, **config)
+            raise DatasetFileCorruptError(f"the installed plugin cannot read {self.storage!r}: {why}")
+        return super().load(split, progress=progress, **config)
 
 
-Resolved: TypeAlias = NamedDataset | Place | Published
-"""What a name leads to; a named dataset is :class:`Registered`, :class:`FromPlugin` or :class:`FromCatalogue`."""
+Resolved: TypeAlias = NamedDataset | Place
+"""What a name leads to; a named dataset may be :class:`Published`."""
 
 
 def _names(declared: Any) -> tuple[str, ...] | None:

@@ -84,12 +84,8 @@ def _words(text: str) -> list[str]:
 
 def _score(word: str, known: Iterable[str]) -> float:
     """How well a word is found among others, from 0 to 1."""
-    if word in known:
-        return 1.0
-    if any(each.startswith(word) for each in known):
-        return 0.8
+    if word in known or any(each.startswith(word) for each in known):
+        return 1.0 if word in known else 0.8
     if len(word) < _MIN_FUZZY:
         return 0.0
-    if any(word in each for each in known):
-        return 0.6
-    return 0.4 if difflib.get_close_matches(word, known, n=1, cutoff=0.8) else 0.0
+    return 0.6 if any(word in each for each in known) else 0.4 * bool(difflib.get_close_matches(word, known, n=1, cutoff=0.8))

@@ -18,7 +18,7 @@ from data_stack.util.suggestions import did_you_mean
 ALL = "all"
 _MAX_CHARACTERS, _MAX_TERMS = 1000, 100
 _TERM = re.compile(r"([^\[\]+]+)(?:\[([^\[\]+]*)\])?")
-_BOUND = re.compile(r"([+-]?[0-9_]{1,18}(?:\.[0-9]{1,9})?)(%?)")
+_BOUND = re.compile(r"([+-]?[0-9](?:_?[0-9]){0,17})(\.[0-9]{1,9})?(%?)")
 _EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
 
 _Bound = tuple[float, bool]
@@ -82,15 +82,12 @@ def _bound(text: str, wrong: str, how: str) -> _Bound | None:
     if not text:
         return None
     found = _BOUND.fullmatch(text)
-    try:
-        number = float(found[1]) if found is not None and found[2] else int(found[1]) if found is not None else None
-    except ValueError:  # 1.5 samples, or underscores at the ends
-        number = None
-    if number is None:
+    if found is None or (found[2] and not found[3]):
         raise UnknownSplitError(f"{wrong}: {text!r:.40} is neither a number of samples nor of percent. {how}")
-    if found is not None and found[2] and abs(number) > 100:
+    number = float(found[1] + (found[2] or "")) if found[3] else int(found[1])
+    if found[3] and abs(number) > 100:
         raise UnknownSplitError(f"{wrong}: {text} is more than 100 %. {how}")
-    return number, bool(found and found[2])
+    return number, bool(found[3])
 
 
 def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:
@@ -121,11 +118,10 @@ def _tagged(iterator: Any, split: str) -> Any:
     """With the expression as the tag of its meta, if it has one."""
     if not isinstance(iterator, InformedDatasetIterator):
         return iterator
-    meta = MetaFactory.copy_dataset_meta(iterator.dataset_meta)
+    meta = iterator.dataset_meta
     identifier = meta.identifier and f"{meta.dataset_name or meta.identifier}/{split}"
-    return InformedDatasetIterator(
-        iterator._dataset_iterator, replace(meta, dataset_tag=split, identifier=identifier), origin=iterator._origin
-    )
+    tagged = replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=split, identifier=identifier)
+    return InformedDatasetIterator(iterator._dataset_iterator, tagged, origin=iterator._origin)
 
 
 def _list(names: Collection[str] | None) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib.metadata
+import importlib.util
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -71,45 +70,39 @@ def list_names(names: Sequence[str]) -> str:
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     """What to do about a name, or a scheme with or without ``:``, that no catalogue takes; empty for other names."""
     scheme, colon, _ = identifier.partition(":")
-    known = sorted(plugins.catalogues()) if colon or scheme in SCHEME_FOLDERS else []
+    if not colon and scheme not in SCHEME_FOLDERS:
+        return ""
+    known = sorted(plugins.catalogues())
     if scheme in known:
         return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
     if scheme in SCHEME_FOLDERS:
-        package = f"datastack-{SCHEME_FOLDERS[scheme]}"
-        if _is_installed(package):
-            return f". The catalogue {scheme!r} is in the package {package}, which is disabled or broken: see `data-stack doctor`"
-        return f". The catalogue {scheme!r} is in the package {package}, which is not installed: {install_command(package)}"
+        return f". The catalogue {scheme!r} {_explain_folder(SCHEME_FOLDERS[scheme])}"
     near = did_you_mean(scheme, {*known, *SCHEME_FOLDERS})
     packages = ", ".join(f"./plugins/{folder}" for name, folder in SCHEME_FOLDERS.items() if name not in known)
     more = f"; `pip install` of {packages} in a clone of data_stack brings more" if packages else ""
     wanted = f"catalogue {scheme!r:.40}" if scheme else "catalogue"
-    return f". No {wanted} is installed{near}; installed are: {', '.join(known) or 'none'}{more}" if colon else ""
+    return f". No {wanted} is installed{near}; installed are: {', '.join(known) or 'none'}{more}"
 
 
 def _explain_path(text: str) -> str:
     """Explain that a file is missing, if the name looks like a path."""
     if ":" in text or not ("/" in text or os.sep in text or format_of_name(text)):
         return ""
-    here = "here"
-    with contextlib.suppress(OSError):  # the current folder was removed
-        here = f"in {os.getcwd()}"
     is_name_of_hub = _NAME_OF_THE_HUB.fullmatch(text) and not format_of_name(text)
     hub = f". A dataset of the Hugging Face Hub is loaded by 'hf:{text}'" if is_name_of_hub else ""
-    return f"found neither a file or folder {text!r:.200} {here} nor a dataset with this name{hub}"
+    return f"found neither a file or folder {text!r:.200} here nor a dataset with this name{hub}"
 
 
 def _explain_package(text: str) -> str:
     """Name the first-party package of a dataset, if the package is not installed."""
     name = text.partition("@")[0]
-    package = f"datastack-{FOLDERS.get(name)}"
-    if name not in FOLDERS or _is_installed(package):
+    if name not in FOLDERS or importlib.util.find_spec(f"data_stack_{FOLDERS[name]}") is not None:
         return ""
-    return f"dataset {name!r} is in the package {package}, which is not installed: {install_command(package)}"
+    return f"dataset {name!r} {_explain_folder(FOLDERS[name])}"
 
 
-def _is_installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
+def _explain_folder(folder: str) -> str:
+    package = f"datastack-{folder}"
+    if importlib.util.find_spec(f"data_stack_{folder}") is not None:
+        return f"is in the package {package}, which is disabled or broken: see `data-stack doctor`"
+    return f"is in the package {package}, which is not installed: {install_command(package)}"

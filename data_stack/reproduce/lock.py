@@ -32,8 +32,10 @@ from data_stack.io.folder import LocalFolder
 from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.lock_paths import absolute_from, relative_to
+from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
-from data_stack.repository.resolved import NamedDataset
+from data_stack.repository.resolved import Published
+from data_stack.reproduce.libraries import libraries_of
 from data_stack.reproduce.lock_differences import (
     Chosen,
     Difference,
@@ -142,7 +144,7 @@ class LockFile:
             DatasetNotFoundError, ConfigError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
         """
         dataset = (repository or default_repository()).resolve(name, storage)
-        if not isinstance(dataset, NamedDataset):
+        if isinstance(dataset, (Place, Published)):
             raise ConfigError(f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it")
         key, factory, package = dataset.plain_name, dataset.factory, dataset.package
         splits, wanted = _splits_of(dataset.load(**config)), canonical_json(config)

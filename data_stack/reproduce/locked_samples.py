@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.exception import DatasetFileCorruptError, StorageError, UnsupportedStorageOperationError
-from data_stack.factories.code_digest import known_code_digest
+from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.resource_names import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
@@ -38,8 +38,8 @@ class SampleDigests:
     """The digests of a dataset's samples, which its store remembers.
 
     A digest is remembered for the stored bytes, the code of the dataset, the libraries that its package requires, the split and
-    the options. If one of these changes, or the code has no digest, the samples are read again. Datasets without manifest, or
-    without store, are always read.
+    the options. If one of these changes, or the code cannot be compared, the samples are read again. Datasets without
+    manifest, or without store, are always read.
 
     Args:
         name: of the dataset, for progress bars.
@@ -51,7 +51,7 @@ class SampleDigests:
         self._name, self._stored = name, factory._find_stored() if isinstance(factory, DatasetFactory) else None
         manifest = None if self._stored is None else factory.manifest()
         records = [[each.identifier, each.size, each.sha256] for each in manifest.prepared] if manifest is not None else []
-        code = known_code_digest(factory) if all(sha256 for *_, sha256 in records) and records else None
+        code = code_digest(factory) if all(sha256 for *_, sha256 in records) and records else None
         if code is None or self._stored is None:
             self._stored = None
             return

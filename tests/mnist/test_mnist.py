@@ -16,10 +16,9 @@ import numpy.typing as npt
 import pytest
 import torch
 from sizes import sized
-from torch.utils.data import DataLoader
 
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, UnknownSplitError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.idx import write_idx
 from data_stack.formats.torch_tensors import save_tensors
 from data_stack.io.resource_definition import ResourceDefinition
@@ -109,12 +108,6 @@ def test_samples_are_those_of_the_original(factory: MNISTFactory) -> None:
             assert (type(target), target, tag) == (int, labels(split)[i], labels(split)[i])
 
 
-def test_an_unknown_split_is_the_error_that_the_original_raised(factory: MNISTFactory) -> None:
-    with pytest.raises(UnknownSplitError, match="train, test") as raised:
-        factory.get_dataset_iterator({"split": "trian"})
-    assert isinstance(raised.value, ResourceNotFoundError)
-
-
 def test_the_store_has_the_layout_of_the_original(factory: MNISTFactory, store: FileStorageConnector) -> None:
     assert not factory.check_exists()
     factory.prepare()
@@ -164,15 +157,6 @@ def test_a_store_of_the_original_is_used_as_it_is(of_the_original: FileStorageCo
     assert not any(name.startswith("mnist/raw/") for name in of_the_original.list_resources())
 
 
-def test_a_data_loader_takes_the_samples(factory: MNISTFactory) -> None:
-    iterator: Any = factory.get_dataset_iterator({"split": "train"})[0]
-
-    batches = list(DataLoader(iterator, batch_size=16, num_workers=1))
-
-    assert torch.equal(torch.cat([image for image, _, _ in batches]), as_the_original("train"))
-    assert torch.cat([target for _, target, _ in batches]).tolist() == labels("train").tolist()
-
-
 class TestMNISTPreprocessor:
     @pytest.fixture
     def filled(self, published: Path) -> StorageConnector:
@@ -180,14 +164,6 @@ class TestMNISTPreprocessor:
         for name in RAW["train"]:
             connector.set_resource(f"raw/{name}", [(published / name).read_bytes()])
         return connector
-
-    def test_it_makes_tensors(self, filled: StorageConnector) -> None:
-        MNISTPreprocessor(filled).preprocess(
-            "raw/samples_train.gz", "raw/labels_train.gz", sample_identifier="s.pt", target_identifier="t.pt"
-        )
-
-        assert torch.equal(plain_load(filled.get_resource("s.pt")), as_the_original("train"))
-        assert torch.equal(plain_load(filled.get_resource("t.pt")), torch.from_numpy(labels("train")).long())
 
     def test_exchanged_files_are_refused_and_nothing_is_stored(self, filled: StorageConnector) -> None:
         with pytest.raises(DatasetFileCorruptError, match="images are uint8"):

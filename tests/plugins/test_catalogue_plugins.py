@@ -145,21 +145,6 @@ def test_search_asks_the_catalogues_only_when_it_is_told_to(
         search_catalogues("down", "calc")
 
 
-BROKEN = {
-    "a_class": 'return {"calc": Numbers}',
-    "bad_scheme": 'return {"Calc": Numbers()}',
-    "abstract": 'return {"calc": Catalogue}',
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_hooks_that_break_the_contract_of_catalogues_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
-    site.install_hooks("broken", CATALOGUE.replace('return {"calc": Numbers()}', BROKEN[kind]))
-
-    assert "calc" not in manager.catalogues()
-    assert site.records(manager.doctor())["broken"].state == "broken"
-
-
 def test_a_card_of_another_name_is_the_plugins_error(site: Site) -> None:
     site.install_hooks("calc", CATALOGUE.replace("DatasetCard(name.folder", 'DatasetCard("squares"'))
 

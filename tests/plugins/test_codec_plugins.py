@@ -8,7 +8,6 @@ import pytest
 
 from data_stack.codecs import IntCodec, codec_of
 from data_stack.exception import ConfigError
-from data_stack.plugins import PluginManager
 from data_stack.repository import plugin_codecs
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -42,23 +41,3 @@ def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
     assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
     with pytest.raises(ConfigError, match=r"column type 'turnd' \(did you mean 'turned'\?\)"):
         codec_of("turnd")
-
-
-BROKEN = {
-    "built_in": "return {'jpg': Reversed()}",
-    "a_class": "return {'turned': Reversed}",
-    "bad_name": "return {'turned[]': Reversed()}",
-    "none": "return None",
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_hooks_that_break_the_contract_of_codecs_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
-    site.install_hooks("broken", CODEC.replace('return {"TYPE": Reversed()}', BROKEN[kind]))
-    site.install_hooks("whole", CODEC.replace("TYPE", "whole"))
-
-    codecs = manager.codecs()
-
-    assert set(codecs) == {"whole"}
-    records = site.records(manager.records())
-    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")

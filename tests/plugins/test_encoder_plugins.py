@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import data_stack
 from data_stack.dataset.encoders import encoder_from_state
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError
-from data_stack.plugins import PluginManager
 from data_stack.repository import encoders
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -62,35 +57,3 @@ def test_the_state_of_a_plugins_encoder_is_rebuilt(site: Site) -> None:
     assert encoders.encoder_from_state(alone.state()) == alone
     with pytest.raises(ConfigError, match=r"encoder 'times'.*data_stack.repository.encoders"):
         encoder_from_state(alone.state())
-
-
-BROKEN = {
-    "other_kind": "return {'one_hot': Times}",
-    "taken": "Times.kind = 'one_hot'; return {'one_hot': Times}",
-    "no_class": "return {'times': Times()}",
-    "other_class": "return {'times': dict}",
-    "abstract": "return {'times': Abstract}",
-}
-
-
-@pytest.mark.parametrize("kind", BROKEN)
-def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
-    site.install_hooks("broken", ENCODER.replace("KIND", "times").replace('return {"times": Times}', BROKEN[kind]))
-    site.install_hooks("whole", ENCODER.replace("KIND", "whole"))
-
-    kinds = manager.encoder_kinds()
-
-    assert set(kinds) == {"whole"}
-    records = site.records(manager.records())
-    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
-
-
-def test_the_example_of_the_documentation_works(site: Site) -> None:
-    text = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
-    (example,) = (block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "data_stack_encoders" in block)
-    site.install_hooks("log", example)
-
-    encoder = encoders.encoder("log", offset=1.0)
-
-    assert encoder.transform([1.0, math.e]).tolist() == [1, 2]
-    assert encoders.encoder_from_state(encoder.state()) == encoder

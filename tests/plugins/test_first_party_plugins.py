@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.cli.datasets import engine_of
 from data_stack.plugins.installed import InstalledPlugins
-from data_stack.plugins.manager import default_manager
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
 MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
@@ -71,13 +69,3 @@ def test_they_are_listed_where_they_bring_what_is_found_by_name() -> None:
 
     assert {"digits", "iris"} <= set(installed.datasets)
     assert ("spark", "datastack-spark") in {(record.name, record.distribution) for record in installed.behaviour}
-
-
-def test_spark_is_an_engine_that_the_doctor_finds_well() -> None:
-    pytest.importorskip("pyspark")
-
-    engine = engine_of("spark", None, "local[2]")
-
-    assert repr(engine) == "SparkEngine('local[2]', attempts=3)"
-    states = {(record.distribution, record.name): record.state for record in default_manager().doctor()}
-    assert states["datastack-spark", "spark"] == "ok"

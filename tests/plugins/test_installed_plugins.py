@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,17 +23,6 @@ def test_listing_fifty_datasets_imports_none_of_them(site: Site, manager: Plugin
     assert [name for name in manager.dataset_names() if name in names] == names
     assert {record.state for record in site.records(manager.records()).values()} == {"listed"}
     assert not [module for module in sys.modules if module.startswith("set")]
-
-
-def test_a_record_says_what_a_dataset_is_and_where_it_comes_from(site: Site, manager: PluginManager) -> None:
-    site.install_dataset("numbers")
-
-    record = site.records(manager.records())["numbers"]
-
-    assert (record.group, record.distribution, record.version) == ("data_stack.datasets", "numbers-plugin", "1.0")
-    assert (record.state, record.error) == ("listed", None)
-    assert record.entry_point == "numbers_plugin_numbers:Factory"
-    assert record.qualified_name == "numbers-plugin:numbers"
 
 
 @pytest.mark.parametrize("name", ["bad name", "../up", "a/b", "a:b"])
@@ -78,17 +66,6 @@ def test_the_distribution_tells_two_datasets_of_one_name_apart(site: Site, manag
         manager.load_dataset("third:numbers")
 
 
-def test_an_earlier_copy_of_a_distribution_hides_a_later_one(
-    site: Site, manager: PluginManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.install("numbers-plugin", "[data_stack.datasets]\nnumbers = old:Factory\n", version="1.0")
-    later = type(site)(tmp_path / "later")
-    later.install("Numbers.Plugin", "[data_stack.datasets]\nnumbers = new:Factory\n", version="2.0")
-    monkeypatch.setattr(sys, "path", [*sys.path, str(later.folder)])
-
-    assert [record.version for record in manager.providers("numbers")] == ["1.0"]
-
-
 # ---------------------------------------------------------------------- switches
 
 
@@ -108,26 +85,3 @@ def test_a_variable_disables_plugins(
     assert {name: record.state for name, record in records.items()} == {
         name: "listed" if name in usable else "blocked" for name in "ab"
     }
-
-
-def test_disabling_plugins_leaves_the_built_in_datasets(
-    site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site.install("datastack", "[data_stack.datasets]\nbuilt_in = module:Factory\n")
-
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "1")
-    assert "built_in" in manager.dataset_names()
-
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "built_in")
-    assert "built_in" not in manager.dataset_names()
-    with pytest.raises(DatasetNotFoundError, match="DATA_STACK_DISABLE_PLUGINS disables it"):
-        manager.load_dataset("built_in")
-
-
-def test_a_dataset_installed_while_the_program_runs_is_found(site: Site, manager: PluginManager) -> None:
-    with pytest.raises(DatasetNotFoundError):
-        manager.load_dataset("numbers")
-
-    site.install_dataset("numbers")
-
-    assert manager.load_dataset("numbers").__name__ == "Factory"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import data_stack
-from data_stack.exception import ConfigError, PluginError
+from data_stack.exception import PluginError
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
@@ -46,22 +46,6 @@ def test_a_description_says_what_the_author_declares(site: Site) -> None:
         distribution="numbers-plugin",
         distribution_version="1.0",
     )
-
-
-def test_a_registered_dataset_takes_a_plugins_place_only_when_told_to(site: Site) -> None:
-    site.install_dataset("numbers")
-    site.install_dataset("other")
-    repository = data_stack.default_repository()
-    other = repository.get_factory("other")
-
-    with pytest.raises(ConfigError, match=r"dataset 'numbers' of numbers-plugin 1\.0"):
-        repository.register("numbers", other)
-    repository.register("numbers", other, replace=True)
-    assert repository.get_factory("numbers") is other
-    assert data_stack.describe("numbers").distribution is None
-
-    repository.remove("numbers")
-    assert data_stack.describe("numbers").distribution == "numbers-plugin"
 
 
 STORED = """
@@ -154,12 +138,9 @@ def test_a_legacy_factory_is_loaded_by_name(site: Site) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("returned", "shown"), [("None", "None"), ("([1], None)", "None"), ("(5, MetaFactory.get_iterator_meta())", "5")]
-)
-def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site, returned: str, shown: str) -> None:
+def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site) -> None:
     start, end = LEGACY.index("SequenceDatasetIterator([["), LEGACY.index("\n\n        def get_dataset")
-    site.install_dataset("old", LEGACY[:start] + returned + LEGACY[end:])
+    site.install_dataset("old", LEGACY[:start] + "(5, MetaFactory.get_iterator_meta())" + LEGACY[end:])
 
-    with pytest.raises(PluginError, match=f"returned .*{shown}.* must return"):
+    with pytest.raises(PluginError, match="must return"):
         data_stack.load("old", "train")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import pytest
 
 from data_stack.exception import ConfigError, PluginError
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager
 from data_stack.repository import storage_connector_from_url
 
@@ -37,59 +36,23 @@ def test_a_plugins_scheme_makes_its_connector_from_the_whole_url(site: Site) -> 
     assert vars(connector)["url"] == "REMOTE://user:secret@host/bucket?x=1"
 
 
-def test_plugins_with_hooks_are_not_imported_for_built_in_schemes(site: Site, tmp_path: Any) -> None:
-    site.install_hooks("remote", "raise SystemExit('imported')")
-
-    storage_connector_from_url("memory://")
-    storage_connector_from_url(tmp_path)
-    storage_connector_from_url(f"file://{tmp_path}")
-
-    assert "remote_plugin_hooks" not in sys.modules
+def hook(kind: str, body: str, parameters: str = "") -> str:
+    return f"from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_{kind}({parameters}):\n    {body}"
 
 
-def test_a_retriever_scheme_is_handed_on_as_it_is(site: Site, manager: PluginManager) -> None:
-    site.install_hooks(
-        "remote",
-        """
-        from data_stack.plugins import hookimpl
-
-        def fetch(source, transfer):
-            transfer.write(source.encode())
-
-        @hookimpl
-        def data_stack_retrievers():
-            return {"remote": fetch}
-        """,
-    )
-
-    schemes = manager.retriever_schemes()
-
-    assert schemes["remote"] is sys.modules["remote_plugin_hooks"].fetch
-    assert site.records(manager.records())["remote"].state == "ok"
-    with pytest.raises(TypeError):
-        schemes["other"] = schemes["remote"]  # type: ignore[index]  # frozen
-
-
-HOOK = "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors():\n    "
 BROKEN = {
-    "unknown_hook": (
-        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_conectors(): return {}",
-        "data_stack_storage_conectors",
-    ),
-    "wrong_signature": (
-        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(url): return {}",
-        "data_stack_storage_connectors",
-    ),
+    "unknown_hook": (hook("storage_conectors", "return {}"), "data_stack_storage_conectors"),
+    "wrong_signature": (hook("storage_connectors", "return {}", "url"), "data_stack_storage_connectors"),
     "unmarked": ("def data_stack_storage_connectors(): return {}", "no hook marked"),
-    "exits": (HOOK + "raise SystemExit(5)", "SystemExit: 5"),
-    "generator": (HOOK + "yield {}", "returned generator"),
-    "not_callable": (HOOK + "return {'remote': 1}", "'remote': 1"),
-    "no_scheme": (HOOK + "return {'Remote://': print}", "'Remote://'"),
-    "built_in": (HOOK + "return {'remote': print, 'file': print}", "the scheme 'file' is taken"),
-    "engine": (
-        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_engines(): return {'processes': print}",
-        "the engine 'processes' is taken",
-    ),
+    "exits": (hook("storage_connectors", "raise SystemExit(5)"), "SystemExit: 5"),
+    "generator": (hook("storage_connectors", "yield {}"), "returned generator"),
+    "not_callable": (hook("storage_connectors", "return {'remote': 1}"), "'remote': 1"),
+    "no_scheme": (hook("storage_connectors", "return {'Remote://': print}"), "'Remote://'"),
+    "built_in": (hook("storage_connectors", "return {'remote': print, 'file': print}"), "the scheme 'file' is taken"),
+    "engine": (hook("engines", "return {'processes': print}"), "the engine 'processes' is taken"),
+    "encoder": (hook("encoders", "return {'times': dict}"), "'times'"),
+    "codec": (hook("codecs", "return {'turned': print}"), "'turned'"),
+    "catalogue": (hook("catalogues", "from data_stack import Catalogue\n    return {'calc': Catalogue}"), "'calc'"),
 }
 
 
@@ -151,14 +114,3 @@ def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> 
 
     assert "secret" not in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
-
-
-def test_the_default_home_may_be_a_plugins_url(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    from data_stack.repository import default_storage
-
-    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
-    monkeypatch.setenv("DATA_STACK_HOME", "remote://host")
-    assert isinstance(default_storage(), InMemoryStorageConnector)
-
-    monkeypatch.setenv("DATA_STACK_HOME", "relative/folder")
-    assert isinstance(default_storage(), FileStorageConnector)

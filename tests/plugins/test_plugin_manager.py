@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -47,53 +46,3 @@ def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager:
         manager.load_dataset("numbers")
 
     assert site.records(manager.records())["numbers"].state == "listed"
-
-
-def test_others_go_on_while_a_plugin_hangs_in_its_import(site: Site, manager: PluginManager) -> None:
-    go_on = threading.Event()
-    site.install_dataset(
-        "hanging",
-        """
-        import threading
-        for thread in threading.enumerate():
-            if thread.name == "loads the hanging one":
-                thread.has_begun.set()
-                thread.go_on.wait()
-        class Factory:
-            def get_dataset_iterator(self, config): ...
-        """,
-    )
-    site.install_dataset("whole")
-    thread = threading.Thread(target=manager.load_dataset, args=("hanging",), name="loads the hanging one")
-    thread.has_begun, thread.go_on = threading.Event(), go_on  # type: ignore[attr-defined]  # handed to the plugin
-    thread.start()
-    try:
-        assert thread.has_begun.wait(30)  # type: ignore[attr-defined]
-
-        assert manager.load_dataset("whole").__name__ == "Factory"
-        assert {"hanging", "whole"} <= set(manager.dataset_names())
-    finally:
-        go_on.set()
-        thread.join()
-    assert site.records(manager.records())["hanging"].state == "ok"
-
-
-def test_doctor_imports_all_and_shows_how_each_is(site: Site, manager: PluginManager, monkeypatch: pytest.MonkeyPatch) -> None:
-    site.install_dataset("whole")
-    site.install_dataset("exits", "raise SystemExit(3)")
-    site.install_dataset("number", "Factory = 7")
-    site.install_dataset("blocked", "raise SystemExit(4)")
-    site.install("odd", "[data_stack.datasets]\nbad name = module:Factory\n")
-    site.install_hooks("hooks", "print(")
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "blocked")
-
-    states = {name: record.state for name, record in site.records(manager.doctor()).items()}
-
-    assert states == {
-        "whole": "ok",
-        "exits": "broken",
-        "number": "broken",
-        "blocked": "blocked",
-        "bad name": "broken",
-        "hooks": "broken",
-    }

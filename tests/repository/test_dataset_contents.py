@@ -19,7 +19,6 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory, Prepar
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import Loader
-from data_stack.plugins.manager import default_manager
 from data_stack.repository.repository import DatasetRepository
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.stores.splits import load_splits, save_splits
@@ -91,21 +90,6 @@ def test_a_recipe_on_other_content_is_an_error_that_names_the_resource_and_both_
     assert npy_digest(np.arange(240) % 5) in str(caught.value)
     assert npy_digest(np.arange(240) % 3) in str(caught.value)
     assert len(from_recipe(recipe, repository=repository_with(Labels))) == 10
-
-
-def test_a_dataset_of_a_plugin_is_told_by_what_was_prepared_and_nothing_is_read() -> None:
-    repository = DatasetRepository(default_manager(), InMemoryStorageConnector())
-    digits = repository.load("digits", "train")
-    recipe = digits.recipe()
-    arguments = recipe["nodes"][0]["arguments"]
-    name, digest = arguments["resources"]["dict"][0]
-    arguments["resources"]["dict"][0][1] = "0" * 64
-
-    with pytest.raises(RecipeError, match=f"(?s)resource '{name}' of dataset 'digits'.*{digest}.*{'0' * 64}"):
-        from_recipe(recipe, repository=repository)
-
-    assert arguments["samples"] is None
-    assert digits.cache(storage=InMemoryStorageConnector())[0][1] == digits[0][1]
 
 
 # ---------------------------------------------------------------------- where no manifest tells

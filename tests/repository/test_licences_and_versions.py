@@ -10,7 +10,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import CombinedDatasetIterator, SequenceDatasetIterator
-from data_stack.exception import ConfigError, DatasetNotFoundError, LicenceDeniedError
+from data_stack.exception import LicenceDeniedError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.policy import VARIABLE
@@ -50,18 +50,14 @@ def repository() -> DatasetRepository:
     ("licence", "denied"),
     [
         ("CC0-1.0", False),
-        ("MIT AND CC-BY-SA-4.0", False),
         ("CC-BY-NC-4.0 OR Apache-2.0", False),
         ("CC-BY-NC-4.0 AND Apache-2.0", True),
-        ("CC-BY-NC-ND-3.0", True),
         ("GPL-2.0-only WITH Classpath-exception-2.0", False),
         ("Zlib", False),  # an SPDX identifier
         ("free for research", None),
         ("CC-BY-4.0 AND LicenseRef-own", None),
-        ("CC-BY-NC-4.0 AND LicenseRef-own", True),
         ("CC-BY-4.0 OR LicenseRef-own", False),
         ("CC-BY-NC-4.0 OR LicenseRef-own", None),
-        ("", None),
         (None, None),
     ],
 )
@@ -126,11 +122,6 @@ def test_a_policy_refuses_before_anything_is_stored(repository: DatasetRepositor
     assert not list(store.list_resources())
 
 
-def test_a_policy_needs_a_list_of_patterns() -> None:
-    with pytest.raises(ConfigError, match=r'deny is a list of patterns such as \["\*-NC-\*"\]'):
-        data_stack.policy(deny="*-NC-*")
-
-
 def test_versions_lie_side_by_side_and_recipes_find_theirs(repository: DatasetRepository) -> None:
     old, new = repository.load("open@0.9.0", "train"), repository.load("open@1.0.0", "train")
 
@@ -140,8 +131,3 @@ def test_versions_lie_side_by_side_and_recipes_find_theirs(repository: DatasetRe
     assert new.dataset_meta.dataset_name == "open"
     again = data_stack.from_recipe(old.take(1).recipe(), repository=repository)
     assert again[0][0] == "0.9.0"
-
-
-def test_a_version_that_is_not_there_is_told_with_those_that_are(repository: DatasetRepository) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"without version '2.0.0'; it offers: 1.0.0, 0.9.0. Install a release"):
-        repository.load("open@2.0.0", "train")

@@ -12,10 +12,9 @@ import pluggy
 import pytest
 
 import data_stack
-from data_stack.exception import ChecksumMismatchError, ConfigError, CorruptSourceError, DatasetNotFoundError
-from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.exception import ConfigError, DatasetNotFoundError
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.unknown_names import FOLDERS, SCHEME_FOLDERS, install_command
+from data_stack.repository.unknown_names import FOLDERS, SCHEME_FOLDERS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -63,11 +62,7 @@ def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     ("name", "package"),
     [
         ("cifar10", "datastack-classics"),
-        ("cifar10@1.0.0", "datastack-classics"),
-        ("digits", "datastack-digits"),
         ("hf:owner/name", "datastack-huggingface"),
-        ("hf", "datastack-huggingface"),
-        ("openml:61", "datastack-openml"),
     ],
 )
 def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(
@@ -80,15 +75,6 @@ def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_i
     assert "did you mean" not in said
 
 
-def test_a_misspelled_name_of_a_package_that_is_not_installed_is_suggested(without_plugins: Callable[[str], str]) -> None:
-    assert "(did you mean 'cifar10'?)" in without_plugins("cifar-10")
-
-
-@pytest.mark.parametrize("name", ["nope.csv", "nope.csv.gz", "folder/nope.parquet", "nope/", "x.npz"])
-def test_what_looks_like_a_path_does_not_exist(name: str) -> None:
-    assert message(name).startswith(f"found neither a file or folder {name!r} in {os.getcwd()}")
-
-
 def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pets.csv").write_text("a\n1\n")
@@ -99,19 +85,3 @@ def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.raises(ConfigError) as caught:
         data_stack.load("./nope.csv")
     assert str(caught.value) == f"there is nothing at {tmp_path / 'nope.csv'}"
-
-
-def test_a_distribution_of_others_is_installed_from_where_it_is_published() -> None:
-    assert install_command("sounds-of-others 2.1") == "`pip install sounds-of-others==2.1`"
-
-
-def test_a_damaged_prepared_file_is_not_told_to_be_retrieved_again(tmp_path: Path) -> None:
-    data_stack.load("digits", storage=tmp_path)
-    damaged = tmp_path / "digits/1.0.0/preprocessed/train/images.npy"
-    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
-
-    with pytest.raises(ChecksumMismatchError) as caught:
-        FileStorageConnector(tmp_path).verify_resource("digits/1.0.0/preprocessed/train/images.npy")
-
-    assert str(caught.value).endswith("It is damaged, or another version: store it again from its source or a copy.")
-    assert "update the checksum" in str(CorruptSourceError("a", [("https://host/a", "sent x")]))

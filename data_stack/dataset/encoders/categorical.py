@@ -11,12 +11,13 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes, category
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
-from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
 
+@register_encoder
 class CategoricalEncoder(Encoder):
     """Encodes each value as the number of its category, or as a one-hot vector.
 
@@ -174,6 +175,7 @@ class CategoricalEncoder(Encoder):
         return self._categories.values_of(np.where(codes >= len(self._categories), -1, codes))
 
 
+@register_encoder
 class OneHotEncoder(CategoricalEncoder):
     """Encodes labels of shape ``(n, …)`` as one-hot vectors, float32, shape ``(n, …, n_classes)``.
 

@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
 from data_stack.dataset.encoders.columns import Column, as_column
-from data_stack.dataset.encoders.encoder import Encoder, check_choice
+from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
 
 
+@register_encoder
 class ClassMapping(Encoder):
     """Replaces classes: ``ClassMapping({(0, 1, 2): "low", (3, 4): "high"}, unmapped="error")``.
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.columns import Column, as_floats
-from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
@@ -20,6 +20,7 @@ _SCALINGS = ("standard", "min_max", "max_abs", "none")
 Floats = npt.NDArray[np.float64]
 
 
+@register_encoder
 class ContinuousEncoder(Encoder):
     """Scales numbers to ``(value - centre) / scale``, each position of shape ``(n, …)`` by itself; the shape stays.
 

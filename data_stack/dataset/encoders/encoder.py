@@ -25,7 +25,15 @@ _MAX_IN_A_RANGE = 1 << 20
 _STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 
 BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
-"""The classes of this package by their kinds; :mod:`data_stack.dataset.encoders.stored` fills it in."""
+"""The classes of this package by their kinds."""
+
+_EncoderClass = TypeVar("_EncoderClass", bound="type[Encoder]")
+
+
+def register_encoder(encoder_class: _EncoderClass) -> _EncoderClass:
+    """Register an encoder of this package by its ``kind``; a class decorator. The modules of the package are scanned."""
+    BUILT_IN_KINDS[encoder_class.kind] = encoder_class
+    return encoder_class
 
 
 class Learner(ABC):

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.encoders.columns import Column, as_column
-from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice
+from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
@@ -18,6 +18,7 @@ from data_stack.values.stacked_values import stack_values
 _BYTE = 1 / 255
 
 
+@register_encoder
 class ImageEncoder(Encoder):
     """Encodes images as ``(value * scale - mean) / std``, float32; the shape stays.
 

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import pkgutil
 from collections.abc import Mapping
 from typing import Any
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder
-from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.encoders.continuous import ContinuousEncoder
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
-from data_stack.dataset.encoders.images import ImageEncoder
-from data_stack.dataset.encoders.transformer import SklearnEncoder
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
 from data_stack.values.strict_json import JsonObject, seal_json
 
 _FORMAT = "data_stack.encoders 2"
-_BUILT_IN: tuple[type[Encoder], ...] = (
-    CategoricalEncoder,
-    ClassMapping,
-    ContinuousEncoder,
-    ImageEncoder,
-    OneHotEncoder,
-    SklearnEncoder,
-)
-BUILT_IN_KINDS.update({encoder_class.kind: encoder_class for encoder_class in _BUILT_IN})
+
+for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
+    importlib.import_module(f"{__package__}.{_module.name}")
 
 
 def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:

@@ -13,7 +13,7 @@ import numpy as np
 
 from data_stack.codecs.plain_data import shorten, to_plain
 from data_stack.dataset.encoders.columns import Column
-from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
+from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, register_encoder
 from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
@@ -22,6 +22,7 @@ EncoderLike = Any
 """An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
 
 
+@register_encoder
 class SklearnEncoder(Encoder):
     """Wraps a transformer: ``iterator.encode({0: StandardScaler()}, fit_on=train)`` does so by itself.
 

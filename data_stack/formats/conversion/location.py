@@ -12,14 +12,18 @@ FORMATS = tuple(convertible_formats())
 """The names of the formats that can be converted."""
 
 
-def find_source_format(location: Location) -> str:
+def find_source_format(location: Location, advice: str | None = None) -> str:
     """Detect the format of the dataset at ``location`` by its suffix or by the contents of the folder.
+
+    Args:
+        location: the dataset.
+        advice: how to name the format, for errors; None: by ``--from``.
 
     Raises:
         ConfigError: nothing is there, or no format or several formats fit.
     """
     formats = convertible_formats()
-    choice = f"say which it is: --from {' or '.join(formats)}"
+    choice = f"say which it is: --from {' or '.join(formats)}" if advice is None else advice
     if location.is_file():
         return _of_suffix(location, choice).name
     folder = location.as_folder()

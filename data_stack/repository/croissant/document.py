@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import os
 import posixpath
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
+from data_stack.util.untrusted_text import parse_json
 from data_stack.values.strict_json import distinct_fields
 
 try:
@@ -64,8 +65,7 @@ def parse_document(place: str, data: bytes) -> Any:
     try:
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
-        document = json.loads(data, object_pairs_hook=distinct_fields)
-        _check_size(document)
+        document = parse_json(data, max_bytes=None, object_pairs_hook=distinct_fields)
         _check(document)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
@@ -83,14 +83,18 @@ def _check(document: Any) -> None:
     if not isinstance(context, dict):
         raise ValueError("it is not an object with an object as @context; contexts elsewhere are not fetched")
     body = {key: value for key, value in document.items() if key != "@context"}
+    plain = {name for name, what in context.items() if isinstance(what, dict) and what.get("@type") == "@json"}
+    nodes = list(itertools.islice(_objects(body, plain), MAX_OBJECTS + 1))
+    if len(nodes) > MAX_OBJECTS:
+        raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
     words = {"@context", "@import", "@base", "@graph", "@reverse", "@included", "@nest"}
-    for node in (*_objects(body), *_objects(context)):
+    for node in (*nodes, *_objects(context)):
         if found := words & node.keys():
             raise ValueError(f"{min(found)} is only understood at the top, where it is an object")
     if any(isinstance(value, str) and value.startswith("@") for value in context.values()):
         raise ValueError("its @context renames words that begin with @")
     known: dict[str, list[Any]] = {}
-    for node in _objects(body):
+    for node in nodes:
         if "@id" in node:
             known.setdefault(_full_id(node["@id"], context), []).extend(node.values())
     weights: dict[str, int] = {}
@@ -99,7 +103,7 @@ def _check(document: Any) -> None:
         """The number of nodes below a value with each reference written out."""
         if not isinstance(value, (dict, list)):
             return 1
-        inside = list(value.values()) if isinstance(value, dict) else value
+        inside = [child for key, child in value.items() if key not in plain] if isinstance(value, dict) else value
         identifier = _full_id(value["@id"], context) if isinstance(value, dict) and "@id" in value else None
         if identifier is not None:
             if identifier in above:
@@ -115,33 +119,17 @@ def _check(document: Any) -> None:
     weigh(body, ())
 
 
-def _check_size(document: Any) -> None:
-    """Refuse what would take too long, or too many frames of Python's stack."""
-    context = document.get("@context") if isinstance(document, dict) else None
-    words = context if isinstance(context, dict) else {}
-    is_plain = {name for name, what in words.items() if isinstance(what, dict) and what.get("@type") == "@json"}
-    level, depth, n_objects = [(document, False)] if isinstance(document, (dict, list)) else [], 0, 0
+def _objects(value: Any, plain: Container[str] = ()) -> Iterator[dict[str, Any]]:
+    """The objects in a value, but those in inline data, which are the values of ``plain`` keys."""
+    level, depth = [value], 0
     while level:
+        depth += 1
         if depth > MAX_DEPTH:
             raise ValueError(f"its objects and lists are more than {MAX_DEPTH} deep inside of each other")
-        n_objects += sum(isinstance(each, dict) and not is_data for each, is_data in level)
-        inside = [
-            (value, is_data or name in is_plain)
-            for each, is_data in level
-            for name, value in (each.items() if isinstance(each, dict) else ((None, value) for value in each))
-        ]
-        level, depth = [(value, is_data) for value, is_data in inside if isinstance(value, (dict, list))], depth + 1
-    if n_objects > MAX_OBJECTS:
-        raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
-
-
-def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            yield each
-        waiting.extend(each.values() if isinstance(each, dict) else each if isinstance(each, list) else ())
+        objects = [each for each in level if isinstance(each, dict)]
+        yield from objects
+        level = [child for each in level if isinstance(each, list) for child in each]
+        level += [child for each in objects for key, child in each.items() if key not in plain]
 
 
 def _full_id(identifier: Any, context: Mapping[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -35,12 +36,16 @@ def rewrite_texts(texts: Iterable[str], pattern: str, replacement: str | None, w
         DatasetFileCorruptError: the pattern is malformed, or takes too much time or memory; a text is too long.
     """
     rewritten: dict[str, str] = {}
+    is_off = os.environ.get(ISOLATION, "").strip().lower() in ("off", "0")
     for run in _runs(texts, where):
+        data = json.dumps(run).encode()
+        how: dict[str, Any] = {"name": "texts", "size": len(data), "seconds": MAX_SECONDS}
         try:
-            if os.environ.get(ISOLATION, "").strip().lower() in ("off", "0"):
-                found = rewrite(io.BytesIO(_encode(run)), pattern, replacement)
+            if is_off:
+                found = rewrite(io.BytesIO(data), pattern, replacement)
             else:
-                found = _rewrite_apart(run, pattern, replacement)
+                view = functools.partial(_part_of, data)
+                found = run_apart(f"{__name__}:rewrite", [pattern, replacement], read_at=view, **how)
         except DatasetFileCorruptError as error:
             raise DatasetFileCorruptError(
                 f"the regular expression {pattern!r:.200} of {where} cannot be applied to {run[0]!r:.80} or a text after it: it "
@@ -67,21 +72,8 @@ def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
         yield run
 
 
-def _encode(texts: list[str]) -> bytes:
-    return json.dumps(texts).encode()
-
-
-def _rewrite_apart(texts: list[str], pattern: str, replacement: str | None) -> list[str]:
-    data = _encode(texts)
-    found = run_apart(
-        f"{__name__}:rewrite",
-        [pattern, replacement],
-        name="texts",
-        size=len(data),
-        read_at=lambda offset, size: data[offset : offset + size],
-        seconds=MAX_SECONDS,
-    )
-    return list(found)
+def _part_of(data: bytes, start: int, size: int) -> bytes:
+    return data[start : start + size]
 
 
 def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +21,6 @@ from data_stack.repository.croissant.values import (
     text_of,
     transform_value,
 )
-from data_stack.util.logger import logger
 
 EVERYTHING = "all"
 #: Python's types of mlcroissant that are stored as others.
@@ -87,16 +85,7 @@ class Column:
                 self._attempt(path, self._transform, transform, value)
                 for value, path in zip(self._rewrite(transform, values), paths, strict=True)
             ]
-        converted = [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
-        if self.dtype.kind in "iu" and not (self.field.shape or self.depth):
-            cut = (
-                each
-                for each in zip(values, converted, strict=True)
-                if isinstance(each[0], (float, np.floating)) and each[0] != each[1]
-            )
-            if (first := next((value for value, number in cut if number is not None), None)) is not None:
-                _warn_of_cut(self.where, str(first))
-        return converted
+        return [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
 
     def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
         try:
@@ -111,7 +100,7 @@ class Column:
         """The values after a ``regex`` or ``replace``; unchanged for other transforms."""
         if transform.regex is None and transform.replace is None:
             return values
-        pattern, replacement = (transform.regex, None) if transform.regex is not None else _parse_replace(transform.replace)
+        pattern, _, replacement = (transform.regex, "", None) if transform.regex is not None else transform.replace.partition("/")
         listed = [value if isinstance(value, (list, np.ndarray)) else [value] for value in values]
         texts = [[None if _is_missing(each) else text_of(each) for each in each_list] for each_list in listed]
         distinct = dict.fromkeys(text for each_list in texts for text in each_list if text is not None)
@@ -126,40 +115,24 @@ class Column:
             return [None if _is_missing(each) else transform_value(transform, each) for each in value]
         return transform_value(transform, value)
 
-    def _cast(self, value: Any) -> Any:
+    def _cast(self, value: Any, depth: int | None = None) -> Any:
+        depth = self.depth if depth is None else depth
         if _is_missing(value):
             return value if self.dtype.kind == "f" and not self.field.shape and not self.depth else None
-        if self.depth:
-            return self._cast_list(value, self.depth)
+        if depth:
+            if not isinstance(value, (list, np.ndarray)):
+                raise TypeError("expected a list")
+            return [self._cast(each, depth - 1) for each in value]
         if self.kind == "BoundingBox":
-            return bounding_box(value)
-        if not self.field.shape:
+            return bounding_box(value).tolist() if self.depth else bounding_box(value)
+        if self.depth or not self.field.shape:
             return cast_value(value, self.dtype)
         values = [cast_value(each, self.dtype) for each in value]
         return values if self.dtype.kind == "U" else np.asarray(values, self.dtype)
 
-    def _cast_list(self, value: Any, depth: int) -> Any:
-        if _is_missing(value):
-            return None
-        if depth == 0:
-            return bounding_box(value).tolist() if self.kind == "BoundingBox" else cast_value(value, self.dtype)
-        if not isinstance(value, (list, np.ndarray)):
-            raise TypeError("expected a list")
-        return [self._cast_list(each, depth - 1) for each in value]
-
-
-@functools.lru_cache(256)  # once for a field
-def _warn_of_cut(where: str, value: str) -> None:
-    logger.warning("%s is declared to be an integer, but has values such as %s, whose fractions are cut off", where, value)
-
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, (float, np.floating)) and value != value)
-
-
-def _parse_replace(replace_: str) -> tuple[str, str]:
-    pattern, _, replacement = replace_.partition("/")
-    return pattern, replacement
 
 
 @dataclass(frozen=True)
@@ -222,11 +195,10 @@ class Plans:
             )
         self.files = {node.uuid: node for node in metadata.distribution}
         for identifier, node in self.files.items():
-            for glob in (*globs_of(node, "includes"), *globs_of(node, "excludes")):
-                if len(glob) > MAX_PATTERN_LENGTH:
-                    raise ConfigError(
-                        f"a glob of {identifier!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read"
-                    )
+            if any(len(each) > MAX_PATTERN_LENGTH for each in (*globs_of(node, "includes"), *globs_of(node, "excludes"))):
+                raise ConfigError(
+                    f"a glob of {identifier!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read"
+                )
         self.all: dict[str, Plan] = {}
         self._record_sets = {each.uuid: each for each in metadata.record_sets}
         self._fields = {field.uuid: field for each in metadata.record_sets for field in _all_fields(each.fields)}
@@ -319,17 +291,15 @@ class Plans:
         table, key, transforms = self._source(source) if source.uuid else (None, "", ())
         type_ = self._type_of(field)
         kind = type_.__name__ if isinstance(type_, type) else str(type_).rpartition("/")[2]
-        is_whole, of_files = table in self.files and key == "file:content", ("sampling_rate", "un_archive", "read_lines")
+        is_whole = table in self.files and key == "file:content"
+        transforms_files = any(each.sampling_rate or each.un_archive or each.read_lines for each in transforms)
         patterns = [text for each in transforms for text in (each.regex, each.replace, each.json_path, each.format) if text]
         for is_wrong, what in (
             (table is not None and table not in self.files and table not in self._record_sets, f"refers to {table!r:.80}"),
             (any(each.parent_field for each in (field, *_parents(field))), "nests records of another record set"),
+            (field.source.sampling_rate or transforms_files, "transforms files or sound"),
             (
-                field.source.sampling_rate or any(getattr(each, name) for each in transforms for name in of_files),
-                "transforms files or sound",
-            ),
-            (
-                any(len(text) > MAX_PATTERN_LENGTH for text in patterns),
+                max(map(len, patterns), default=0) > MAX_PATTERN_LENGTH,
                 f"has a pattern of more than {MAX_PATTERN_LENGTH} characters",
             ),
             (type_ is None, "has no dataType of Croissant, nor does its source"),
@@ -340,18 +310,16 @@ class Plans:
         for path in [each.json_path for each in transforms if each.json_path] + [key[5:]] * key.startswith("json:"):
             parse_path(path)
         name = ".".join(map(_name_of, [*_parents(field), field]))
-        shape, dtype = (
-            (4,) if kind == "BoundingBox" else _shape(field),
-            np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_)),
-        )
+        shape, dtype = _shape(field), np.dtype(bytes if kind in _MEDIA else _DTYPES.get(kind, type_))
+        shape = (4,) if kind == "BoundingBox" else shape
         depth = sum(len(_shape(each)) for each in _parents(field))
         depth += len(_shape(field)) if depth else 0
         if table in self.all and table not in self.files and not (shape or depth or transforms):
             taken = next(column for column in self.all[str(table)].columns if column.uuid == key)
             shape, depth = taken.field.shape, taken.depth
-        stored = (
-            Field(name, dtype, shape, nullable=True) if not depth else _nested_field(name, dtype, depth + (kind == "BoundingBox"))
-        )
+        stored = Field(name, dtype, shape, nullable=True)
+        if depth:
+            stored = _nested_field(name, dtype, depth + (kind == "BoundingBox"))
         return Column(field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where)
 
     def _type_of(self, field: Any) -> Any:

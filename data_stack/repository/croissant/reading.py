@@ -26,7 +26,7 @@ from data_stack.repository.croissant.plans import EVERYTHING, Column, Plan, Plan
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.resolved import Registered
+from data_stack.repository.resolved import NamedDataset
 from data_stack.show.splits import Splits
 
 
@@ -62,7 +62,7 @@ def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None
     """
     factory = CroissantFactory(*read_document(place), as_storage_connector(storage))
     default_manager().register_retrievers(source.source for source in factory.sources)  # those of repositories are a plugin's
-    dataset = Registered(factory.card.name, factory)
+    dataset = NamedDataset(factory.card.name, factory)
     loaded = {split: dataset.load(split, progress=progress) for split in factory.splits}
     return loaded[EVERYTHING] if list(loaded) == [EVERYTHING] else Splits(loaded)
 

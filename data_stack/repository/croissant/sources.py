@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
+import glob
 import itertools
 import os
 import posixpath
@@ -113,14 +112,11 @@ class Sources:
 
     def _add_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
         """The files of a FileObject or FileSet in repositories of the Hub."""
-        includes = globs_of(node, "includes")
         excludes = globs_of(node, "excludes")
-        whole = posixpath.normpath(getattr(node, "content_url", None) or ".")
+        includes = [*globs_of(node, "includes"), glob.escape(posixpath.normpath(getattr(node, "content_url", None) or "."))]
         for repository in repositories:
             listed = self._list_repository(repository)
-            chosen = [
-                each for each in sorted(listed) if (matches(each, includes) or each == whole) and not matches(each, excludes)
-            ]
+            chosen = [each for each in sorted(listed) if matches(each, includes) and not matches(each, excludes)]
             self._check_number(node, chosen)
             for path in chosen:
                 self._add(node, path, listed[path], is_listed=True)
@@ -179,16 +175,10 @@ def _locate(place: str, url: str, node: Any) -> str:
 
 
 def _digest(node: Any, name: str, n_bytes: int) -> str | None:
-    """A digest in hexadecimal digits, also of Base64; None for the placeholders that many documents have."""
+    """A digest in hexadecimal digits; None for the placeholders that many documents have."""
     written = getattr(node, name) or ""
     if re.fullmatch(f"[0-9a-fA-F]{{{2 * n_bytes}}}", written):
         return str(written)
-    try:
-        decoded = base64.b64decode(written, validate=True)
-    except (binascii.Error, ValueError):
-        decoded = b""
-    if len(decoded) == n_bytes:
-        return decoded.hex()
     if written:
         logger.warning("the %s of %r, %.80r, is not a digest, so its bytes are not verified", name, node.uuid, written)
     return None
@@ -196,11 +186,10 @@ def _digest(node: Any, name: str, n_bytes: int) -> str | None:
 
 def _state(source: str) -> str:
     """Size and modification time of a local file, to notice changes; empty for other files."""
-    try:
-        status = os.stat(source) if not re.match("[a-z]+://", source) else None
-    except OSError:
-        status = None
-    return "" if status is None else f":{status.st_size}:{status.st_mtime_ns}"
+    if re.match("[a-z]+://", source) or not os.path.exists(source):
+        return ""
+    status = os.stat(source)
+    return f":{status.st_size}:{status.st_mtime_ns}"
 
 
 def _is_repository(node: Any) -> bool:
@@ -213,23 +202,18 @@ def _unescape(pattern: str) -> str:
 
 
 def _list_folder(folder: Path, patterns: Sequence[str]) -> Iterator[str]:
-    """The paths below a folder that match, with ``/``; only folders are read in which a pattern can match."""
-    n_entries = 0
+    """The paths below a folder that match, with ``/``."""
     starts = {_GLOB.split(pattern)[0].rpartition("/")[0] for pattern in patterns}
-    roots = [
-        start for start in starts if not any(start != other and f"{start}/".startswith(f"{other}/") for other in starts if other)
-    ]
-    for start in [""] if "" in starts else roots:
+    for start in starts:
         if not (folder / start).resolve().is_relative_to(folder):
             raise MaliciousFilePathError(f"a FileSet includes {start!r:.200}, which is not below the folder of its document")
-        for parent, _, names in os.walk(folder / start):
-            n_entries += len(names) + 1
-            if n_entries > _MAX_ENTRIES:
-                raise ConfigError(f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet")
-            for name in names:
-                path = (Path(parent) / name).relative_to(folder).as_posix()
-                if matches(path, patterns):
-                    yield path
+    n_entries = 0
+    for parent, _, names in os.walk(folder / os.path.commonpath(starts or [""])):
+        n_entries += len(names) + 1
+        if n_entries > _MAX_ENTRIES:
+            raise ConfigError(f"{folder} has more than {_MAX_ENTRIES:,} files, the limit for a FileSet")
+        paths = ((Path(parent) / name).relative_to(folder).as_posix() for name in names)
+        yield from (path for path in paths if matches(path, patterns))
 
 
 def slug(text: object) -> str:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import arff
 import pyarrow as pa
 
 _HEADER: Final = re.compile(
-    r"""^(?P<start>\s*@attribute\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"{},%]+)\s+)(?P<type>[^\s{]\S*)(?P<rest>.*)$""",
+    r"""^(?P<start>\s*@attribute\s+(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s'"{},%]+)\s+)(?P<type>[^\s{]\S*)""",
     re.IGNORECASE,
 )
 _NUMBERS: Final = ("numeric", "real", "integer")
-_ISO: Final = "yyyy-MM-dd'T'HH:mm:ss"
-#: Parts of patterns of Java's SimpleDateFormat, with those of strptime.
-_PATTERN: Final = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|[^A-Za-z']+")
-_DATE_PARTS: Final = {
-    "y": "%Y", "yy": "%y", "yyyy": "%Y", "M": "%m", "MM": "%m", "MMM": "%b", "MMMM": "%B", "d": "%d", "dd": "%d", "D": "%j",
-    "DDD": "%j", "H": "%H", "HH": "%H", "h": "%I", "hh": "%I", "m": "%M", "mm": "%M", "s": "%S", "ss": "%S", "SSS": "%f",
-    "a": "%p", "E": "%a", "EEE": "%a", "EEEE": "%A", "Z": "%z", "X": "%z", "XX": "%z", "XXX": "%z",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,13 +25,11 @@ class Attribute:
 
     Attributes:
         name: name of the column.
-        kind: ``"number"``, ``"date"``, ``"nominal"`` or ``"text"``.
-        pattern: pattern of dates, for Java's SimpleDateFormat.
+        kind: ``"number"``, ``"nominal"`` or ``"text"``.
     """
 
     name: str
     kind: str
-    pattern: str = ""
 
 
 def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[[int], list[str | None]]]:
@@ -49,31 +39,24 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
         ValueError: the file is malformed.
     """
     # Not splitlines(), which also splits at characters that texts may contain.
-    lines, kinds = text.replace("\r\n", "\n").split("\n"), list[tuple[str, str]]()
+    lines, kinds = text.replace("\r\n", "\n").split("\n"), list[str]()
     # liac-arff rounds numbers to float64 and lacks dates, so declare these as texts.
     for number, line in enumerate(lines):
         if line.lstrip().lower().startswith("@data"):
             break
-        match = _HEADER.match(line)
-        if match is None:
-            if line.lstrip().lower().startswith("@attribute"):
-                kinds.append(("nominal", ""))
-            continue
-        type_ = match["type"].lower()
-        kinds.append(
-            ("number" if type_ in _NUMBERS else type_ if type_ == "date" else "text", match["rest"].strip().strip("'\""))
-        )
-        if type_ in (*_NUMBERS, "date"):
-            lines[number] = match["start"] + "STRING"
+        if (match := _HEADER.match(line)) is not None:
+            type_ = match["type"].lower()
+            kinds.append("number" if type_ in _NUMBERS else "text")
+            if type_ in (*_NUMBERS, "date"):
+                lines[number] = match["start"] + "STRING"
+        elif line.lstrip().lower().startswith("@attribute"):
+            kinds.append("nominal")
     try:
         loaded = arff.loads("\n".join(lines), return_type=arff.LOD if is_sparse else arff.DENSE)
     except arff.ArffException as error:
         raise ValueError(str(error)) from error
-    attributes = [Attribute(name, *kind) for (name, _), kind in zip(loaded["attributes"], kinds, strict=True)]
-    omitted = [
-        type_[0] if isinstance(type_, list) else None if attribute.kind == "date" else "0"
-        for attribute, (_, type_) in zip(attributes, loaded["attributes"], strict=True)
-    ]
+    attributes = [Attribute(name, kind) for (name, _), kind in zip(loaded["attributes"], kinds, strict=True)]
+    omitted = [type_[0] if isinstance(type_, list) else "0" for _, type_ in loaded["attributes"]]
 
     def values(position: int) -> list[str | None]:
         rows = loaded["data"]
@@ -83,22 +66,15 @@ def read_arff(text: str, *, is_sparse: bool) -> tuple[list[Attribute], Callable[
 
 
 def column_of(attribute: Attribute, values: Sequence[str | None]) -> pa.Array:
-    """Convert texts to numbers or dates, by the kind of the column.
+    """Convert texts to numbers, if the column has these; dates stay texts.
 
     Numbers become float64, missing ones NaN. If float64 cannot hold an integer exactly, the column becomes int64 or uint64, with
-    None for missing values; if it also has fractions or larger integers, it stays text. Dates become timestamps in microseconds;
-    if strptime cannot parse their pattern, they stay text.
+    None for missing values; if it also has fractions or larger integers, it stays text.
 
     Raises:
-        ValueError: a number or date is malformed.
+        ValueError: a number is malformed.
     """
-    if attribute.kind == "number":
-        return _numbers(values)
-    pattern = _strptime(attribute.pattern or _ISO) if attribute.kind == "date" else None
-    if pattern is None:
-        return pa.array(values, pa.string())
-    dates = [None if value is None else datetime.strptime(value, pattern) for value in values]
-    return pa.array(dates, pa.timestamp("us", "UTC" if "%z" in pattern else None))
+    return _numbers(values) if attribute.kind == "number" else pa.array(values, pa.string())
 
 
 def codes_of(values: Sequence[str | None], categories: Sequence[str]) -> pa.Array:
@@ -123,10 +99,8 @@ def _numbers(values: Sequence[str | None]) -> pa.Array:
     if all(value is None or _is_integer(value) for value in values):
         exact = [None if value is None else int(value) for value in values]
         for kind in (pa.int64(), pa.uint64()):
-            try:
+            with contextlib.suppress(pa.ArrowInvalid, OverflowError):
                 return pa.array(exact, kind)
-            except (pa.ArrowInvalid, OverflowError):
-                continue
     return pa.array(values, pa.string())
 
 
@@ -136,18 +110,3 @@ def _is_integer(text: str) -> bool:
 
 def _is_exact(text: str | None, number: float) -> bool:
     return math.isfinite(number) and text is not None and int(number) == int(text)
-
-
-def _strptime(pattern: str) -> str | None:
-    """Convert a pattern of SimpleDateFormat to one of strptime; None if there is no equivalent."""
-    parts: list[Any] = []
-    position = 0
-    for match in _PATTERN.finditer(pattern):
-        if match.start() != position:
-            return None
-        position = match.end()
-        if match[1] is not None:
-            parts.append((match[1].replace("''", "'") or "'").replace("%", "%%"))
-        else:
-            parts.append(_DATE_PARTS.get(match[0]) if match[2] else match[0].replace("%", "%%"))
-    return "".join(parts) if position == len(pattern) and None not in parts else None
