@@ -35,7 +35,6 @@ from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.repository.resolved import Published
-from data_stack.reproduce.libraries import libraries_of
 from data_stack.reproduce.lock_differences import (
     Chosen,
     Difference,

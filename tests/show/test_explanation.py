@@ -15,10 +15,6 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.formats.conversion import convert
-from data_stack.formats.parquet import ParquetDataset
-from data_stack.formats.records import RecordReader
-from data_stack.show.explanation import explain
 
 META = DatasetMeta(dataset_name="digits", dataset_tag="train")
 ORIGIN = {"name": "digits", "version": "1.0.0", "split": "train", "license": "CC-BY-4.0"}

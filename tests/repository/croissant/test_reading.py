@@ -27,7 +27,6 @@ from croissant_documents import (
     table,
     zipped,
 )
-from data_stack.testing.web_server import ScriptedServer
 from web_server import ScriptedServer
 
 import data_stack

@@ -26,7 +26,6 @@ from croissant_documents import (
     table,
     zipped,
 )
-from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, PreparationError

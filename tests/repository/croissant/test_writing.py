@@ -9,7 +9,6 @@ from typing import Any
 
 import mlcroissant
 import pytest
-from web_server import ScriptedServer
 
 import data_stack
 from data_stack.cli.main import main
