@@ -139,14 +139,11 @@ class FileStorageConnector(StorageConnector):
             sha256 = noted.sha256 if noted is not None and noted.is_of(status) else None
             return ResourceInfo(identifier, status.st_size, sha256, status.st_mtime)
 
-    def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
-        return self._write(identifier)
-
     def create_resumable(self, identifier: str, key: str) -> contextlib.AbstractContextManager[ResourceWriter]:
-        return self._write(identifier, key)
+        return self.create(identifier, key)
 
     @contextlib.contextmanager
-    def _write(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
+    def create(self, identifier: str, key: str | None = None) -> Iterator[ResourceWriter]:
         identifier = self._check_name(identifier)
         with self._target(identifier) as (folder, name):
             partial = None if key is None else Partial.open(folder, key)
@@ -219,9 +216,8 @@ class FileStorageConnector(StorageConnector):
             )
         return check_identifier(identifier)
 
-    @contextlib.contextmanager
-    def _open_folder(self, identifier: str, *, create: bool = False) -> Iterator[tuple[int, str]]:
-        """A handle on the folder of a resource, and the name of its file.
+    def _open_folder(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
+        """A handle on the folder of a resource, which the caller closes, and the name of its file.
 
         Each folder is opened relative to the one above, and must not be a link.
         """
@@ -235,9 +231,10 @@ class FileStorageConnector(StorageConnector):
                     _make_folder(folder, handle)
                 above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
                 os.close(above)
-            yield handle, name
-        finally:
+        except BaseException:
             os.close(handle)
+            raise
+        return handle, name
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
@@ -267,25 +264,34 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        with contextlib.ExitStack() as exits:
-            status = None
-            with self._storage_errors("look for", identifier), contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                folder, name = exits.enter_context(self._open_folder(identifier))
+        folder, name, status = -1, "", None
+        try:
+            try:
+                folder, name = self._open_folder(identifier)
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            except (FileNotFoundError, NotADirectoryError):
+                pass
+            except OSError as error:
+                raise self._explain("look for", identifier)(error) from error
             if status is None or not stat.S_ISREG(status.st_mode):
                 raise ResourceNotFoundError(identifier, repr(self))
             yield folder, name, status
+        finally:
+            if folder >= 0:
+                os.close(folder)
 
     @contextlib.contextmanager
     def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
         """The open folder of a resource, created if missing, and the name of its file."""
-        with contextlib.ExitStack() as exits:
-            with self._storage_errors("store", identifier):
-                folder, name = exits.enter_context(self._open_folder(identifier, create=True))
+        with self._storage_errors("store", identifier):
+            folder, name = self._open_folder(identifier, create=True)
+        try:
             with contextlib.suppress(OSError):
                 # An empty folder of that name is removed.
                 os.rmdir(name, dir_fd=folder)
             yield folder, name
+        finally:
+            os.close(folder)
 
     def _open_file(self, identifier: str) -> OpenedFile:
         with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):

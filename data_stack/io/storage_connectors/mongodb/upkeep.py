@@ -39,7 +39,8 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         raise ConfigError(f"grace_seconds must not be negative, got {grace_seconds!r}")
     silence_seconds = max(grace_seconds, _MIN_SILENCE_SECONDS)
     with connection.operation("look for garbage in", ""):
-        now = _server_time(connection)
+        # The server's clock, UTC without a zone, as all dates of documents are read.
+        now: datetime.datetime = connection.client.admin.command("hello")["localTime"]
         groups = connection.writable("chunks").aggregate([_OBJECT_IDS, {"$group": {"_id": "$files_id"}}])
         chunked = [group["_id"] for group in groups]
     with connection.operation("look for garbage in", ""):
@@ -106,12 +107,6 @@ def _is_ours(file: dict[str, Any]) -> bool:
 def _find_needed(connection: Connection) -> set[ObjectId]:
     with connection.writable("resources").find({"file_id": {"$type": "objectId"}}, {"file_id": 1, "_id": 0}) as cursor:
         return {pointer["file_id"] for pointer in cursor if isinstance(pointer["file_id"], ObjectId)}
-
-
-def _server_time(connection: Connection) -> datetime.datetime:
-    """The server's clock, UTC without a zone, as all dates of documents are read."""
-    now: datetime.datetime = connection.client.admin.command("hello")["localTime"]
-    return now
 
 
 def _is_alive(record: Mapping[str, Any], now: datetime.datetime, silence_seconds: float) -> bool:
