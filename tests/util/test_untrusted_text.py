@@ -87,4 +87,3 @@ def test_too_many_bytes_are_refused() -> None:
             parser(b" " * 11, max_bytes=10)
     with pytest.raises(ValueError, match="utf-8"):
         parse_toml(b"a = '\xff'")
-
