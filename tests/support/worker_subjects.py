@@ -126,8 +126,3 @@ def strange(batch: Any, rng: np.random.Generator) -> Any:
         "text": [{"words": ["a" * 100] * 10} for _ in range(4)],
         "masked": np.ma.masked_array([1, 2], mask=[True, False]),
     }
-
-
-def wordy(samples: list[int]) -> list[dict[str, str]]:
-    """About 10 MB of dicts of strings, none of it an array."""
-    return [{"a": f"{sample}" * 100_000, "b": f"{part}"} for sample in samples for part in range(10)]
