@@ -137,16 +137,15 @@ def _differing_libraries(entry: Mapping[str, Any], distribution: str | None) -> 
 
 def _wanted(
     configurations: Iterable[Mapping[str, Any]], splits: Iterable[str], only: Chosen | None
-) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
     """Options, locked digests by split, and the splits to compare."""
     every = [(each["config"], each["splits"], sorted({*each["splits"], *splits})) for each in configurations]
-    if only is not None:
-        config, split = only
-        chosen = [each for each in every if canonical_json(each[0]) == canonical_json(config)]
-        every = chosen or every
-        if chosen and split is not None and "" not in chosen[0][1]:
-            every = [(chosen[0][0], chosen[0][1], [split])]
-    yield from every
+    if only is None:
+        return every
+    chosen = [each for each in every if canonical_json(each[0]) == canonical_json(only[0])]
+    if chosen and only[1] is not None and "" not in chosen[0][1]:
+        return [(chosen[0][0], chosen[0][1], [only[1]])]
+    return chosen or every
 
 
 def advise_code(entry: Mapping[str, Any], *, is_missing: bool = False) -> str:

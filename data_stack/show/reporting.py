@@ -160,9 +160,6 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
     facts = [("samples", f"{report.length:,}")]
     if report.identifier is not None:
         facts.append(("identifier", readable(report.identifier)))
-    if report.target_kind is not None:
-        kinds = {"label": "labels", "one_hot": "one-hot vectors", "real": "real numbers"}
-        facts.append(("targets are", kinds.get(report.target_kind, readable(report.target_kind))))
     for name, values in (("classes", report.class_names), ("features", report.feature_names)):
         if values is not None:
             facts.append((name, _list([readable(value) for value in values])))
