@@ -76,6 +76,12 @@ def unseal_json(path: str) -> dict[str, Any]:
     return {}
 
 
+def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:
+    """The digests of all blocks of ``data``, one after the other."""
+    view = memoryview(data).cast("B")
+    return b"".join(block_digest(view[start : start + block_bytes]) for start in range(0, len(view), block_bytes))
+
+
 def digest_of_block(digests: bytes, block: int) -> bytes:
     """The digest of a block; empty if the block has no digest."""
     return digests[block * DIGEST_BYTES : (block + 1) * DIGEST_BYTES]

@@ -6,7 +6,6 @@ import hashlib
 
 import numpy as np
 import pytest
-from block_digests import digests_of_blocks
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from data_stack.io.integrity import (
     block_digest,
     differing_blocks,
     digest_of_block,
+    digests_of_blocks,
 )
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
-from block_digests import digests_of_blocks
 from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
 
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
+from data_stack.io.integrity import digests_of_blocks
 from data_stack.values.strict_json import seal_json
 
 INTEGERS = [
