@@ -19,7 +19,7 @@ from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.columns import CellError, GroupColumn, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
@@ -244,7 +244,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 return [self._take(group, name, columns[name], rows) for name in names]
             return self._gather(names, parts, len(positions))
 
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, IndexArrayOfInts, Places]], n_rows: int) -> list[Any]:
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
         batches = [Gathering(n_rows) for _ in names]
         wanted = {group: (rows, places) for group, rows, places in parts}
         while wanted:
@@ -258,7 +258,7 @@ class ParquetDataset(AccessedDatasetIterator):
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
-    def _take(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _take(self, group: int, name: str, column: GroupColumn, rows: Rows) -> npt.NDArray[Any]:
         try:
             return column.take(rows)
         except CellError as error:

@@ -237,9 +237,7 @@ class Footers:
         known, record = self._digests[file], self._record(file)
         is_other = record is not None and record.footer_sha256 != digest.hex()
         if record is not None and is_other and known != digest and (known is not None or record.size == file_bytes):
-            raise DatasetFileCorruptError(
-                f"the footer of {self.files.name(file)} is damaged, or of another tool. {RECREATE}"
-            )
+            raise DatasetFileCorruptError(f"the footer of {self.files.name(file)} is damaged, or of another tool. {RECREATE}")
         self._check_digest(file, digest)
         with reading_parquet(self.files.name(file)):
             metadata = pq.read_metadata(pa.BufferReader(_MAGIC + tail))
