@@ -217,9 +217,14 @@ class ParquetDataset(AccessedDatasetIterator):
             columns = self._cache.columns(group, self._names)
             self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
             for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
-                values = [list(self._take(group, name, columns[name], rows)) for name in self._names]
-                for sample in zip(*values, strict=True):
-                    yield dict(zip(self._names, sample, strict=True))
+                try:
+                    values = [list(columns[name].take(rows)) for name in self._names]
+                except CellError:  # damaged, or too much at once: one by one
+                    for row in rows.tolist():
+                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
+                else:
+                    for sample in zip(*values, strict=True):
+                        yield dict(zip(self._names, sample, strict=True))
             del columns  # before the next ones are read
 
     def _arguments(self) -> dict[str, Any]:

@@ -234,11 +234,6 @@ def test_extension_types_are_what_they_hold() -> None:
     assert field.cells.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [b"0123456789abcdef", None]
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="name 'a'"):
-        infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
-
-
 # ---------------------------------------------------------------------- Petastorm's schema
 
 
