@@ -19,7 +19,7 @@ from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.columns import CellError, GroupColumn, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
@@ -217,9 +217,14 @@ class ParquetDataset(AccessedDatasetIterator):
             columns = self._cache.columns(group, self._names)
             self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
             for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
-                values = [list(self._take(group, name, columns[name], rows)) for name in self._names]
-                for sample in zip(*values, strict=True):
-                    yield dict(zip(self._names, sample, strict=True))
+                try:
+                    values = [list(columns[name].take(rows)) for name in self._names]
+                except CellError:  # damaged, or too much at once: one by one
+                    for row in rows.tolist():
+                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
+                else:
+                    for sample in zip(*values, strict=True):
+                        yield dict(zip(self._names, sample, strict=True))
             del columns  # before the next ones are read
 
     def _arguments(self) -> dict[str, Any]:
@@ -244,7 +249,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 return [self._take(group, name, columns[name], rows) for name in names]
             return self._gather(names, parts, len(positions))
 
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, IndexArrayOfInts, Places]], n_rows: int) -> list[Any]:
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
         batches = [Gathering(n_rows) for _ in names]
         wanted = {group: (rows, places) for group, rows, places in parts}
         while wanted:
@@ -258,7 +263,7 @@ class ParquetDataset(AccessedDatasetIterator):
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
-    def _take(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _take(self, group: int, name: str, column: GroupColumn, rows: Rows) -> npt.NDArray[Any]:
         try:
             return column.take(rows)
         except CellError as error:

@@ -141,15 +141,6 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
         ParquetDataset(tmp_path, timestamp_unit="ns")[0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"nulls": "NaN"}, "nulls.*'NaN'"), ({"timestamp_unit": "D"}, "timestamp_unit.*'D'")],
-)
-def test_other_ways_to_read_values_are_refused(small_folder: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ParquetDataset(small_folder, **options)
-
-
 def test_hive_partitions_are_columns(tmp_path: Path) -> None:
     for day in ("2024-01-01", "__HIVE_DEFAULT_PARTITION__"):
         for hour in (3, 12):

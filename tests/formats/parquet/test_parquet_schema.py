@@ -117,7 +117,6 @@ def test_a_type_nested_without_end_is_refused() -> None:
     ("arguments", "why"),
     [
         (("", "int32"), "name of a field.*''"),
-        (("x", Field), "'x': Field"),
         (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
@@ -233,11 +232,6 @@ def test_extension_types_are_what_they_hold() -> None:
     (field,) = infer_schema(pa.schema([("unique", unique.type)]))
 
     assert field.cells.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [b"0123456789abcdef", None]
-
-
-def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="name 'a'"):
-        infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
 
 
 # ---------------------------------------------------------------------- Petastorm's schema
