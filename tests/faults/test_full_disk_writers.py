@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
 from data_stack.formats.image_folder_writer import write_image_folder
-from data_stack.formats.parquet import ParquetWriter, SingleFieldIndex, build_indexes
+from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.formats.webdataset_writer import WebDatasetWriter
@@ -63,7 +63,6 @@ def write_parquet_metadata(disk: Path) -> None:
     if not ballast.exists():
         fill(ballast)
     generate_metadata(disk / "set")
-    build_indexes(disk / "set", [SingleFieldIndex("by_y", "y")])
 
 
 def fill(path: Path) -> None:

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import NoDataAvailableError, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.etl.rowgroup_indexers import SingleFieldIndexer
+from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.predicates import PredicateBase, in_lambda, in_negate, in_set
 from data_stack_petastorm.selectors import IntersectIndexSelector, RowGroupSelectorBase, SingleIndexSelector
@@ -18,7 +20,7 @@ from data_stack_petastorm.transform import transform_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 from data_stack.exception import ConfigError, LoadingError
-from data_stack.formats.parquet import Field, ParquetWriter, Schema, SingleFieldIndex, build_indexes
+from data_stack.formats.parquet import Field, ParquetWriter, Schema
 
 Frames = Unischema(
     "Frames",
@@ -40,7 +42,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(30):
             image = np.full((4, 3), number, np.uint8)
             writer.append({"id": number, "id2": number % 2, "name": f"n{number // 10}", "image": image})
-    build_indexes(folder, [SingleFieldIndex("by_name", "name")])
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_name", "name")])
     return folder
 
 
@@ -113,7 +115,7 @@ def test_rows_are_held_to_what_the_first_one_showed(frames: Path) -> None:
 
     with (
         make_reader(frames, transform_spec=spec, shuffle_row_groups=False) as reader,
-        pytest.raises(LoadingError, match=r"field 'image' for row 5.*edit_fields"),
+        pytest.raises(LoadingError, match=r"sample 5 .*field 'image' .*edit_fields"),
     ):
         list(reader)
 

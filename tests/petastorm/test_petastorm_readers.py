@@ -14,15 +14,14 @@ import petastorm_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import DataLoader, NGram, Reader, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.predicates import in_lambda, in_set
 from data_stack_petastorm.reader import ReaderArguments
 from data_stack_petastorm.shards import Sharding, Shards
 from sizes import sized
 
 from data_stack.exception import ConfigError, DataStackError, LoadingError
-from data_stack.formats.parquet.ngram import NGram
-from data_stack.formats.parquet.selecting import col, in_lambda, in_set
-from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader import BlockShuffled, Plan
 
@@ -372,7 +371,7 @@ def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
 
 
 def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> None:
-    ngram = NGram({0: ["timestamp", "flag"], 2: ["accel"]}, 100, "timestamp")
+    ngram = NGram({0: ["timestamp", "flag"], 2: ["accel"]}, 100, "timestamp", within_row_groups=False)
 
     with make_reader(TIMESERIES, schema_fields=ngram, shuffle_row_groups=False) as reader:
         rows = list(reader)

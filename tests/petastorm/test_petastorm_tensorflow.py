@@ -14,6 +14,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test
 
 import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
 from data_stack_petastorm import (  # noqa: E402  # likewise
+    NGram,
     WeightedSamplingReader,
     make_batch_reader,
     make_petastorm_dataset,
@@ -22,7 +23,6 @@ from data_stack_petastorm import (  # noqa: E402  # likewise
 )
 
 from data_stack.exception import ConfigError  # noqa: E402  # likewise
-from data_stack.formats.parquet.ngram import NGram  # noqa: E402  # likewise
 from data_stack.formats.parquet.selecting import col  # noqa: E402  # likewise
 
 N_ROWS = 60

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_stack_petastorm import WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import NGram, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col
 
 TIMESERIES = petastorm_fixtures.FIXTURES / "timeseries"

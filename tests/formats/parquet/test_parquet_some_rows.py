@@ -15,7 +15,6 @@ import pytest
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.codecs import PngCodec
-from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.selecting import col
 
 N_ROWS = 1200
@@ -143,10 +142,8 @@ def test_sequences_of_the_rows_that_a_filter_takes_go_on_in_the_next_row_group(t
     pq.write_table(pa.table({"t": times, "v": times * 10}), tmp_path / "a.parquet", row_group_size=100)
     kept = times[(times % 100 != 50) & (times % 100 != 99)]
 
-    ngrams = NGramIterator(
-        ParquetDataset(tmp_path, filters=col("t").isin(kept.tolist())), NGram({0: ["t", "v"], 1: ["t"], 2: ["v"]}, 2, "t")
-    )
-    batch = ngrams.read_batch(np.arange(len(ngrams)))
+    windows: Any = ParquetDataset(tmp_path, filters=col("t").isin(kept.tolist())).windows(3, order_by="t", max_gap=2)
+    batch = windows.read_batch(np.arange(len(windows)))
 
     expected = [(a, b, c) for a, b, c in zip(kept, kept[1:], kept[2:], strict=False) if b - a <= 2 and c - b <= 2]
-    assert list(zip(batch[0]["t"], batch[1]["t"], batch[2]["v"] // 10, strict=True)) == expected
+    assert list(map(tuple, batch["v"] // 10)) == expected

@@ -18,7 +18,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import Field, NdarrayCodec, ParquetDataset, ParquetManifest, ParquetWriter, PngCodec, Schema
-from data_stack.formats.parquet.indexes import SingleFieldIndex
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
@@ -238,8 +237,7 @@ class SquaresFactory(DatasetFactory):
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         schema = Schema("squares", [Field("n", "int64"), Field("square", "int64")])
-        indexes = [SingleFieldIndex("n", "n")]
-        with ParquetWriter(prepared, schema, prefix="preprocessed/train", rows_per_file=100, indexes=indexes) as writer:
+        with ParquetWriter(prepared, schema, prefix="preprocessed/train", rows_per_file=100) as writer:
             writer.append_columns({"n": np.arange(250), "square": np.arange(250) ** 2})
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import pickle
@@ -12,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm import ngram
+from data_stack_petastorm.ngram_iterator import NGramIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,12 +22,10 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, S
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.formats.parquet.ngram import NGram, NGramIterator
-from data_stack.formats.parquet.transform import TransformSpec
-from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.loader import Loader
 
-PETASTORM = Path(__file__).parent / "fixtures" / "petastorm"
+PETASTORM = Path(__file__).parents[1] / "formats" / "parquet" / "fixtures" / "petastorm"
+NGram = functools.partial(ngram.NGram, within_row_groups=False)
 COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
 
 
@@ -68,7 +69,7 @@ def rows_of(ngrams: NGramIterator) -> list[list[int]]:
     return [[int(part["row"]) for part in sample.values()] for sample in ngrams]
 
 
-def of_length(length: int, threshold: Any = 1, **options: Any) -> NGram:
+def of_length(length: int, threshold: Any = 1, **options: Any) -> ngram.NGram:
     return NGram({offset: ["row"] for offset in range(length)}, threshold, "time", **options)
 
 
@@ -79,15 +80,15 @@ def of_length(length: int, threshold: Any = 1, **options: Any) -> NGram:
 def test_there_are_as_many_sequences_as_petastorm_counts(case: str) -> None:
     length, threshold, overlap = [part.partition("=")[2] for part in case.split(",")]
     rows = ParquetDataset(PETASTORM / "timeseries")
-    ngram: dict[str, Any] = {
+    described: dict[str, Any] = {
         "fields": {offset: ["timestamp"] for offset in range(int(length))},
         "delta_threshold": int(threshold),
         "timestamp_field": "timestamp",
         "timestamp_overlap": overlap == "True",
     }
 
-    crossing = NGramIterator(rows, NGram(**ngram))
-    within = NGramIterator(rows, NGram(**ngram, within_row_groups=True))
+    crossing = NGramIterator(rows, NGram(**described))
+    within = NGramIterator(rows, NGram(**described, within_row_groups=True))
 
     assert len(crossing) == COUNTS[case]["whole_dataset_crossing_row_groups"]
     assert len(within) == COUNTS[case]["petastorm_within_row_groups"]
@@ -121,9 +122,9 @@ def test_sequences_are_those_that_are_found_row_by_row(
 ) -> None:
     times = np.cumsum(gaps)
     groups = data.draw(st.lists(st.integers(0, 2), min_size=len(gaps), max_size=len(gaps)))
-    ngram = of_length(length, threshold, timestamp_overlap=overlap, group_field="car")
+    wanted = of_length(length, threshold, timestamp_overlap=overlap, group_field="car")
 
-    found = NGramIterator(Rows(time=times, row=np.arange(len(times)), car=np.array(groups)), ngram)
+    found = NGramIterator(Rows(time=times, row=np.arange(len(times)), car=np.array(groups)), wanted)
 
     assert rows_of(found) == naive(times.tolist(), groups, length, threshold, overlap)
 
@@ -133,7 +134,6 @@ def test_offsets_may_be_negative_and_have_holes() -> None:
 
     ngrams = NGramIterator(rows, NGram({1: ["speed"], -2: ["row", "speed"]}, 1, "time"))
 
-    assert ngrams.ngram.length == 4
     assert list(ngrams) == [
         {-2: {"row": 0, "speed": 0.0}, 1: {"speed": 30.0}},
         {-2: {"row": 1, "speed": 10.0}, 1: {"speed": 40.0}},
@@ -152,7 +152,7 @@ def test_a_row_that_is_not_sorted_is_named() -> None:
         NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
     with pytest.raises(ConfigError, match=r"'time' has no value \(None\) at position 1"):
         NGramIterator(timed(np.array([0, None, 2], dtype=object)), of_length(2))
-    with pytest.raises(ConfigError, match="block_lengths"):
+    with pytest.raises(ConfigError, match="row groups"):
         NGramIterator(timed([0, 1]), of_length(2, within_row_groups=True))
     assert list(NGramIterator(timed([0]), of_length(2))) == []
 
@@ -185,7 +185,7 @@ def test_regular_expressions_and_fields_choose_in_the_order_of_the_dataset() -> 
 
     ngrams = NGramIterator(rows, NGram({0: ["gyro", "acc.*", rows.schema["timestamp"]]}, 100, "timestamp"))
 
-    assert ngrams.ngram.fields == {0: ["timestamp", "accel", "gyro"]}
+    assert ngrams.fields == {0: ["timestamp", "accel", "gyro"]}
 
 
 def test_batches_lists_columns_and_single_sequences_agree() -> None:
@@ -198,7 +198,7 @@ def test_batches_lists_columns_and_single_sequences_agree() -> None:
 
     for place, index in enumerate(indices):
         one = ngrams[index]
-        for offset, names in ngrams.ngram.fields.items():
+        for offset, names in ngrams.fields.items():
             for name in names:
                 assert np.array_equal(batch[offset][name][place], one[offset][name])
                 assert np.array_equal(samples[place][offset][name], one[offset][name])
@@ -217,23 +217,6 @@ def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_b
     assert rows.n_read == {"time": 100, "row": 20, "image": 22}
 
 
-def test_sequences_of_transformed_rows_are_found_without_transforming(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"time": np.arange(10), "speed": np.arange(10.0)}), tmp_path / "a.parquet", row_group_size=4)
-    calls: list[int] = []
-
-    def doubled(row: dict[str, Any]) -> dict[str, Any]:
-        calls.append(1)
-        return {"double": row["speed"] * 2}
-
-    rows = TransformedDatasetIterator(
-        ParquetDataset(tmp_path), TransformSpec(doubled, [("double", "float64", (), False)], ["time", "speed"])
-    )
-    ngrams = NGramIterator(rows, NGram({0: ["double"], 1: ["double"]}, 1, "time"))
-
-    assert (len(ngrams), calls) == (9, [])
-    assert ngrams[4] == {0: {"double": 8.0}, 1: {"double": 10.0}}
-
-
 # ------------------------------------------------------------------ in a stack
 
 
@@ -245,18 +228,6 @@ def test_sequences_pickle_without_being_found_again() -> None:
     assert ngrams.block_lengths.sum() == len(ngrams)
     assert copy[1533] == ngrams[1533]
     assert len(copy) == len(ngrams)
-
-
-def test_windows_of_a_dataset_are_the_same_sequences() -> None:
-    rows = ParquetDataset(PETASTORM / "timeseries")
-    ngrams = NGramIterator(rows, NGram({0: ["timestamp"], 1: ["accel"], 2: ["flag"]}, 100, "timestamp"))
-
-    windows: Any = rows.windows(3, order_by="timestamp", max_gap=100, offsets={0: ["timestamp"], 1: ["accel"], 2: ["flag"]})
-
-    assert len(windows) == len(ngrams)
-    found, expected = windows.__getitems__([0, 1530, 4000]), ngrams.read_batch([0, 1530, 4000])
-    for at, name in ((0, "timestamp"), (1, "accel"), (2, "flag")):
-        assert np.array_equal(np.array([window[at][name] for window in found]), expected[at][name])
 
 
 def test_sequences_of_lists_that_turn_out_to_differ_in_length_come_one_batch_at_a_time(tmp_path: Path) -> None:

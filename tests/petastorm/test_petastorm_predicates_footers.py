@@ -16,21 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.predicates import in_lambda, in_negate, in_pseudorandom_split, in_reduce, in_set
 from sizes import sized
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import (
-    Predicate,
-    as_predicate,
-    col,
-    in_lambda,
-    in_negate,
-    in_pseudorandom_split,
-    in_reduce,
-    in_set,
-)
+from data_stack.formats.parquet.selecting import Predicate, as_predicate, col
 
 N_ROWS = 4
 MIDNIGHT = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
