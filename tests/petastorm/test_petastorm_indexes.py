@@ -27,8 +27,6 @@ from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Sch
 from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
 from data_stack.io.folder import folder_of
 
-PICKLES = Path(__file__).parent / "fixtures" / "pickles"
-
 
 def objects(*cells: Any) -> np.ndarray[Any, Any]:
     column = np.empty(len(cells), dtype=object)
@@ -66,23 +64,6 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
         if np.isscalar(value) and value == value
     )
     assert (index.index_name, index.field) == ("by_field", "field")
-
-
-def test_a_not_null_index_knows_the_get_row_group_indexes_a_value() -> None:
-    columns = [objects(None, None), objects(None, 1), np.array([1]), np.array([], np.int64), objects()]
-
-    index = FieldNotNullIndexer("present", "field").build(enumerate(columns))
-
-    assert index.get_row_group_indexes(None) == {1, 2}
-    assert stored_and_read(index).row_groups == index.row_groups
-
-
-def test_nan_is_a_value_that_is_found_also_after_storing() -> None:
-    index = single(np.array([np.nan, 1.0], np.float32), np.array([np.nan, np.nan]))
-    stored = stored_and_read(index)
-
-    assert index.get_row_group_indexes(float("nan")) == {0, 1}
-    assert stored.get_row_group_indexes(np.float64("nan")) == {0, 1}
 
 
 def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
@@ -180,16 +161,6 @@ def test_what_no_selector_can_mean_is_refused() -> None:
         single(objects({"a": 1}))
     with pytest.raises(ConfigError, match="at least one"):
         UnionIndexSelector([])
-
-
-def test_the_indexes_that_petastorm_stored_are_ours() -> None:
-    indexes = read_pickled_indexes((PICKLES / "every_type.protocol4.indexes.pickle").read_bytes())
-
-    for name, index in indexes.items():
-        assert stored_and_read(index).to_json() == index.to_json()
-        assert index.index_name == name
-    assert SingleIndexSelector("day", [datetime(2020, 2, 29)]).select_row_groups(indexes) == {0, 1}
-    assert indexes["present"].get_row_group_indexes(None) == {0, 5, 300, 70000}
 
 
 def cars(folder: Path, n_rows: int, **options: Any) -> Path:

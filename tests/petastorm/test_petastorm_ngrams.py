@@ -5,13 +5,10 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import ngram
 from data_stack_petastorm.ngram_iterator import NGramIterator
@@ -22,7 +19,6 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, S
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.loader import Loader
 
 PETASTORM = Path(__file__).parents[1] / "formats" / "parquet" / "fixtures" / "petastorm"
 NGram = functools.partial(ngram.NGram, within_row_groups=False)
@@ -129,17 +125,6 @@ def test_sequences_are_those_that_are_found_row_by_row(
     assert rows_of(found) == naive(times.tolist(), groups, length, threshold, overlap)
 
 
-def test_offsets_may_be_negative_and_have_holes() -> None:
-    rows = Rows(time=np.arange(5), row=np.arange(5), speed=np.arange(5) * 10.0)
-
-    ngrams = NGramIterator(rows, NGram({1: ["speed"], -2: ["row", "speed"]}, 1, "time"))
-
-    assert list(ngrams) == [
-        {-2: {"row": 0, "speed": 0.0}, 1: {"speed": 30.0}},
-        {-2: {"row": 1, "speed": 10.0}, 1: {"speed": 40.0}},
-    ]
-
-
 def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
     rows = timed([5, 6, 7, 0, 1, 2], block_lengths=[3, 3])
 
@@ -157,35 +142,7 @@ def test_a_row_that_is_not_sorted_is_named() -> None:
     assert list(NGramIterator(timed([0]), of_length(2))) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fields": {}}, "fields of an n-gram"),
-        ({"fields": {0: "row"}}, "at offset 0"),
-        ({"fields": {"0": ["row"]}}, "an offset"),
-        ({"delta_threshold": -1}, "delta_threshold"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        NGram(**{"fields": {0: ["row"]}, "delta_threshold": 1, "timestamp_field": "time", **options})
-
-
-@pytest.mark.parametrize("name", ["rwo", "x.*"])
-def test_a_field_that_is_not_there_is_named_with_those_that_are(name: str) -> None:
-    with pytest.raises(ConfigError, match="time, row"):
-        NGramIterator(timed([0, 1]), NGram({0: [name]}, 1, "time"))
-
-
 # ------------------------------------------------------------------ what is read
-
-
-def test_regular_expressions_and_fields_choose_in_the_order_of_the_dataset() -> None:
-    rows = ParquetDataset(PETASTORM / "timeseries")
-
-    ngrams = NGramIterator(rows, NGram({0: ["gyro", "acc.*", rows.schema["timestamp"]]}, 100, "timestamp"))
-
-    assert ngrams.fields == {0: ["timestamp", "accel", "gyro"]}
 
 
 def test_batches_lists_columns_and_single_sequences_agree() -> None:
@@ -218,23 +175,3 @@ def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_b
 
 
 # ------------------------------------------------------------------ in a stack
-
-
-def test_sequences_pickle_without_being_found_again() -> None:
-    ngrams = NGramIterator(ParquetDataset(PETASTORM / "timeseries"), NGram({0: ["price"], 1: ["price"]}, 100, "timestamp"))
-
-    copy = pickle.loads(pickle.dumps(ngrams))
-
-    assert ngrams.block_lengths.sum() == len(ngrams)
-    assert copy[1533] == ngrams[1533]
-    assert len(copy) == len(ngrams)
-
-
-def test_sequences_of_lists_that_turn_out_to_differ_in_length_come_one_batch_at_a_time(tmp_path: Path) -> None:
-    lists = [[1.0, 2.0]] * 100 + [[1.0], [1.0, 2.0, 3.0]] * 50  # as many elements as if all had two
-    pq.write_table(pa.table({"t": np.arange(200), "v": lists}), tmp_path / "a.parquet", row_group_size=100)
-    pairs = NGramIterator(ParquetDataset(tmp_path), NGram({0: ["t", "v"], 1: ["v"]}, 1, "t"))
-
-    found = [values for batch in Loader(pairs, 4, worker_kind="inline") for values in batch[1]["v"]]
-
-    assert [list(values) for values in found] == lists[1:]

@@ -172,22 +172,6 @@ def test_values_lie_in_the_parts_that_petastorm_puts_them_in(value: Any, subset:
         assert found.count([True]) == 1
 
 
-def test_whole_columns_are_split_as_petastorm_splits_them() -> None:
-    def sizes(fractions: list[float], column: npt.NDArray[Any]) -> list[int]:
-        return [int(in_pseudorandom_split(fractions, index, "a").mask({"a": column}).sum()) for index in range(len(fractions))]
-
-    numbers = np.arange(5000)
-    texts = objects([f"s{number}" for number in range(5000)])
-    last = in_pseudorandom_split([0.7, 0.2, 0.1], 2, "a").mask({"a": np.arange(200, dtype=np.uint8)})
-
-    assert sizes([0.5, 0.2, 0.3], numbers) == [2459, 1073, 1468]
-    assert sizes([0.7, 0.2, 0.1], texts) == [3516, 1002, 482]
-    assert np.flatnonzero(last).tolist() == [2, 7, 9, 11, 17, 26, 29, 72, 74, 85, 87, 88, 104, 107, 116, 142]
-    zeros = [0.0, -0.0, 0.0]  # equal, but of different texts
-    in_first = in_pseudorandom_split([0.9, 0.1], 0, "a")
-    assert in_first.mask({"a": np.array(zeros)}).tolist() == in_first.mask({"a": objects(zeros)}).tolist()
-
-
 def test_lists_intersect_with_sets() -> None:
     lists = [[1, 2], [], None, (3,), np.array([[4, 1]]), ["1"], [None], "ab"]
 

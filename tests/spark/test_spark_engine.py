@@ -93,19 +93,6 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(session=spark, attempts=2)
 
 
-def test_spark_gives_what_one_process_gives(
-    spark: SparkSession, connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
-) -> None:
-    from data_stack_spark import SparkEngine
-
-    factory = direct(connector, tmp_path)
-
-    factory.prepare(engine=SparkEngine(session=spark), progress=False)
-
-    assert attempts(tmp_path) == {f"part-{part}": 1 for part in range(N_SHARDS)}
-    assert_right(factory, in_turn)
-
-
 def test_pythons_of_spark_that_are_killed_lose_and_double_nothing(
     spark: SparkSession, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:

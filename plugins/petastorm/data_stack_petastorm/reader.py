@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 import re
 import secrets
 import warnings
@@ -23,7 +24,6 @@ from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.plan import Uneven
 from data_stack.loader.ranks import warn_without_shard
-from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.iteration import Reader
@@ -205,7 +205,8 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
         fields = fields.view(dict.fromkeys(name for names in iterator.fields.values() for name in names))
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # only processors limit the speed
-        n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors())
+        n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors)
     n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
     shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(

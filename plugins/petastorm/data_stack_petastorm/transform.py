@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -18,7 +17,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.values.stacked_values import objects
-from data_stack_petastorm.columns import nested_names
+from data_stack_petastorm.columns import has_parameter, nested_names
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
@@ -83,7 +82,7 @@ class TransformSpec:
     @property
     def draws(self) -> bool:
         """Whether the function takes a random generator."""
-        return self.func is not None and _has_parameter(self.func, "rng")
+        return self.func is not None and has_parameter(self.func, "rng")
 
     def known(self, names: Iterable[str], on: Any = None) -> TransformSpec:
         """Return the spec without removed and selected fields that do not exist; ``on`` is the default argument of ``func``."""
@@ -135,13 +134,6 @@ def _names(argument: str, given: Iterable[str]) -> list[str]:
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"{argument} must be names of fields, got {given!r:.80}")
     return names
-
-
-def _has_parameter(function: Callable[..., Any], name: str) -> bool:
-    try:
-        return name in inspect.signature(function).parameters
-    except (TypeError, ValueError):  # of C
-        return False
 
 
 def transform_schema(schema: Unischema, transform_spec: TransformSpec) -> Unischema:
