@@ -99,10 +99,7 @@ class ConvertibleFormat(Format, ABC):
             raise ConfigError(f"{self.name} has no shards; leave shardlen out, or choose records, parquet or webdataset")
         for name, column in source.schema.items():
             if column.type == "decimal":
-                raise ConfigError(
-                    f"column {name!r} holds Decimals, which only Parquet stores; leave it out (--columns …), or copy "
-                    f"the dataset with `data-stack parquet copy`"
-                )
+                raise ConfigError(f"column {name!r} holds Decimals, which only Parquet stores; leave it out (--columns …)")
             if column.is_sequence and self.name != "records":
                 raise ConfigError(
                     f"column {name!r} holds sequences ({column.type}), which only records store; leave it out: --columns …"
