@@ -135,35 +135,6 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         assert sorted(ids(rows)) == sorted(ids(batched)) == wanted
 
 
-class AmongColumns:
-    """As programs with ``make_batch_reader`` have them: of a DataFrame."""
-
-    def get_fields(self) -> set[str]:
-        return {"id", "text"}
-
-    def do_include(self, values: Any) -> Any:
-        found = np.ones(len(values), dtype=bool)
-        found &= values["id"].isin([3, 4, 77])
-        found &= values["text"].str.endswith("7") | (values["id"] == 3)
-        return found
-
-
-def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: Path) -> None:
-    cases: dict[Any, list[int]] = {
-        AmongColumns(): [3, 77],
-        in_lambda(["id"], lambda column: column.isin([5, 99])): [5, 99],
-        in_lambda(["id"], lambda column, wanted: column.isin(wanted), [6]): [6],
-        in_lambda(["text"], lambda text: len(text) == 5): list(range(10)),  # of a row: a column has but one length
-        in_lambda(["id"], lambda number: number in (7, 8)): [7, 8],  # of a row: columns are in no tuple
-    }
-
-    for predicate, wanted in cases.items():
-        with make_batch_reader(numbers, predicate=predicate, filters=[("id", "<", 150)]) as reader:
-            rows = [dict(zip(batch._fields, values, strict=True)) for batch in reader for values in zip(*batch, strict=True)]
-        assert sorted(row["id"] for row in rows) == wanted
-        assert all(row["double"] == 2 * row["id"] and row["text"] == f"row {row['id']}" for row in rows)
-
-
 def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
     with make_reader(numbers, workers_count=3, num_epochs=3) as reader, ThreadPoolExecutor(8) as threads:
         rows = list(threads.map(lambda _: next(reader), range(3 * N_ROWS)))
@@ -306,22 +277,6 @@ def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> No
     assert list(rows[0]) == [0, 1, 2]
     assert [part._fields for part in rows[0].values()] == [("timestamp", "flag"), (), ("accel",)]
     assert rows[1529][0].timestamp + 0 == rows[1528][0].timestamp + 100
-
-
-def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:
-    edited = [("half", np.float64, (), False)]
-    of_rows = TransformSpec(lambda row: {**row, "half": row["id"] / 2}, edited, ["text", "maybe"])
-    of_frames = TransformSpec(lambda frame: frame.assign(half=frame["id"] / 2), edited, ["text", "maybe"])
-
-    with make_reader(numbers, transform_spec=of_rows, num_epochs=2) as reader:
-        rows = list(reader)
-    with make_batch_reader(numbers, transform_spec=of_frames) as batches:
-        batch = next(batches)
-
-    assert (len(rows), rows[0]._fields) == (400, ("id", "double", "half"))
-    assert all(row.half == row.id / 2 for row in rows)
-    assert batch.half.tolist() == (batch.id / 2).tolist()
-    assert list(batches.schema.fields) == ["id", "double", "half"]
 
 
 # ------------------------------------------------------------------ iterating

@@ -160,17 +160,6 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
 
 
-@pytest.mark.parametrize(("field", "batched"), [("maybe", False), ("name", True), ("price", True)])
-def test_what_petastorm_refuses_is_refused_with_any_collate_fn(table: Path, field: str, batched: bool) -> None:
-    for loader in (
-        DataLoader(reader(table, [field], batched=batched), 60),
-        DataLoader(reader(table, [field], batched=batched), 60, len),
-    ):
-        with pytest.raises(Exception, match=f"field '{field}' has") as caught:
-            list(loader)
-        assert isinstance(caught.value, TypeError) or isinstance(caught.value.__cause__, TypeError)
-
-
 def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) -> None:
     with DataLoader(reader(table), 16, shuffling_queue_capacity=100) as loader:
         for _ in loader:

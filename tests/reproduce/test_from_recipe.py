@@ -118,7 +118,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "ngrams": lambda: NGramIterator(
-        rows(), NGram({-1: ["class"], 0: [], 2: ["number", "pair"]}, 1, "number", group_field="class", within_row_groups=False)
+        rows(), NGram({-1: ["class"], 0: [], 2: ["number", "pair"]}, 1, "number", within_row_groups=False)
     ),
     "one_hot": lambda: informed().one_hot(),
     "informed slice": lambda: informed()[2:5],

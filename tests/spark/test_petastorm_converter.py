@@ -81,16 +81,6 @@ def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: Dat
             make_spark_converter(frame)
 
 
-def test_a_saved_path_is_used_and_left(spark: SparkSession, tmp_path: Path) -> None:
-    spark.range(0, 3, 1, 2).write.parquet(f"file://{tmp_path}/saved")
-
-    converter = make_spark_converter(str(tmp_path / "saved"))
-    converter.delete()
-
-    assert (len(converter), len(converter.file_urls)) == (3, 2)
-    assert (tmp_path / "saved").is_dir()
-
-
 def test_what_petastorm_warns_of_is_logged(
     spark: SparkSession, frame: DataFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

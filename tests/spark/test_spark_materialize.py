@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from data_stack_spark.materialize import materialize_dataset
 from data_stack_spark.reading import dataset_as_rdd
-from data_stack_spark.rows import dict_to_spark_row, encode_rows
+from data_stack_spark.rows import encode_partition, encode_rows
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import (
@@ -122,14 +122,14 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
     ("change", "reason"),
     [
         ({"image": np.zeros((4, 5), np.uint8)}, "field 'image'"),
-        ({"id": None}, "field 'id'.*None"),
+        ({"id": None}, "field 'id'.*not nullable"),
         ({"small": 256}, "field 'small'"),
         ({"nmae": 1}, "'nmae'.*did you mean 'name'"),
     ],
 )
 def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        dict_to_spark_row(SCHEMA, {**row(1), **change})
+        list(encode_partition(SCHEMA, [{**row(1), **change}]))
 
 
 # ------------------------------------------------------------------ reading

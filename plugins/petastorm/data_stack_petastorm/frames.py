@@ -18,12 +18,12 @@ except ImportError as error:
     raise MissingDependencyError("a transform on='pandas'", "pandas", "pandas") from error
 
 
-def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> pd.DataFrame:
+def as_frame(batch: Mapping[str, npt.NDArray[Any]]) -> Any:
     """Copy columns to a DataFrame: numbers and times keep their dtype, other values (text, arrays, None) are objects."""
     return pd.DataFrame({name: _series(column) for name, column in batch.items()})
 
 
-def _series(column: npt.NDArray[Any]) -> pd.Series[Any]:
+def _series(column: npt.NDArray[Any]) -> Any:
     if column.ndim == 1 and column.dtype.kind in "biufcmM":
         return pd.Series(column.copy())
     # pandas would convert strings to its own type, whose missing values are NaN
@@ -77,7 +77,7 @@ def on_frames(predicate: Predicate) -> Predicate:
     return FramePredicate(predicate.function) if isinstance(predicate, RowPredicate) else predicate
 
 
-class ListSeries(pd.Series):  # type: ignore[type-arg]  # generic in the stubs only
+class ListSeries(pd.Series):
     """A Series that combines with lists by ``&``, ``|`` and ``^``, which pandas 3 refuses."""
 
     @property

@@ -33,9 +33,6 @@ class NGram:
             need not be among ``fields``.
         timestamp_overlap: whether sequences may share rows. Otherwise each sequence begins after the last timestamp of the
             previous one; the first possible sequence is chosen, then the next.
-        group_field: a sequence has rows of one value of this field, such as one vehicle; rows of other groups may lie in between.
-            None: all rows are one group.
-        stride: number of rows between the starts of two sequences, at least 1.
         within_row_groups: whether sequences end at row groups, as in Petastorm. If False, they may span row groups, files and
             partitions, in the order of the files.
 
@@ -50,15 +47,14 @@ class NGram:
         timestamp_field: Any,
         timestamp_overlap: bool = True,
         *,
-        group_field: Any = None,
-        stride: int = 1,
         within_row_groups: bool = True,
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
             raise ConfigError(f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}")
-        if not isinstance(fields, Mapping) or len(fields) == 0:
-            raise ConfigError(f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {fields!r:.80}")
-        for offset, choices in fields.items():
+        given: Any = fields
+        if not isinstance(given, Mapping) or len(given) == 0:
+            raise ConfigError(f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {given!r:.80}")
+        for offset, choices in given.items():
             check_integer("an offset of an n-gram", offset)
             if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
                 raise ConfigError(f"the fields at offset {offset} must be a list of names, got {choices!r:.80}")
@@ -67,9 +63,8 @@ class NGram:
             if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
                 raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
         self._delta_threshold = check_gap(delta_threshold, "delta_threshold")
-        self.timestamp_field, self.group_field = timestamp_field, getattr(group_field, "name", group_field)
+        self.timestamp_field = timestamp_field
         self._timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
-        self.stride = check_integer("the stride of n-grams", stride, at_least=1)
 
     @property
     def fields(self) -> dict[int, list[Any]]:

@@ -14,7 +14,6 @@ from data_stack.dataset.iterator.layers.windowed import (
     OffsetsAccess,
     equals_last,
     exceeds_gap,
-    group_numbers,
     starts_after_larger,
     starts_in_runs,
 )
@@ -33,14 +32,13 @@ class NGramIterator(AccessedDatasetIterator):
     ::
 
         frames = ParquetDataset("drives")
-        pairs = NGramIterator(frames, NGram({0: ["speed", "image"], 1: ["speed"]}, 0.1, "time", group_field="vehicle"))
+        pairs = NGramIterator(frames, NGram({0: ["speed", "image"], 1: ["speed"]}, 0.1, "time"))
         pairs[0][1]["speed"]
         pairs.read_batch([0, 5, 2])[0]["image"]        # {offset: {field: array of shape (3, ...)}}
         Loader(pairs, 64, shuffle=BlockShuffled(window=8))
 
-    The constructor reads only timestamps and groups. It keeps 4 bytes per sequence, and with groups 4 bytes per row; a pickle
-    includes them. A batch makes one request for each set of fields with the same offsets. Images and other slow cells of
-    overlapping sequences are decoded once.
+    The constructor reads only timestamps. It keeps 4 bytes per sequence; a pickle includes them. A batch makes one request for
+    each set of fields with the same offsets. Images and other slow cells of overlapping sequences are decoded once.
 
     The key of a column is ``(offset, field)``, shape ``(n, ...)``, or an offset: a dict for each sequence, shape ``(n,)``, dtype
     object.
@@ -49,14 +47,14 @@ class NGramIterator(AccessedDatasetIterator):
     row groups, no sequence spans these: each file must be sorted, but files may be in any order.
 
     ``iterator.windows(…, order_by=…, max_gap=…, offsets=…)`` of the core returns the same sequences of any samples. It sorts
-    samples where this class raises, and its batches are stacked windows, or tuples for each offset.
+    samples where this class raises, has strides and groups, and its batches are stacked windows, or tuples for each offset.
 
     Args:
         dataset_iterator: samples that are dicts, usually a :class:`~data_stack.formats.parquet.dataset.ParquetDataset`; it stays
             the caller's.
         ngram: describes the sequences.
         schema: the fields of the samples; None for those of ``dataset_iterator.schema``, or of the first sample.
-        timestamps: the rows with timestamps and groups, if those of ``dataset_iterator`` are transformed.
+        timestamps: the rows with timestamps, if those of ``dataset_iterator`` are transformed.
         one_row_group: whether rows without row groups count as one.
 
     Attributes:
@@ -89,8 +87,9 @@ class NGramIterator(AccessedDatasetIterator):
         for offset in sorted(ngram.fields):
             matched = {found for choice in ngram.fields[offset] for found in match_names(choice, names)}
             self.fields[offset] = [name for name in names if name in matched]
-        self._key = _one_of(ngram.timestamp_field, "timestamp_field", stored_names)
-        self._group = None if ngram.group_field is None else _one_of(ngram.group_field, "group_field", stored_names)
+        self._key, *others = match_names(ngram.timestamp_field, stored_names)
+        if others:
+            raise ConfigError(f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}")
         self._find_sequences(access_to(stored), one_row_group)
 
     if TYPE_CHECKING:  # batches are dicts of dicts, and their columns have keys of their own
@@ -114,8 +113,6 @@ class NGramIterator(AccessedDatasetIterator):
             "delta_threshold": ngram.delta_threshold,
             "timestamp_field": self._key,
             "timestamp_overlap": ngram.timestamp_overlap,
-            "group_field": self._group,
-            "stride": ngram.stride,
             "within_row_groups": ngram.within_row_groups,
         }
 
@@ -132,35 +129,26 @@ class NGramIterator(AccessedDatasetIterator):
             raise ConfigError(
                 f"within_row_groups=True needs samples with row groups, such as a ParquetDataset; got {self._stored!r:.80}"
             )
-        self.starts, self.order, self.block_lengths = np.empty(0, np.int32), None, np.empty(0, np.int64)
+        self.starts: IndexArrayOfInts = np.empty(0, np.int32)
+        self.block_lengths: npt.NDArray[np.int64] = np.empty(0, np.int64)
         if n_rows < ngram.length:
             return
-        columns = stored.columns([key] if self._group is None else [key, self._group])
-        if (missing := np.flatnonzero(missing_values(columns[0], key))).size:
+        (times,) = stored.columns([key])
+        if (missing := np.flatnonzero(missing_values(times, key))).size:
             raise ConfigError(
-                f"the timestamp {key!r} of row {missing[0]} is {columns[0][missing[0]]!s:.40}: every row needs a timestamp. "
+                f"the timestamp {key!r} of row {missing[0]} is {times[missing[0]]!s:.40}: every row needs a timestamp. "
                 f"Exclude such rows by a filter: col({key!r}).is_valid()"
             )
         lengths = np.array([n_rows]) if blocks is None else blocks
-        order: npt.NDArray[np.intp] = np.arange(n_rows, dtype=np.intp)
         starts_run = np.zeros(n_rows, dtype=bool)
         starts_run[0] = True
-        if self._group is not None:
-            groups = group_numbers(columns[1])
-            order = np.argsort(groups, kind="stable")
-            starts_run[1:] = np.diff(groups[order]) != 0
-        times, block_of = columns[0][order], np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[order]
-        self._mark_borders(starts_run, times, order, block_of[1:] == block_of[:-1])
+        block_of = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
+        self._mark_borders(starts_run, times, block_of[1:] == block_of[:-1])
         starts = self._starts_in(starts_run, times)
-        if self._group is not None:
-            starts = starts[np.argsort(order[starts], kind="stable")]
-            self.order = narrow(order, n_rows)
         counts = np.bincount(block_of[starts], minlength=len(lengths)).astype(np.int64)
         self.starts, self.block_lengths = narrow(starts, n_rows), counts[counts > 0]
 
-    def _mark_borders(
-        self, starts_run: npt.NDArray[np.bool_], times: Any, order: npt.NDArray[np.intp], same_block: npt.NDArray[np.bool_]
-    ) -> None:
+    def _mark_borders(self, starts_run: npt.NDArray[np.bool_], times: Any, same_block: npt.NDArray[np.bool_]) -> None:
         """Mark in ``starts_run`` the rows that do not continue the previous one."""
         ngram, key = self._ngram, self._key
         if ngram.length > 1 or not ngram.timestamp_overlap:
@@ -168,19 +156,18 @@ class NGramIterator(AccessedDatasetIterator):
             if (places := np.flatnonzero(falls & same_block)).size:
                 place = int(places[0])
                 raise ConfigError(
-                    f"the timestamp {key!r} of row {order[place + 1]} is {times[place + 1]!s:.60}, smaller than "
-                    f"{times[place]!s:.60} of row {order[place]}: rows of n-grams must be sorted by timestamp. "
-                    f"windows(…, order_by={key!r}) sorts them; group_field= separates interleaved sequences"
+                    f"the timestamp {key!r} of row {place + 1} is {times[place + 1]!s:.60}, smaller than {times[place]!s:.60} of "
+                    f"row {place}: rows of n-grams must be sorted by timestamp. windows(…, order_by={key!r}) sorts them"
                 )
             starts_run[1:] |= falls
         if ngram.within_row_groups:
             starts_run[1:] |= ~same_block
         if ngram.length > 1:
-            starts_run[1:] |= exceeds_gap(times, ngram.delta_threshold, ~starts_run[1:], key, order)
+            starts_run[1:] |= exceeds_gap(times, ngram.delta_threshold, ~starts_run[1:], key, np.arange(len(times)))
 
     def _starts_in(self, starts_run: npt.NDArray[np.bool_], times: Any) -> npt.NDArray[np.intp]:
         ngram, n_rows, runs = self._ngram, len(times), np.flatnonzero(starts_run)
-        step = ngram.stride if ngram.timestamp_overlap else max(ngram.stride, ngram.length)
+        step = 1 if ngram.timestamp_overlap else ngram.length
         if not ngram.timestamp_overlap:
             follows_equal = ~starts_run
             follows_equal[1:] &= equals_last(times)
@@ -199,7 +186,7 @@ class NGramAccess(OffsetsAccess):
 
     def __init__(self, sequences: NGramIterator, rows: SampleAccess) -> None:
         length = max(sequences.fields) - min(sequences.fields) + 1
-        super().__init__(rows, sequences.starts, length, sequences.order, sequences.fields)  # type: ignore[arg-type]  # lists of names
+        super().__init__(rows, sequences.starts, length, None, sequences.fields)  # type: ignore[arg-type]  # lists of names
         self._fields, self._block_lengths = sequences.fields, sequences.block_lengths
         names = list(dict.fromkeys(name for names in sequences.fields.values() for name in names))
         self._names = names if sequences.is_stored else None  # a transform may need others
@@ -241,13 +228,6 @@ class NGramAccess(OffsetsAccess):
 
 
 _SEQUENCES_AT_ONCE = 64
-
-
-def _one_of(choice: Any, argument: str, names: Sequence[str]) -> str:
-    found = match_names(choice, names)
-    if len(found) > 1:
-        raise ConfigError(f"{argument} must match one field; {choice!r} matches {', '.join(found)}")
-    return found[0]
 
 
 def _field_names(iterator: DatasetIteratorIF) -> list[str]:

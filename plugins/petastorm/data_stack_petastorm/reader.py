@@ -359,9 +359,9 @@ def _list(schema_fields: Any) -> list[Any]:
 
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
     """Return the fields that an n-gram names; None if the transform makes some of them."""
-    choices = [*ngram.get_field_names_at_all_timesteps(), ngram.timestamp_field, ngram.group_field]
+    choices = [*ngram.get_field_names_at_all_timesteps(), ngram.timestamp_field]
     try:
-        found = [name for choice in choices if choice is not None for name in match_names(choice, names)]
+        found = [name for choice in choices for name in match_names(choice, names)]
     except ConfigError:
         return None
     return list(dict.fromkeys(found))

@@ -6,9 +6,9 @@ from typing import Any
 #: Module of each public name; importing Spark's Python API takes a second.
 _MODULES = {
     **dict.fromkeys(("SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"), "converter"),
-    **dict.fromkeys(("dict_to_spark_row", "encode_rows"), "rows"),
     **dict.fromkeys(("local_path", "readable_source", "spark_session"), "session"),
     "SparkEngine": "engine",
+    "encode_rows": "rows",
     "dataset_as_rdd": "reading",
     "materialize_dataset": "materialize",
     "spark_schema": "types",

@@ -58,12 +58,13 @@ class RowPredicate(Predicate):
     """
 
     def __init__(self, function: Any) -> None:
-        names = function.get_fields()
+        names: Any = function.get_fields()
         if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
             raise ConfigError(f"get_fields() of {shorten(function)} must return a set of names, got {shorten(names)}")
+        names = list(names)
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ConfigError(f"get_fields() of {shorten(function)} must return names of fields, got {shorten(names)}")
         super().__init__(names)
-        if not self.fields or not all(isinstance(name, str) and name for name in self.fields):
-            raise ConfigError(f"get_fields() of {shorten(function)} must return names of fields, got {shorten(self.fields)}")
         self.function = function
 
     def mask(self, columns: Columns) -> Bools:
