@@ -311,8 +311,8 @@ def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
                     found.append(f"{path}: {other}")
 
     assert found == []
-    for module, names in public.items():
-        assert [name for name in names if not hasattr(importlib.import_module(module), name)] == [], module
+    for module, listed in public.items():
+        assert [name for name in listed if not hasattr(importlib.import_module(module), name)] == [], module
 
 
 def test_an_arrow_that_turns_round_and_a_circle_are_seen(tmp_path: Path) -> None:

@@ -153,14 +153,14 @@ def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> 
     assert read_pickled_schema(data) == read_pickled_schema((PICKLES / "legacy_0.4.0.schema.pickle").read_bytes())
 
 
-class Unischema:
+class FakeSchema:
     """Stands for Petastorm's."""
 
 
-class UnischemaField(tuple[Any, ...]):
+class FakeField(tuple[Any, ...]):
     """Likewise; a named tuple's ``__new__`` takes its five values."""
 
-    def __new__(cls, *values: Any) -> UnischemaField:
+    def __new__(cls, *values: Any) -> FakeField:
         return super().__new__(cls, values)
 
 
@@ -168,7 +168,8 @@ class Unpickler(pickle.Unpickler):
     """Unpickles with classes of this module for Petastorm's."""
 
     def find_class(self, module: str, name: str) -> Any:
-        return globals()[name] if module.startswith("petastorm") else super().find_class(module, name)
+        fakes = {"Unischema": FakeSchema, "UnischemaField": FakeField}
+        return fakes.get(name, FakeSchema) if module.startswith("petastorm") else super().find_class(module, name)
 
 
 def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through() -> None:

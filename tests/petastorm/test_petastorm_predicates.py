@@ -124,7 +124,7 @@ def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
 
 
 def test_the_content_of_predicates_tells_them_apart() -> None:
-    others = [
+    others: list[Any] = [
         *map(as_predicate, (col("a") > 3, col("a") > 4, col("a") >= 3, col("b") > 3)),
         *(in_set([1, 2], "a"), in_set([1, 3], "a"), in_set(["1", "2"], "a"), in_negate(in_set([1, 2], "a"))),
         *(in_lambda(["a"], lambda a: a > 3), in_lambda(["a"], lambda a: a > 4)),

@@ -62,9 +62,9 @@ class NGram:
         for field in (timestamp_field, *self.get_field_names_at_all_timesteps()):
             if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
                 raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
-        self._delta_threshold = check_gap(delta_threshold, "delta_threshold")
+        self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
         self.timestamp_field = timestamp_field
-        self._timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
+        self.timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
 
     @property
     def fields(self) -> dict[int, list[Any]]:
@@ -75,16 +75,6 @@ class NGram:
     def length(self) -> int:
         """Number of rows from the lowest to the highest offset."""
         return max(self._fields) - min(self._fields) + 1
-
-    @property
-    def delta_threshold(self) -> Any:
-        """Maximum difference of the timestamps of consecutive rows."""
-        return self._delta_threshold
-
-    @property
-    def timestamp_overlap(self) -> bool:
-        """Whether sequences may share rows."""
-        return self._timestamp_overlap
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NGram) or set(self._fields) != set(other._fields):

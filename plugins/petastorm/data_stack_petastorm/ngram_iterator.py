@@ -83,10 +83,11 @@ class NGramIterator(AccessedDatasetIterator):
         self.is_stored = stored is dataset_iterator
         stored_names = _field_names(stored)
         names = stored_names if schema is None else list(schema.fields)
-        self.fields: dict[int, list[str]] = {}
-        for offset in sorted(ngram.fields):
-            matched = {found for choice in ngram.fields[offset] for found in match_names(choice, names)}
-            self.fields[offset] = [name for name in names if name in matched]
+        matched = {
+            offset: {found for choice in choices for found in match_names(choice, names)}
+            for offset, choices in ngram.fields.items()
+        }
+        self.fields = {offset: [name for name in names if name in matched[offset]] for offset in sorted(matched)}
         self._key, *others = match_names(ngram.timestamp_field, stored_names)
         if others:
             raise ConfigError(f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}")
