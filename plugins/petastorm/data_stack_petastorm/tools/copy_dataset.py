@@ -41,7 +41,6 @@ def copy_dataset(
     """Copy a dataset without decoding its cells; rebuild the row-group indexes of the copied fields.
 
     Args:
-        spark: ignored; may be None.
         source_url: URL or path of the dataset.
         target_url: URL or path of the copy.
         field_regex: regular expressions of whole names of fields; None: all fields.
@@ -49,7 +48,7 @@ def copy_dataset(
         overwrite_output: whether to replace an existing target.
         partitions_count: approximate number of files; None: files of at most 512 MB.
         row_group_size_mb: MB of each row group; None: 32.
-        hdfs_driver: ignored.
+        spark, hdfs_driver: ignored.
 
     Raises:
         ConfigError: no field matches, or the target exists (in programs with Spark, this is also an ``AnalysisException``).
