@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.predicates import in_lambda
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.formats.parquet.selecting import col, in_lambda
+from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,
