@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +164,7 @@ def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impati
         read_all(server.origin + "/0")
 
 
-@pytest.mark.parametrize(("asked", "status"), [("100000", 429), (formatdate(time.time() + 100_000, usegmt=True), 503)])
+@pytest.mark.parametrize(("asked", "status"), [("100000", 429), ("Fri, 27 Nov 2099 20:36:55 GMT", 503)])
 def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: str, status: int) -> None:
     url = server.serve("/a", status=status, headers={"Retry-After": asked})
 
