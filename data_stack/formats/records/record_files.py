@@ -221,7 +221,9 @@ class RecordFiles:
         Raises:
             DatasetFileCorruptError: a file is damaged; the error names the first damage.
         """
-        for file, record in self.manifest.files.items() if self.manifest is not None else ():
+        if self.manifest is None:
+            return
+        for file, record in self.manifest.files.items():
             name, digest = self.folder.full_name(file), Digest()
             with self.folder.open(file) as resource:
                 while digest.size < record.size and (data := resource.read(min(_READ_BYTES, record.size - digest.size))):
@@ -230,6 +232,8 @@ class RecordFiles:
                 raise block_damage(name, block)
             if digest.sha256 != record.sha256:
                 raise DatasetFileCorruptError(f"{name} is damaged: its SHA-256 differs from {MANIFEST}. Restore it")
+        for name in () if self.has_references else self.schema:
+            self.bag(name, self.manifest.count)  # raises if the index is shorter
 
     @property
     def n_bytes(self) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
+from data_stack.util.forks import call_in_forks
 
 #: Default size of the cache, for h5py and zipfile, which read the same places repeatedly.
 _KEPT_BYTES = 16 << 20
@@ -83,11 +85,19 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         yield blocks[0], len(blocks)
 
 
+class _Fetch:
+    """Blocks that one thread fetches, and for which others wait."""
+
+    def __init__(self) -> None:
+        self.has_ended = threading.Event()
+        self.blocks: dict[int, bytes] = {}
+
+
 class BlockedSource(ByteSource):
     """Positional access to :class:`Blocks`, with a cache of recent blocks and read-ahead.
 
-    Random reads fetch only the blocks that they touch. After more than a block of sequential reading, each request also fetches
-    the following blocks, more of them the longer it continues.
+    Random reads fetch only the blocks that they touch, and threads that need the same block at once fetch it once. After more
+    than a block of sequential reading, each request also fetches the following blocks, more of them the longer it continues.
     """
 
     size = 0
@@ -99,6 +109,8 @@ class BlockedSource(ByteSource):
         self.size, self.sha256, self.tag = blocks.size, blocks.sha256, blocks.tag
         self._kept: ByteCache[int, bytes] = ByteCache(blocks.kept_bytes, len)
         self._end_of_last, self._run_bytes = -1, 0
+        self._begin_in_fork()
+        call_in_forks(self._begin_in_fork)
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         end = min(offset + len(buffer), self._blocks.size)
@@ -172,10 +184,38 @@ class BlockedSource(ByteSource):
                 aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
                 stop = aligned if aligned > group[-1] else stop
                 missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]
-            if missing:
-                fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                for number, data in fetched.items():
-                    self._kept.put(number, data)
-                found |= fetched
+            while missing:
+                found |= self._fetch(missing)
+                missing = [number for number in missing if number not in found]  # those of a thread that failed
             for number in group:
                 yield number, found[number]
+
+    def _fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Fetch blocks, and wait for those that other threads are fetching; without those for which another thread failed."""
+        own = _Fetch()
+        with self._lock:
+            found = self._kept.get_many(numbers)  # another thread may have fetched them just now
+            others = {number: self._fetches[number] for number in numbers if number in self._fetches}
+            missing = [number for number in numbers if number not in others and number not in found]
+            self._fetches.update(dict.fromkeys(missing, own))
+        try:
+            if missing:
+                own.blocks = dict(zip(missing, self._blocks.fetch(missing), strict=True))
+                for number, data in own.blocks.items():
+                    self._kept.put(number, data)
+        finally:
+            with self._lock:
+                for number in missing:
+                    del self._fetches[number]
+            own.has_ended.set()
+        found |= own.blocks
+        for number, fetch in others.items():
+            fetch.has_ended.wait()
+            if number in fetch.blocks:
+                found[number] = fetch.blocks[number]
+        return found
+
+    def _begin_in_fork(self) -> None:
+        # threads of the parent do not go on here
+        self._lock = threading.Lock()
+        self._fetches: dict[int, _Fetch] = {}

@@ -56,7 +56,7 @@ class SingleIndexSelector(RowGroupSelectorBase):
 
 
 class _CombinedSelector(RowGroupSelectorBase):
-    _combined: Callable[..., set[int]]
+    combine: Callable[..., set[int]]
 
     def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
         self._selectors = tuple(single_index_selectors)
@@ -67,19 +67,19 @@ class _CombinedSelector(RowGroupSelectorBase):
         return [name for selector in self._selectors for name in selector.get_index_names()]
 
     def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
-        return type(self)._combined(*(set(selector.select_row_groups(index_dict)) for selector in self._selectors))
+        return type(self).combine(*(set(selector.select_row_groups(index_dict)) for selector in self._selectors))
 
 
 class IntersectIndexSelector(_CombinedSelector):
     """The row groups that all of several selectors select."""
 
-    _combined = set.intersection
+    combine = set.intersection
 
 
 class UnionIndexSelector(_CombinedSelector):
     """The row groups that at least one of several selectors selects."""
 
-    _combined = set.union
+    combine = set.union
 
 
 def select_row_groups(dataset: Any, selector: RowGroupSelectorBase) -> list[int]:
