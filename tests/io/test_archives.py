@@ -9,11 +9,9 @@ import lzma
 import random
 import subprocess
 import tarfile
-import threading
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 
 import pytest
 import zstandard
@@ -36,14 +34,6 @@ COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "xz": lzma.compress,
     "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
 }
-
-
-def length_of(stream: IO[bytes]) -> int:
-    """The number of bytes that a stream gives, without keeping them."""
-    n_bytes = 0
-    while piece := stream.read(1 << 16):
-        n_bytes += len(piece)
-    return n_bytes
 
 
 def tar_of(files: dict[str, bytes] = FILES, tar_format: int = tarfile.PAX_FORMAT) -> bytes:
@@ -107,26 +97,6 @@ def test_members_are_read_in_their_order_and_by_name_in_any_other(kind: str) -> 
         assert archive.names() == list(FILES)
         for name in [*reversed(FILES), *FILES]:
             assert archive.read(name) == FILES[name]
-
-
-@pytest.mark.parametrize("kind", ["tar.gzip", "zip, 8"])
-def test_several_members_are_open_at_once_in_threads(kind: str) -> None:
-    results: dict[int, bytes] = {}
-    names = list(FILES)
-
-    with open_archive(io.BytesIO(ARCHIVES[kind])) as archive:
-
-        def read(i: int) -> None:
-            with archive.open(names[i % len(names)]) as stream:
-                results[i] = b"".join(iter(lambda: stream.read(1000), b""))
-
-        threads = [threading.Thread(target=read, args=(i,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert results == {i: FILES[names[i % len(names)]] for i in range(8)}
 
 
 def test_a_member_read_after_the_iteration_went_on_is_an_error_not_other_data() -> None:
@@ -226,11 +196,6 @@ def test_names_outside_of_the_grammar_are_unpacked_under_new_ones() -> None:
 
     assert by_mapping == ["my_file_1.txt", "plain"]
     assert by_function == ["x/my_file_1.txt", "x/plain"]
-
-
-def test_two_members_renamed_to_one_name_are_refused() -> None:
-    with open_archive(io.BytesIO(zip_of())) as archive, pytest.raises(ArchiveError, match="two members 'same'"):
-        archive.unpack(InMemoryStorageConnector(), rename=lambda name: "same")
 
 
 def test_a_member_that_turns_out_damaged_is_not_published() -> None:

@@ -23,7 +23,7 @@ from data_stack.exception import (
 )
 from data_stack.io.copying import Copied, Parcel, Wanted, copy_parcels
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
+from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.repository.repository import default_repository
 
 MiB = 1 << 20
@@ -288,33 +288,6 @@ def test_bytes_that_are_not_what_the_source_says_are_not_published(change: Any, 
 
     with target.get_resource("a") as resource:
         assert resource.read() == b"before"
-
-
-def test_a_target_that_says_it_has_other_bytes_is_not_believed() -> None:
-    class Forgetful(InMemoryStorageConnector):
-        def stat(self, identifier: str) -> ResourceInfo:
-            return ResourceInfo(identifier, super().stat(identifier).size, "0" * 64)
-
-    source = InMemoryStorageConnector()
-    source.set_resource("a", b"data")
-
-    with pytest.raises(IncompleteCopyError, match=r"0{64}"):
-        copy_parcels(source, Forgetful(), loose("a"))
-
-
-def test_a_resource_that_cannot_be_read_does_not_stop_the_others() -> None:
-    def fail(action: str, identifier: str) -> None:
-        if (action, identifier) == ("get", "b"):
-            raise StorageError("bad sector", 5)
-
-    source, target = Watched(fail), InMemoryStorageConnector()
-    for identifier in "abc":
-        source.set_resource(identifier, identifier.encode())
-
-    with pytest.raises(IncompleteCopyError, match="bad sector"):
-        copy_datasets(source, target)
-
-    assert target.list_resources() == ["a", "c"]
 
 
 # ------------------------------------------------------------------ what is not copied

@@ -102,17 +102,6 @@ def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
         folder_of(tmp_path).read("pipe")
 
 
-def test_a_store_that_cannot_list_says_so() -> None:
-    connector = MinimalConnector()
-    connector.set_resource("data/a.bag", [b"x"])
-
-    folder = folder_of(connector, "data")
-
-    assert folder.read("a.bag") == b"x"
-    with pytest.raises(UnsupportedStorageOperationError):
-        folder.list_names()
-
-
 # ------------------------------------------------------------------ names, files below, deletion
 
 

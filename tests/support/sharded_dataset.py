@@ -94,14 +94,6 @@ class Random(Sharded):
         return SequenceDatasetIterator([attempts])
 
 
-class Clashing(Sharded):
-    """A dataset two of whose shards make a resource of the same name."""
-
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        with prepared.create(f"parts/{shard['part'] % 11}.txt") as file:
-            file.write(b"x")
-
-
 def _log(line: str) -> None:
     if path := os.environ.get("SHARDED_LOG"):
         with open(path, "a") as file:

@@ -67,7 +67,7 @@ def failing_tests(suite: Any, **fixtures: Callable[[], Any]) -> set[str]:
     failed = set()
     for name, test in inspect.getmembers(suite, inspect.ismethod):
         parameters = set(inspect.signature(test).parameters)
-        if name.startswith("test_") and parameters <= set(fixtures) and "spawned" not in name:
+        if name.startswith("test_") and parameters <= set(fixtures) and "another_process" not in name:
             try:
                 test(**{parameter: fixtures[parameter]() for parameter in parameters})
             except (Exception, pytest.fail.Exception):

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.testing import DatasetIteratorContract, LayerContract
+from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 from data_stack.testing.layers import PlainIterator
 
@@ -64,15 +64,3 @@ class TestDictSamplesOfAThirdParty(DatasetIteratorContract):
     @pytest.fixture
     def expected(self) -> list[Any]:
         return [{"image": image, "label": int(target)} for image, target, _ in SAMPLES]
-
-
-class TestMappedDatasetIterator(LayerContract):
-    def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
-        return iterator.map(negate)
-
-    def expect(self, samples: list[Any]) -> list[Any]:
-        return [negate(sample) for sample in samples]
-
-
-def negate(sample: Any) -> Any:
-    return -sample[0], *sample[1:]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
+from harness import in_fork
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,7 +33,6 @@ def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, in
     assert cache.n_bytes == sum(map(len, kept.values())) <= 16
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
     inside, go = threading.Event(), threading.Event()
@@ -49,14 +48,15 @@ def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
     thread = threading.Thread(target=cache.put, args=(2, b"slow"))
     thread.start()
     inside.wait(10)
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover
+
+    def use() -> bool:
         go.set()
         cache.put(3, b"new")
-        os._exit(0 if cache.get(1) == b"quick" and cache.get(3) == b"new" else 1)
-    _, status = os.waitpid(pid, 0)
+        return cache.get(1) == b"quick" and cache.get(3) == b"new"
+
+    status = in_fork(use)
     go.set()
     thread.join()
 
-    assert os.waitstatus_to_exitcode(status) == 0
+    assert status == 0
     assert cache.n_bytes == 9

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from harness import in_fork, run_python, until
 
 from data_stack.util.executor import Executor, computing, waiting
 
 
 def executor(most_threads: Callable[[], int] | None = None) -> Executor:
     return Executor("test-executor", most_threads, grace_seconds=1.0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert holds()
 
 
 def test_a_result_or_an_error_comes_back_from_a_named_thread() -> None:
@@ -46,7 +37,7 @@ def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | N
         go.wait(30)
 
     futures = [pool.submit(work) for _ in range(5)]
-    until(lambda: len(running) == expected)
+    assert until(lambda: len(running) == expected)
     time.sleep(0.05)
     n_running = len(running)
     go.set()
@@ -67,25 +58,21 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     results = executor().map(work, range(20), at_once=3)
 
     assert next(results) == 0
-    until(lambda: len(begun) >= 3)
+    assert until(lambda: len(begun) >= 3)
     time.sleep(0.05)
     assert len(begun) <= 4
     assert list(results) == [number * number for number in range(1, 20)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     go = threading.Event()
     busy = waiting.submit(go.wait, 30)
 
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover
-        os._exit(waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
-    _, status = os.waitpid(pid, 0)
+    status = in_fork(lambda: waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
     go.set()
 
-    assert os.waitstatus_to_exitcode(status) == 8
+    assert status == 8
     assert busy.result()
 
 
@@ -99,7 +86,6 @@ waiting.submit(print, "done")
 time.sleep(0.1)
 """
     began = time.monotonic()
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
+    assert run_python("-c", program) == ("done\n", "")
     assert time.monotonic() - began < 15

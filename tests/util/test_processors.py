@@ -16,14 +16,6 @@ def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
     assert n_threads() == n_processors() == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.parametrize("n_workers", [1, 2])
-def test_worker_processes_share_them(n_workers: int) -> None:
-    with Loader(Numbers(8), 4, worker_kind="processes", workers=n_workers, transform=lambda batch: n_threads()) as loader:
-        found = set(loader)
-
-    assert found == {max(1, n_processors() // n_workers)}
-
-
 @pytest.mark.parametrize("n_workers", [1, 3])
 def test_worker_threads_share_them(n_workers: int) -> None:
     with Loader(Numbers(8), 4, worker_kind="threads", workers=n_workers, transform=lambda batch: n_threads_here()) as loader:

@@ -46,12 +46,9 @@ TUPLES = SequenceDatasetIterator([[1], [2]])
     [
         (lambda: data_stack.load("digit"), "digits"),
         (lambda: data_stack.load("digits", "Train", storage="memory://"), "train"),
-        (lambda: data_stack.load("digits", "train", storage="memory://", splits=1), "split"),
         (lambda: data_stack.load("digits", "test", storage="memory://").read_column("lable"), "label"),
         (lambda: data_stack.load("digits", storage="memroy://x"), "memory"),
         (lambda: ROWS.read_column("lable"), "label"),
-        (lambda: ROWS.select("imgae")[0], "image"),
-        (lambda: TUPLES.report("jsn"), "json"),
         (lambda: TUPLES.encode({1: data_stack.encoder("categorcal")}), "categorical"),
         (lambda: ParquetWriter("x", compression="ztsd"), "zstd"),
     ],

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import resource
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_stack.exception import DataStackError, StorageFullError
-from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
+from data_stack.exception import DataStackError
+from data_stack.formats.records import Column, RecordWriter
 
 N_SAMPLES = 40
 SPECS: dict[str, dict[str, str | Column]] = {
@@ -55,44 +53,9 @@ def write(folder: str, kind: str, said: str, n_samples: int = N_SAMPLES) -> int:
     return found
 
 
-def write_shards(folder: str, said: str) -> int:
-    """As :func:`write`, in shards of seven samples."""
-    with ShardedRecordWriter(folder, SPECS["columns"], shardlen=7) as writer:
-        found = len(writer)
-        for i in range(found, N_SAMPLES):
-            writer.append(sample("columns", i), flush=i % 3 == 0)
-            if i % 3 == 0:
-                _say(said, len(writer))
-    return found
-
-
-def write_on_and_on(folder: str, said: str, seed: int) -> None:
-    """Write larger samples until somebody kills us."""
-    with RecordWriter(folder, SPECS["columns"]) as writer:
-        while True:
-            i = len(writer)
-            writer.append(large_sample(i), flush=(i * 2654435761 + seed) % 7 == 0)
-            if (i + seed) % 31 == 0:
-                writer.flush()
-                _say(said, len(writer))
-
-
 def large_sample(i: int) -> dict[str, Any]:
     """Sample ``i`` of a dataset of which a mebibyte is soon written."""
     return {**sample("columns", i), "blob": random.Random(i).randbytes(9_000 + i % 1000)}
-
-
-def write_with_small_files(folder: str, kind: str, said: str, limit: int) -> str:
-    """Write while files may not become larger than ``limit`` bytes, then without limit; what the first attempt ended with."""
-    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        write(folder, kind, said)
-        return "written"
-    except StorageFullError:
-        return "StorageFullError"
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
 def write_where_nothing_can_be_written(folder: str) -> list[str]:
@@ -151,10 +114,7 @@ def forget(folder: str) -> list[Any]:
     with RecordWriter(folder, SPECS["columns"]) as again:  # the lock is free
         found = len(again)
         again.abandon()
-    until = time.monotonic() + 10
-    while threading.active_count() > 1 and time.monotonic() < until:
-        time.sleep(0.01)
-    return [found, threading.active_count(), (Path(folder) / "manifest.json").exists()]
+    return [found, (Path(folder) / "manifest.json").exists()]
 
 
 def _say(path: str, number: int) -> None:

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from process_census import until
+from harness import until
 
 from data_stack.exception import (
     ChecksumMismatchError,
