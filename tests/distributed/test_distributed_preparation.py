@@ -8,13 +8,13 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import sharded_dataset
-from harness import is_running, run_python, start_python, until
+from process_harness import is_running, run_python, start_python, until
 from sharded_dataset import N_SHARDS, Random, Sharded
 from sizes import sized
 
@@ -30,13 +30,9 @@ from data_stack.testing import EngineContract
 Result = TypeVar("Result")
 
 
-@pytest.fixture(params=["file", pytest.param("mongodb", marks=pytest.mark.full)])
-def connector(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
-    if request.param == "file":
-        return FileStorageConnector(tmp_path / "store")
-    from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
-
-    return MongoDBStorageConnector(request.getfixturevalue("mongodb_uri"))
+@pytest.fixture
+def connector(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
 
 
 @pytest.fixture
@@ -69,15 +65,15 @@ def attempts(log: Path) -> Counter[str]:
 
 def assert_nothing_left(factory: DatasetFactory) -> None:
     """Only what the manifest lists is there, and every byte of it is right."""
-    connector, name = factory.storage_connector, dataset_folder(factory)
+    connector: Any = factory.storage_connector
+    name = dataset_folder(factory)
     manifest = factory.manifest()
     assert manifest is not None
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}
     assert set(connector.list_resources(f"{name}/")) == expected
     assert factory.verify() == []
-    if isinstance(connector, FileStorageConnector):
-        files = [path.name for path in Path(connector.root_path, name).rglob("*") if path.is_file()]
-        assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
+    files = [path.name for path in Path(connector.root_path).rglob("*") if path.is_file()]
+    assert [each for each in files if each.startswith(".~") or "preparing" in each] == []
 
 
 class TestProcessEngine(EngineContract):
@@ -193,19 +189,16 @@ def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
     with pytest.raises(PreparationError) as caught:
         prepared(factory, ProcessEngine(1, attempts=2), keep_steps=True)
 
-    text = str(caught.value)
-    assert 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read' in text
-    assert "in prepare_shard" in text
+    said = 'shard {"part": 7} failed in each of 2 attempts; the last one raised ValueError: part 7 cannot be read'
+    assert said in str(caught.value)
     assert isinstance(caught.value.__cause__, TaskError)
-    assert isinstance(caught.value.__cause__.__cause__, ValueError)
     assert not factory.is_ready()
     before = attempts(log)
     monkeypatch.delenv("SHARDED_FAIL")
 
     assert prepared(factory, ProcessEngine(2)) == in_turn
 
-    again = attempts(log) - before
-    assert again == {"part-7": 1}
+    assert attempts(log) - before == {"part-7": 1}
     assert_nothing_left(factory)
 
 
@@ -222,35 +215,9 @@ def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:
         prepared(factory, ProcessEngine(2))
 
 
-def test_an_earlier_version_is_in_use_until_all_shards_of_the_next_one_are_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    factory = Sharded(FileStorageConnector(tmp_path))
-    earlier = prepared(factory, ProcessEngine(2))
-    monkeypatch.setenv("SHARDED_VERSION", "2.0.0")
-    monkeypatch.setenv("SHARDED_FAIL", "7")
-    later = Sharded(FileStorageConnector(tmp_path))
-
-    with pytest.raises(PreparationError):
-        prepared(later, ProcessEngine(2, attempts=1))
-
-    manifest = factory.manifest()
-    assert manifest is not None
-    assert manifest.prepared == earlier
-    assert factory.verify() == []
-    monkeypatch.delenv("SHARDED_FAIL")
-    assert prepared(later, ProcessEngine(2)) != earlier
-    assert_nothing_left(later)
-
-
 class Described(Sharded):
-    def __init__(self, connector: StorageConnector, shards: Any) -> None:
-        super().__init__(connector)
-        self.shards = shards
-
-    def preparation_shards(self, raw: Resources) -> Sequence[Any]:
-        given: Sequence[Any] = self.shards
-        return given
+    def preparation_shards(self, raw: Resources) -> Any:
+        return self.shards  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
@@ -259,20 +226,16 @@ class Described(Sharded):
         ([1, 1], "one shard twice: 1"),
         ([float("nan")], "must return plain JSON"),
         ("abc", "must return a list"),
+        ([1], "the factory Described cannot be sent to other processes: TypeError"),
     ],
 )
-def test_shards_that_are_no_list_of_different_values_are_refused(tmp_path: Path, shards: Any, said: str) -> None:
-    factory = Described(FileStorageConnector(tmp_path), shards)
+def test_shards_that_are_no_list_of_different_values_or_cannot_be_sent_are_refused(
+    tmp_path: Path, shards: Any, said: str
+) -> None:
+    factory = Described(FileStorageConnector(tmp_path))
+    vars(factory).update(shards=shards, lock=threading.Lock())
 
     with pytest.raises(PreparationError, match=said):
-        prepared(factory)
-
-
-def test_what_cannot_be_sent_to_processes_is_named(tmp_path: Path) -> None:
-    factory = Described(FileStorageConnector(tmp_path), [1])
-    factory.lock = threading.Lock()  # type: ignore[attr-defined]
-
-    with pytest.raises(PreparationError, match="the factory Described cannot be sent to other processes: TypeError"):
         prepared(factory, ProcessEngine(1))
 
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 import fault_dataset
 import pytest
 from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
-from harness import Harness
 from mongodb_server import MongoDBServer, folder_in_memory
+from process_harness import Harness
 from s3_server import ACCESS_KEY, SECRET_KEY
 from sizes import FULL
 

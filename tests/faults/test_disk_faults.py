@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fault_dataset import RIGHT
 from fault_stores import StoreKind
-from harness import Harness
+from process_harness import Harness
 from sizes import sized, spread
 from small_disk import tmpfs, why_no_mounts
 

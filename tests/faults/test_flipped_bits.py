@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fault_dataset import opened, read
 from fault_stores import CachedStores, StoreKind
-from harness import flip_file
+from process_harness import flip_file
 from sizes import sized
 
 from data_stack.exception import ChecksumMismatchError, DamagedBlockError, DataStackError

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fault_dataset import RIGHT
 from fault_stores import StoreKind
-from harness import Fault, Harness, Process
+from process_harness import Fault, Harness, Process
 from sizes import FULL, sized
 
 #: No process may wait longer for others than this, with all of them on two cores.

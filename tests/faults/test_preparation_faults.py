@@ -15,7 +15,7 @@ import fault_records
 import pytest
 from fault_dataset import NOT_READY, RIGHT
 from fault_stores import DISK_ERRORS, FileStores, StoreKind
-from harness import Fault, Harness, Outcome
+from process_harness import Fault, Harness, Outcome
 from sizes import FULL, sized, spread
 from small_disk import Ext4, why_no_mounts
 

@@ -14,8 +14,8 @@ import pymongo
 import pytest
 from fault_dataset import opened
 from faulty_tcp_proxy import FaultyTCPProxy
-from harness import start_python
 from mongodb_server import MongoDBServer, free_port
+from process_harness import start_python
 from sizes import sized
 
 SECRET = "cAnArY/9:s3cr@t"

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from fault_dataset import check_version, opened, read, version_of
 from fault_stores import MongoDBStores
-from harness import until
 from mongodb_server import MongoDBServer
+from process_harness import until
 from sizes import sized
 
 from data_stack.exception import DataStackError, ResourceNotFoundError

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness import Harness
+from process_harness import Harness
 from sizes import FULL
 
 SEED = int(os.environ.get("DATA_STACK_FUZZ_SEED", "1"))

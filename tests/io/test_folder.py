@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minimal_connector import MinimalConnector
+from plain_connector import MinimalConnector
 
 from data_stack.exception import (
     DatasetFileCorruptError,

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import in_fork
 from hypothesis import given
 from hypothesis import strategies as st
 from process_census import descriptors
+from process_harness import in_fork
 
 from data_stack.exception import ResourceChangedError
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
@@ -93,9 +93,6 @@ def test_a_wrapped_buffer_can_be_written_and_a_stored_resource_cannot(resource: 
 
     with pytest.raises(io.UnsupportedOperation):
         resource.write(b"zz")
-
-
-# ---------------------------------------------------------------------- other people's readers
 
 
 # ---------------------------------------------------------------------- text

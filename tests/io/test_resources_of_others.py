@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import pickle
 from pathlib import Path
 
 import pytest
 from plain_connector import FilesConnector, PlainConnector
+from process_harness import in_fork
 
 from data_stack.exception import ResourceChangedError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.io.resources import StreamedResource
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -53,19 +51,8 @@ def test_bytes_that_were_replaced_meanwhile_are_refused_where_a_digest_is_known(
 
 
 def test_a_forked_child_has_a_position_of_its_own(connector: PlainConnector) -> None:
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-
-    def read(resource: StreamedResource) -> None:
-        answers.put((os.getpid(), resource.read(100), resource.read_at(7, 2)))
-
     with connector.get_resource("words/x") as resource:
         resource.seek(10)
-        child = context.Process(target=read, args=(resource,))
-        child.start()
-        pid, in_child, at_seven = answers.get(timeout=60)
-        child.join()
 
-        assert pid != os.getpid()
-        assert (in_child, at_seven) == (CONTENT[10:110], CONTENT[7:9])
+        assert in_fork(lambda: (resource.read(100), resource.read_at(7, 2)) == (CONTENT[10:110], CONTENT[7:9])) == 0
         assert (resource.tell(), resource.read(5)) == (10, CONTENT[10:15])

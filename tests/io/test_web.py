@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import pickle
 import random
-import socket
 import socketserver
 import ssl
 import threading
 import time
-from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -18,7 +15,7 @@ from typing import Any
 import pytest
 import requests
 import trustme
-from harness import in_fork
+from process_harness import in_fork
 from web_server import RangeServer, ScriptedServer
 
 from data_stack.exception import (
@@ -37,17 +34,6 @@ from data_stack.io.web_api import ask_json, check_shape
 from data_stack.io.web_files import WebFiles
 
 BODY = random.Random(3).randbytes(300_000)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    """A web server, to which nothing of this machine's surroundings leads."""
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "DATA_STACK_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    scripted = ScriptedServer()
-    yield scripted
-    scripted.close()
 
 
 @pytest.fixture
@@ -108,30 +94,6 @@ def test_each_reader_gives_up_a_server_that_drips(
     finally:
         if is_tls:
             dripping.close()
-
-
-def test_a_handshake_that_drips_is_given_up(server: ScriptedServer, impatient: None) -> None:
-    stopped = threading.Event()
-
-    def drip(connection: socket.socket) -> None:
-        # The header of a TLS record of 16 KiB, and then a byte now and then.
-        with contextlib.suppress(OSError), connection:
-            connection.sendall(b"\x16\x03\x03\x40\x00")
-            while not stopped.wait(0.1):
-                connection.sendall(b"\x02")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        with pytest.raises(WebError, match="no answer within"):
-            read_all(f"https://localhost:{listening.getsockname()[1]}/")
-        stopped.set()
-        listening.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize(("asked", "status"), [("100000", 429), (formatdate(time.time() + 100_000, usegmt=True), 503)])
@@ -230,21 +192,26 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
         other.close()
 
 
-def test_a_session_of_the_user_brings_certificates(
+def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryption(
     server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranges, session = RangeServer(BODY, tls), requests.Session()
+    encrypted, session = ScriptedServer(tls), requests.Session()
+    url = encrypted.serve("/a", BODY)
+    leaving = encrypted.serve("/leaving", status=302, headers={"Location": server.serve("/plain", BODY)})
     (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "others.pem"))
     try:
         with pytest.raises(WebError, match="its TLS certificate is refused"):
-            read_all(ranges.origin + "/a")
+            read_all(url)
         session.verify = str(tmp_path / "ca.pem")
-        use_session(ranges.origin, session)
+        use_session(encrypted.origin, session)
 
-        assert read_all(ranges.origin + "/a") == BODY
+        assert read_all(url) == BODY
+        with pytest.raises(WebError, match="not encrypted"):
+            read_all(leaving)
+        assert server.requests == []
     finally:
-        ranges.close()
+        encrypted.close()
 
 
 def test_passwords_of_netrc_and_cookies_go_nowhere(

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness import is_running, until
 from process_census import census, children, left_since, own_bytes
+from process_harness import is_running, until
 from sizes import sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -361,7 +361,7 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
 
 SCRIPT_WITH_CTRL_C = """
 import gc, os, time
-from harness import until
+from process_harness import until
 from process_census import census
 from worker_subjects import Mixed
 from data_stack.loader import Loader

@@ -14,8 +14,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from harness import in_fork, is_running, run_python, until
 from process_census import children
+from process_harness import in_fork, is_running, run_python, until
 from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError, StorageError

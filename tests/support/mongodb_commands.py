@@ -12,7 +12,7 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from harness import in_fork
+from process_harness import in_fork
 from pymongo import monitoring
 
 #: All commands that change what is stored, or how.

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 
 import pymongo
 import trustme
-from harness import frozen
+from process_harness import frozen
 from pymongo.errors import OperationFailure, PyMongoError
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
@@ -136,11 +136,6 @@ class MongoDBServer:
         """The process id of mongod."""
         return self._running().pid
 
-    @property
-    def data_folder(self) -> Path:
-        """Where mongod keeps its files."""
-        return Path(self._folder, "data")
-
     def log(self, n_lines: int = 20) -> str:
         """The last lines that mongod logged."""
         file = Path(self._folder, "log")
@@ -155,7 +150,7 @@ class MongoDBServer:
             ["sh", "-c", _WATCHDOG, self._folder], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
         )
         try:
-            self.data_folder.mkdir()
+            Path(self._folder, "data").mkdir()
             if self._tls:
                 self._make_certificates()
             if self._auth and self._replica_set:
@@ -174,7 +169,7 @@ class MongoDBServer:
     def restart(self) -> None:
         """Start it again on its data, after :meth:`kill9`; returns when it accepts writes."""
         command = [
-            mongod_binary(), "--dbpath", str(self.data_folder), "--port", str(self.port), "--bind_ip", "127.0.0.1",
+            mongod_binary(), "--dbpath", f"{self._folder}/data", "--port", str(self.port), "--bind_ip", "127.0.0.1",
             "--nounixsocket", "--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", "128", "--quiet",
             "--logpath", f"{self._folder}/log", "--logappend", *self._arguments,
         ]  # fmt: skip

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from harness import open_handles
+from process_harness import open_handles
 
 from data_stack.processes import fork_server
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import boto3
-from harness import ServerProcess
+from process_harness import ServerProcess
 
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import paramiko
-from harness import ServerProcess
+from process_harness import ServerProcess
 
 USER = "test-user"
 PASSWORD = "test-password-canary/%"  # of a server that lives as long as a test

@@ -5,21 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
-from harness import in_fork
 from hypothesis import given
 from hypothesis import strategies as st
+from process_harness import in_fork
 
 from data_stack.util.byte_cache import ByteCache
-
-
-def test_the_last_value_is_kept_however_large_it_is() -> None:
-    cache: ByteCache[int, bytes] = ByteCache(4, len)
-    cache.put(1, b"1234")
-    cache.put(2, b"123456")
-
-    assert (1 in cache, cache.get(2), cache.n_bytes) == (False, b"123456", 6)
-    cache.clear()
-    assert (cache.get(2), cache.n_bytes, len(cache)) == (None, 0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))

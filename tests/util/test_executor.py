@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from harness import in_fork, run_python, until
+from process_harness import in_fork, run_python, until
 
 from data_stack.util.executor import Executor, computing, waiting
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness import in_fork, run_python
+from process_harness import in_fork, run_python
 
 from data_stack.util.forks import ForkLock, call_in_forks
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import pymongo
 from bson import Binary
-from harness import Fault, flip_file, flipped
+from process_harness import Fault, flip_file, flipped
 from pymongo.database import Database
 from s3_server import REGION, S3Server
 
@@ -84,49 +84,37 @@ class FileStores(StoreKind):
         self._folder, self._numbers = folder, itertools.count()
 
     def new(self) -> Description:
-        return {"url": str(self._folder / f"file-{next(self._numbers)}")}
-
-    def fault(self, description: Description, **what: Any) -> Fault:
-        return Fault(folder=description["url"], **what)
-
-    def left_over(self, description: Description) -> list[str]:
-        return [
-            str(path) for path in Path(description["url"]).rglob("*") if path.name.startswith(".~") or path.name == "journal.json"
-        ]
-
-    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        flip_file(Path(description["url"], identifier), position)
-
-    def discard(self, description: Description) -> None:
-        shutil.rmtree(description["url"], ignore_errors=True)
-
-
-class CachedStores(StoreKind):
-    """A folder before a folder: both are hit."""
-
-    name = "cached"
-    cost = 4
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._numbers = folder, itertools.count()
-
-    def new(self) -> Description:
-        top = self._folder / f"cached-{next(self._numbers)}"
-        top.mkdir()
-        return {"url": f"file://{quote(str(top))}/remote?cache={quote(str(top))}/local", "folder": str(top)}
+        folder = str(self._folder / f"{self.name}-{next(self._numbers)}")
+        return {"url": folder, "folder": folder, "files": folder}
 
     def fault(self, description: Description, **what: Any) -> Fault:
         return Fault(folder=description["folder"], **what)
 
     def left_over(self, description: Description) -> list[str]:
-        remote = FileStores(self._folder).left_over({"url": f"{description['folder']}/remote"})
-        return remote + [str(path) for path in Path(description["folder"], "local", "unfinished").rglob("*")]
+        paths = Path(description["files"]).rglob("*")
+        return [str(path) for path in paths if path.name.startswith(".~") or path.name == "journal.json"]
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        flip_file(Path(description["folder"], "remote", identifier), position)
+        flip_file(Path(description["files"], identifier), position)
 
     def discard(self, description: Description) -> None:
         shutil.rmtree(description["folder"], ignore_errors=True)
+
+
+class CachedStores(FileStores):
+    """A folder before a folder: both are hit."""
+
+    name = "cached"
+    cost = 4
+
+    def new(self) -> Description:
+        top = super().new()["folder"]
+        Path(top).mkdir()
+        return {"url": f"file://{quote(top)}/remote?cache={quote(top)}/local", "folder": top, "files": f"{top}/remote"}
+
+    def left_over(self, description: Description) -> list[str]:
+        unfinished = Path(description["folder"], "local", "unfinished").rglob("*")
+        return super().left_over(description) + list(map(str, unfinished))
 
 
 class MongoDBStores(StoreKind):

@@ -14,8 +14,8 @@ import fault_records
 import numpy as np
 import pytest
 from fault_records import SPECS, sample
-from harness import Fault, Harness
 from mongodb_server import folder_in_memory
+from process_harness import Fault, Harness
 from sizes import sized, spread
 
 from data_stack.exception import DataStackError, StorageConflictError

@@ -90,9 +90,6 @@ def test_the_file_retriever_returns_identifiers_in_order(store: FileStorageConne
     assert retriever.retriever_impl.storage_connector is store
 
 
-# ---------------------------------------------------------------------- folders
-
-
 # ---------------------------------------------------------------------- by other means
 
 

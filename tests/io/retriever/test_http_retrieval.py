@@ -7,16 +7,13 @@ import hashlib
 import logging
 import random
 import signal
-import ssl
 import time
 import traceback
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trustme
-from harness import start_python, until
+from process_harness import start_python, until
 
 from data_stack.exception import RetrievalError, SeveralRetrievalErrors
 from data_stack.io.resource_definition import ResourceDefinition
@@ -53,9 +50,6 @@ def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
         fetch(store, *sources, **options)
     assert [path for path in Path(store.root_path).rglob("*") if path.is_file()] == []
     return str(caught.value)
-
-
-# ---------------------------------------------------------------------- what should just work
 
 
 # ---------------------------------------------------------------------- cut and resumed
@@ -191,9 +185,6 @@ def test_good_files_are_kept_and_all_failures_are_told(store: FileStorageConnect
     assert store.list_resources() == ["raw/good", "raw/late"]
 
 
-# ---------------------------------------------------------------------- servers that do not come to an end
-
-
 # ---------------------------------------------------------------------- too much, too little, something else
 
 
@@ -231,15 +222,6 @@ def test_five_redirects_are_followed_and_six_are_not(store: FileStorageConnector
     fetch(store, server.origin + "/5", sha256=SHA256)
 
     assert stored(store) == BODY
-
-
-def test_a_redirect_never_leaves_encryption(
-    store: FileStorageConnector, server: ScriptedServer, tls_server: ScriptedServer, trusted: None
-) -> None:
-    url = tls_server.serve("/data.bin", status=302, headers={"Location": server.serve("/plain", BODY)})
-
-    assert "not encrypted" in refusal(store, url)
-    assert server.requests == []
 
 
 # ---------------------------------------------------------------------- secrets
@@ -284,24 +266,6 @@ def test_secrets_of_a_url_are_never_shown(
     assert "canary5ecret" not in "\n".join(shown)
     assert "c4narytoken" not in "\n".join(shown)
     assert error.attempts[0][0].endswith(f"***@localhost:{server.port}/data.bin?size=1&access_token=***")
-
-
-# ---------------------------------------------------------------------- TLS
-
-
-@pytest.mark.parametrize("flaw", ["expired", "of another host"])
-def test_a_flawed_certificate_is_refused(
-    store: FileStorageConnector, tls_server: ScriptedServer, authority: trustme.CA, trusted: None, flaw: str
-) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if flaw == "expired":
-        authority.issue_cert("localhost", not_after=datetime(2020, 1, 1, tzinfo=timezone.utc)).configure_cert(context)
-    else:
-        authority.issue_cert("elsewhere.example").configure_cert(context)
-    url = tls_server.serve("/data.bin", BODY)
-    tls_server.use(context)
-
-    assert "its TLS certificate is refused" in refusal(store, url, sha256=SHA256)
 
 
 # ---------------------------------------------------------------------- names that are none

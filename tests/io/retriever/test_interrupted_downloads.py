@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from harness import start_python, until
+from process_harness import start_python, until
 
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.stores.removal import collect_garbage
 
@@ -29,11 +28,6 @@ SHA256 = hashlib.sha256(BODY).hexdigest()
 CUT = 600_000
 GOOD: dict[str, Any] = {"body": BODY, "headers": {"ETag": '"one"'}, "ranges": True}
 ONCE = Limits(n_retries=0, backoff_seconds=0.001)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> StorageConnector:
-    return FileStorageConnector(tmp_path / "store")
 
 
 def fetch(store: StorageConnector, url: str, *, sha256: str | None = SHA256) -> None:

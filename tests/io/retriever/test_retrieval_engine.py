@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from minimal_connector import MinimalConnector
+from plain_connector import MinimalConnector
 
 from data_stack.exception import (
     ConfigError,
@@ -175,6 +175,3 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
     with pytest.raises(ConfigError):
         register_scheme(scheme, fetch)
-
-
-# ---------------------------------------------------------------------- what is shown

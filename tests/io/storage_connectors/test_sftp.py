@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import paramiko
 import pytest
-from harness import frozen
+from process_harness import frozen
 from sftp_server import PASSWORD, USER, SFTPServer
 
 from data_stack.exception import StorageError, StorageUnavailableError

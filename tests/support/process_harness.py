@@ -171,8 +171,8 @@ class Harness:
         request = {"function": function, "arguments": arguments, "fault": asdict(fault), **facts}
         changed = mock.patch.dict(os.environ, self._environment)
         with self._lock, changed, mock.patch.object(fork_server, "_server", self._server):
-            fork_server.hold(["harness", *self._modules])
-            forked = ForkedProcess("harness:_run", [request], [answer.fileno()], output)
+            fork_server.hold(["process_harness", *self._modules])
+            forked = ForkedProcess("process_harness:_run", [request], [answer.fileno()], output)
             self._server = fork_server._server
         return Process(forked, answer, output)
 
