@@ -15,13 +15,7 @@ from process_harness import flip_file, flipped
 
 import data_stack
 from data_stack import FileStorageConnector, InMemoryStorageConnector, StorageConnector, copy_datasets
-from data_stack.exception import (
-    ConfigError,
-    DatasetNotFoundError,
-    IncompleteCopyError,
-    StorageError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ConfigError, DatasetNotFoundError, IncompleteCopyError, StorageError, StorageUnavailableError
 from data_stack.io.copying import Copied, Parcel, Wanted, copy_parcels
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY

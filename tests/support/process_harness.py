@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import importlib
 import json
@@ -110,7 +111,8 @@ class Process:
         try:
             status = self._forked.wait(timeout_seconds)
         except TimeoutError:
-            os.kill(self._forked.pid, signal.SIGUSR1)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._forked.pid, signal.SIGUSR1)
             time.sleep(0.5)
             self.kill()
             self._forked.wait(10)
@@ -183,6 +185,7 @@ class Harness:
 
 def _run(descriptor: int, request: dict[str, Any]) -> None:
     os.dup2(1, 2)
+    faulthandler.register(signal.SIGUSR1)  # who waits too long asks where we are
     if request["user"] is not None:
         os.setgroups([])
         os.setgid(request["user"])

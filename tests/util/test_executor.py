@@ -1,15 +1,24 @@
-"""Threads that are shared: they come when there is something to do, and go; a forked process has its own."""
+"""Threads that are shared, locks and caches: they begin afresh in a forked process."""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from process_harness import in_fork, run_python, until
+from worker_subjects import Numbers
 
+from data_stack.loader import Loader
+from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import Executor, computing, waiting
+from data_stack.util.forks import ForkLock, call_in_forks
+from data_stack.util.processors import n_processors, n_threads, n_threads_here
 
 
 def executor(most_threads: Callable[[], int] | None = None) -> Executor:
@@ -89,3 +98,92 @@ time.sleep(0.1)
 
     assert run_python("-c", program) == ("done\n", "")
     assert time.monotonic() - began < 15
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.n_forks = 0
+        call_in_forks(self.begin)
+
+    def begin(self) -> None:
+        self.n_forks += 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_method_is_called_in_the_child_only() -> None:
+    counted = Counted()
+
+    assert in_fork(lambda: counted.n_forks + 6) == 7
+    assert counted.n_forks == 0
+
+
+def test_nothing_is_said_at_the_end_of_python() -> None:
+    program = "from data_stack.util.byte_cache import ByteCache; import data_stack.util.executor; kept = ByteCache(1, len)"
+
+    assert run_python("-W", "error", "-c", program) == ("", "")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_lock_is_free_in_a_fork() -> None:
+    lock = ForkLock()
+
+    with lock:
+        assert in_fork(lock.__enter__) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))
+def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, int]]) -> None:
+    cache: ByteCache[int, bytes] = ByteCache(16, len)
+
+    for key, size in puts:
+        cache.put(key, bytes(size))
+
+    kept = cache.get_many(range(6))
+    assert cache.n_bytes == sum(map(len, kept.values())) <= 16
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def size_of(value: bytes) -> int:
+        if value == b"slow":
+            inside.set()
+            go.wait(0.5)  # longer than a fork that does not wait takes
+        return len(value)
+
+    cache: ByteCache[int, bytes] = ByteCache(100, size_of)
+    cache.put(1, b"quick")
+    thread = threading.Thread(target=cache.put, args=(2, b"slow"))
+    thread.start()
+    inside.wait(10)
+
+    def use() -> bool:
+        go.set()
+        cache.put(3, b"new")
+        return cache.get(1) == b"quick" and cache.get(3) == b"new"
+
+    status = in_fork(use)
+    go.set()
+    thread.join()
+
+    assert status == 0
+    assert cache.n_bytes == 9
+
+
+def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
+    assert n_threads() == n_processors() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_worker_threads_share_them(n_workers: int) -> None:
+    with Loader(Numbers(8), 4, worker_kind="threads", workers=n_workers, transform=lambda batch: n_threads_here()) as loader:
+        found = set(loader)
+
+    assert found == {max(1, n_processors() // n_workers)}
+    assert n_threads_here() == n_processors()
+
+
+def test_a_process_of_multiprocessing_has_one() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(n_threads) == 1

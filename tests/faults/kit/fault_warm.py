@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import faulthandler
-import signal
 import tempfile
 from pathlib import Path
 
@@ -23,4 +21,3 @@ with tempfile.TemporaryDirectory() as folder:
     store = {"url": f"file://{folder}/store?cache={folder}/cache"}
     fault_dataset.heal(store, sources)
     fault_dataset.use(store, sources)
-faulthandler.register(signal.SIGUSR1)  # who waits too long asks where we are
