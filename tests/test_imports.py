@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,7 +73,7 @@ HEAVY = {
     "h5py": {"data_stack.formats.hdf5"},
     "jax": {"data_stack.loader.jax"},
     "matplotlib": {"data_stack.show.plots"},
-    "pandas": {"data_stack.exchange.tables.pandas", "data_stack.formats.parquet.transform_pandas"},
+    "pandas": {"data_stack.exchange.tables.pandas"},
     "PIL": {
         "data_stack.cli.pictures",
         "data_stack.show.contact_sheet",
@@ -278,6 +280,38 @@ def test_heavy_packages_are_imported_by_the_modules_that_exist_for_them() -> Non
     ]
 
     assert found == []
+
+
+def names_for_plugins() -> dict[str, set[str]]:
+    """The names of each module in the table of ``docs/plugins.md``."""
+    page = (ROOT.parent / "docs" / "plugins.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(data_stack[.\w]*)` \| ([^|]*) \|", page, re.MULTILINE)
+    return {
+        module: {*importlib.import_module(module).__all__} if names == "all" else {*re.findall(r"`(\w+)`", names)}
+        for module, names in rows
+    }
+
+
+def test_plugins_import_only_public_names_and_no_modules_of_another() -> None:
+    public, found = names_for_plugins(), []
+    for path in sorted((ROOT.parent / "plugins").glob("*/data_stack_*/**/*.py")):
+        package = path.relative_to(ROOT.parent / "plugins").parts[1]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            module = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            names = [alias.name for alias in node.names] if isinstance(node, (ast.Import, ast.ImportFrom)) else []
+            if module.split(".")[0] == "data_stack":
+                known = {
+                    *public.get(module, ()),
+                    *(each.rpartition(".")[2] for each in public if each.rpartition(".")[0] == module),
+                }
+                found += [f"{path}: {module}.{name}" for name in names if name not in known]
+            for other in [module] if module else names:
+                if re.match(r"data_stack_\w+\.", other) and other.split(".")[0] != package:
+                    found.append(f"{path}: {other}")
+
+    assert found == []
+    for module, listed in public.items():
+        assert [name for name in listed if not hasattr(importlib.import_module(module), name)] == [], module
 
 
 def test_an_arrow_that_turns_round_and_a_circle_are_seen(tmp_path: Path) -> None:

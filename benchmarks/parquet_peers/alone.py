@@ -24,13 +24,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
-from data_stack_petastorm import make_batch_reader, make_reader
+from data_stack_petastorm import NGram, make_batch_reader, make_reader
+from data_stack_petastorm.ngram_iterator import NGramIterator
 from loader_peers.memory import proportional_bytes
 
 from data_stack.formats.parquet.codecs import NdarrayCodec, PngCodec
 from data_stack.formats.parquet.dataset import ParquetDataset
 from data_stack.formats.parquet.metadata_generation import generate_metadata
-from data_stack.formats.parquet.ngram import NGram, NGramIterator
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import col
 from data_stack.formats.parquet.writer import ParquetWriter
@@ -87,7 +87,8 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
     key = KEYS[case]
     path = folder / ("frames" if case == "ngram" else case)
     columns = PLAIN_COLUMNS if case == "plain" else None
-    ngram = NGram({offset: ["timestamp", "frame"] for offset in range(3)}, 1, "timestamp") if case == "ngram" else None
+    offsets = {offset: ["timestamp", "frame"] for offset in range(3)}
+    ngram = NGram(offsets, 1, "timestamp", within_row_groups=False) if case == "ngram" else None
     if name == "loader":
         stack: Any = ParquetDataset(path, columns)
         if ngram is not None:

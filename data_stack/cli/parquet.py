@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from data_stack.cli.completion import complete_places
-from data_stack.cli.settings import Settings, answer, common_options, echo, table, takes_settings
+from data_stack.cli.settings import Settings, answer, common_options, table, takes_settings
 from data_stack.show.markup import Facts
 
 __all__ = ["parquet"]
@@ -19,7 +19,7 @@ _source = click.argument("source", metavar="SRC", shell_complete=complete_places
 @click.group("parquet")
 @common_options
 def parquet() -> None:
-    """Describe, copy and measure Parquet datasets, and rebuild their metadata.
+    """Describe Parquet datasets, and rebuild their metadata.
 
     SRC is a folder, a file or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME, hdfs://…).
     """
@@ -27,25 +27,19 @@ def parquet() -> None:
 
 @parquet.command("info")
 @_source
-@click.option("--values", is_flag=True, help="Also print the values in the row-group indexes.")
 @takes_settings
-def info(settings: Settings, source: str, values: bool) -> None:
+def info(settings: Settings, source: str) -> None:
     """Describe a Parquet dataset; reads only footers.
 
-    Prints the schema and its origin, files, row groups, sizes, compression, row-group indexes and other metadata.
+    Prints the schema and its origin, files, row groups, sizes, compression and other metadata.
     """
     from data_stack.cli.parquet_facts import facts_of
 
-    facts = facts_of(_folder(source), with_values=values)
-    fields, indexes, schema = facts["fields"], facts["indexes"], facts["schema"]
-    others = {key: value for key, value in facts.items() if key not in ("fields", "indexes")} | {"schema": schema["name"]}
+    facts = facts_of(_folder(source))
+    fields, schema = facts["fields"], facts["schema"]
+    others = {key: value for key, value in facts.items() if key != "fields"} | {"schema": schema["name"]}
     rows = [tuple(map(_text, field.values())) for field in fields]
-    found = [f"row-group indexes: {indexes if isinstance(indexes, str) else len(indexes)}"]
-    for index in indexes if isinstance(indexes, list) else ():
-        count = f"{index['n_values']:,} values" if "n_values" in index else f"not null in {index['n_row_groups']:,} row groups"
-        found.append(f"  {index['name']} of {index['field']}: {count}")
-        found += [f"    {value}: {_text(groups)}" for value, groups in index.get("values", ())]
-    answer(settings, facts, _facts(others), *([table(tuple(fields[0]), rows)] if fields else []), "\n".join(found))
+    answer(settings, facts, _facts(others), *([table(tuple(fields[0]), rows)] if fields else []))
 
 
 @parquet.command("generate-metadata")
@@ -67,81 +61,9 @@ def generate(settings: Settings, source: str, schema_file: str | None, petastorm
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
     schema = None if schema_file is None else _schema(schema_file)
-    report = generate_metadata(_folder(source), schema=schema, petastorm=petastorm)
-    facts = {
-        "n_files": len(report.manifest.files),
-        "n_row_groups": report.manifest.n_row_groups,
-        "n_rows": report.manifest.n_rows,
-        "schema_from": report.schema_from,
-        "dropped_indexes": report.dropped_indexes,
-    }
+    manifest = generate_metadata(_folder(source), schema=schema, petastorm=petastorm)
+    facts = {"n_files": len(manifest.files), "n_row_groups": manifest.n_row_groups, "n_rows": manifest.n_rows}
     answer(settings, facts, _facts(facts))
-    if report.dropped_indexes:
-        echo("Removed outdated row-group indexes; rebuild them with build_indexes().", err=True)
-
-
-@parquet.command("copy")
-@_source
-@click.argument("target", metavar="DST", shell_complete=complete_places)
-@click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
-@click.option("--not-null", "not_null", multiple=True, metavar="FIELD", help="Skip rows where FIELD is null; may be repeated.")
-@click.option("--partition-by", multiple=True, metavar="FIELD", help="Fields that become folders.  [default: as in SRC]")
-@click.option(
-    "--row-group-mb", type=click.FloatRange(min=0, min_open=True), default=32.0, show_default=True, help="Uncompressed size."
-)
-@click.option("--file-mb", type=click.FloatRange(min=0, min_open=True), default=512.0, show_default=True, help="Size on disk.")
-@click.option(
-    "--compression",
-    type=click.Choice(["zstd", "snappy", "gzip", "lz4", "brotli", "none"]),
-    default="zstd",
-    show_default=True,
-    help="Compression of all cells that are not already compressed.",
-)
-@click.option("--overwrite", is_flag=True, help="Delete the dataset at DST first.")
-@takes_settings
-def copy(settings: Settings, /, source: str, target: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Copy all or some fields of a Parquet dataset into new files, without decoding.
-
-    An interrupted copy resumes. Row-group indexes are rebuilt for the copy.
-    """
-    from dataclasses import asdict
-
-    from data_stack.formats.parquet.dataset_copying import copy_dataset
-
-    options["partition_by"] = options["partition_by"] or None
-    report = copy_dataset(_folder(source), _folder(target), fields=fields or None, **options)
-    answer(settings, asdict(report), _facts(asdict(report)))
-    if report.dropped_indexes:
-        echo("Did not copy row-group indexes of SRC that are outdated, or of fields that are not copied.", err=True)
-
-
-@parquet.command("throughput")
-@_source
-@click.option("--fields", "fields", multiple=True, metavar="REGEX", help="Only fields whose whole name matches; may be repeated.")
-@click.option("--workers", type=click.IntRange(0, 1024), metavar="N", help="Threads or processes.  [default: one per processor]")
-@click.option(
-    "--worker-kind",
-    type=click.Choice(["auto", "inline", "threads", "processes"]),
-    default="auto",
-    show_default=True,
-    help="Kind of workers that read and decode.",
-)
-@click.option("--batch-size", type=click.IntRange(min=1), default=256, show_default=True, help="Rows per batch.")
-@click.option("--shuffle/--no-shuffle", default=True, show_default=True, help="Shuffle row groups and rows.")
-@click.option("--window", type=click.IntRange(min=1), default=8, show_default=True, help="Row groups to shuffle together.")
-@click.option("--warmup", type=click.IntRange(min=0), default=1, show_default=True, help="Epochs to run before measuring.")
-@click.option("--epochs", type=click.IntRange(min=1), default=1, show_default=True, help="Epochs to measure.")
-@takes_settings
-def throughput(settings: Settings, /, source: str, fields: tuple[str, ...], **options: Any) -> None:
-    """Measure the read throughput of a Parquet dataset over whole epochs.
-
-    Prints rows and bytes per second, the time to the first batch, and memory. The first epoch fills the caches and is not
-    measured, unless you pass --warmup 0.
-    """
-    from data_stack.cli.parquet_facts import measure
-
-    figures = measure(_folder(source), fields or None, **options)
-    answer(settings, figures, _facts(figures))
 
 
 def _facts(facts: dict[str, Any]) -> Facts:

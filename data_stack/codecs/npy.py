@@ -1,4 +1,4 @@
-"""Arrays as ``.npy`` and ``.npz`` files, without pickle and without trusting their headers.
+"""Arrays as NumPy's ``.npy`` or ``.npz`` files, without pickle, without trusting their headers.
 
 The format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 """

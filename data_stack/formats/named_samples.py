@@ -1,4 +1,4 @@
-"""Samples as named values, for readers and writers of named columns."""
+"""Samples as values by name."""
 
 from __future__ import annotations
 

@@ -60,9 +60,7 @@ def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
         importlib.import_module(module.name)
     with contextlib.suppress(MissingDependencyError):
-        import data_stack.exchange.tables.files
-        import data_stack.formats.parquet.ngram
-        import data_stack.formats.parquet.transformed  # noqa: F401  # they register their layers
+        import data_stack.exchange.tables.files  # noqa: F401  # it registers its layer
     return LAYERS
 
 

@@ -124,7 +124,7 @@ class TestParquet:
         two_gib = b"\xfe\xff\xff\xff\x0f"  # less a byte, in zigzag
         file.write_bytes(data[:7] + two_gib + data[end:])
 
-        with pytest.raises(DatasetFileCorruptError, match=r"claim 2,147,483,647 .*, the footer 8,\d\d\d"):
+        with pytest.raises(DatasetFileCorruptError, match=r"claims 2,147,483,647 .*, the footer 8,\d\d\d"):
             ParquetDataset(file).read_batch([0])
 
 

@@ -131,7 +131,7 @@ def test_configurations_are_chosen_by_name_and_images_that_are_elsewhere_are_an_
     assert data_stack.describe("hf:team/words#de").license == "mit AND cc-by-4.0"
     with pytest.raises(RevisionNotFoundError, match=r"several configurations.*one of de, en"):
         data_stack.load("hf:team/words")
-    with pytest.raises(RevisionNotFoundError, match=r"no configuration 'e' .*one of de, en"):
+    with pytest.raises(RevisionNotFoundError, match=r"no configuration 'e': .*one of de, en"):
         data_stack.load("hf:team/words#e")
     repo.card = {}
     with pytest.raises(CatalogueSchemaError, match=r"\(image\)"):

@@ -28,7 +28,7 @@ def rows_of(start: int, n: int = 3) -> dict[str, Any]:
 
 
 SPLITS = [{"split": "zoo", "path": ["z*.parquet", "a*.parquet"]}, {"split": "train", "path": ["b.parquet", ".hidden/*"]}]
-MARKED = [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]
+MARKED: list[dict[str, Any]] = [{"config_name": "a", "data_dir": "a"}, {"config_name": "b", "data_dir": "b", "default": True}]
 #: Configurations of a card, and paths.
 LAYOUTS: dict[str, tuple[list[dict[str, Any]], str]] = {
     "several words of one split": ([], "val dev validation a-valid train b/dev-2"),

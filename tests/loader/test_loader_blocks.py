@@ -17,8 +17,6 @@ from data_stack.dataset.iterator import (
     SourceAccess,
 )
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, Schema, TransformSpec
-from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.loader import BlockShuffled, InOrder, Loader, Order
 from data_stack.loader.orders import block_lengths
 
@@ -58,12 +56,10 @@ def test_a_source_tells_its_blocks_to_the_shuffle() -> None:
 def test_layers_that_keep_the_order_keep_the_blocks() -> None:
     source = InBlocks(3, 5, 2)
     some = DatasetIteratorView(source, [0, 1, 9], {})
-    transformed = TransformedDatasetIterator(some, TransformSpec(), schema=Schema("rows", [Field("x", "int64")]))
     stacks = {
         source.map(lambda sample: sample): [3, 5, 2],
         source.filter(lambda sample: sample["x"] % 2 == 0): [2, 2, 1],
         some: [2, 1],
-        transformed: [2, 1],
         CombinedDatasetIterator([source, InBlocks(4)]): [3, 5, 2, 4],
     }
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import NoDataAvailableError, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.etl.rowgroup_indexers import SingleFieldIndexer
+from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.predicates import PredicateBase, in_lambda, in_negate, in_set
 from data_stack_petastorm.selectors import IntersectIndexSelector, RowGroupSelectorBase, SingleIndexSelector
@@ -18,7 +20,7 @@ from data_stack_petastorm.transform import transform_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 from data_stack.exception import ConfigError, LoadingError
-from data_stack.formats.parquet import Field, ParquetWriter, Schema, SingleFieldIndex, build_indexes
+from data_stack.formats.parquet import Field, ParquetWriter, Schema
 
 Frames = Unischema(
     "Frames",
@@ -40,7 +42,7 @@ def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(30):
             image = np.full((4, 3), number, np.uint8)
             writer.append({"id": number, "id2": number % 2, "name": f"n{number // 10}", "image": image})
-    build_indexes(folder, [SingleFieldIndex("by_name", "name")])
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_name", "name")])
     return folder
 
 
@@ -113,7 +115,7 @@ def test_rows_are_held_to_what_the_first_one_showed(frames: Path) -> None:
 
     with (
         make_reader(frames, transform_spec=spec, shuffle_row_groups=False) as reader,
-        pytest.raises(LoadingError, match=r"field 'image' for row 5.*edit_fields"),
+        pytest.raises(LoadingError, match=r"sample 5 .*field 'image' .*edit_fields"),
     ):
         list(reader)
 
@@ -139,20 +141,6 @@ def test_a_transform_of_batches_may_leave_rows_out_and_whole_batches(frames: Pat
     lacking = TransformSpec(lambda frame: frame[["id"]])
     with make_batch_reader(frames, transform_spec=lacking) as reader, pytest.raises(LoadingError, match="removed_fields"):
         next(reader)
-
-
-def test_a_transform_of_batches_drops_structs_without_saying_so(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1, 2], "place": [{"x": 1}, {"x": 2}]}), tmp_path / "a.parquet")
-
-    def with_tensors(frame: Any) -> Any:
-        return frame[["id"]].assign(tensor=[np.full((2, 3), number, np.float32) for number in frame["id"]])
-
-    spec = TransformSpec(with_tensors, edit_fields=[("tensor", np.float32, (2, 3), False)])
-    with make_batch_reader(tmp_path, transform_spec=spec) as reader:
-        batch = next(reader)
-
-    assert list(reader.schema.fields) == ["id", "tensor"]
-    assert (batch.tensor.shape, batch.tensor[1].max()) == ((2, 2, 3), 2)
 
 
 def test_fields_of_a_transform_that_are_not_there_are_told() -> None:
@@ -184,19 +172,6 @@ def test_a_reader_puts_fields_in_the_place_of_the_names_of_an_ngram(frames: Path
     assert ngram.make_namedtuple(Frames, {1: {"name": "n0"}})[1].name == sequence[1].name == "n0"
 
 
-def test_sequences_end_at_row_groups_unless_they_are_to_cross_them(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, row_group_rows=5, partition_by=["part"]) as writer:
-        writer.append_columns({"id": np.arange(15), "part": ["a"] * 10 + ["b"] * 5})
-
-    def starts(**options: Any) -> list[int]:
-        ngram = NGram({0: ["id"], 1: ["part"]}, 1, "id", **options)
-        with make_reader(tmp_path, schema_fields=ngram, shuffle_row_groups=False) as reader:
-            return [int(sequence[0].id) for sequence in reader]
-
-    assert starts() == [0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13]
-    assert starts(within_row_groups=False) == list(range(14))
-
-
 def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
     ngram = NGram({0: [Frames.id], 1: [Frames.name]}, 2, Frames.id)
     assert (
@@ -222,11 +197,6 @@ def test_ngrams_compare_by_their_fields_and_form_sequences_of_rows() -> None:
 def test_ngrams_refuse_what_makes_no_sense(arguments: Any) -> None:
     with pytest.raises(ValueError):
         NGram(*arguments)
-
-
-def test_the_timestamp_is_one_field(frames: Path) -> None:
-    with pytest.raises(ValueError, match="more than one"):
-        make_reader(frames, schema_fields=NGram({0: ["name"]}, 1, "id.*"))
 
 
 # ------------------------------------------------------------------ which rows
@@ -323,15 +293,6 @@ def test_errors_are_also_those_that_programs_catch(frames: Path, tmp_path: Path)
         make_reader(frames, cur_shard=0, shard_count=31)
 
 
-def test_diagnostics_have_the_names_of_every_pool(frames: Path) -> None:
-    with make_reader(frames, zmq_copy_buffers=False) as reader:
-        assert reader.diagnostics["items_produced"] == 0
-        next(reader)
-        found = reader.diagnostics
-    assert {"output_queue_size", "items_consumed", "items_produced", "items_inprocess"} <= set(found)
-    assert (found["items_produced"], found["zmq_copy_buffers"]) == (1, False)
-
-
 def test_readers_are_mixed_if_they_are_of_one_schema(frames: Path) -> None:
     def reader(*fields: str) -> Any:
         return make_reader(frames, schema_fields=list(fields), reader_pool_type="dummy")
@@ -346,16 +307,3 @@ def test_readers_are_mixed_if_they_are_of_one_schema(frames: Path) -> None:
         mixed.reset()
         assert 30 <= len(first) <= 60
         assert next(mixed) is not None
-
-
-@pytest.mark.parametrize("make", [make_reader, make_batch_reader])
-def test_one_of_several_processes_without_a_shard_is_warned(frames: Path, make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "4")
-
-    with pytest.warns(
-        UserWarning, match="WORLD_SIZE=4 says that there are 4 processes, but this reader has no cur_shard"
-    ) as warned:
-        make(frames)
-    assert [warning.filename for warning in warned] == [__file__]
-
-    make(frames, cur_shard=0, shard_count=1)  # silent

@@ -14,15 +14,14 @@ import petastorm_fixtures
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm import DataLoader, Reader, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import DataLoader, NGram, Reader, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm.predicates import in_lambda, in_set
 from data_stack_petastorm.reader import ReaderArguments
 from data_stack_petastorm.shards import Sharding, Shards
 from sizes import sized
 
-from data_stack.exception import ConfigError, DataStackError, LoadingError
-from data_stack.formats.parquet.ngram import NGram
-from data_stack.formats.parquet.selecting import col, in_lambda, in_set
-from data_stack.formats.parquet.transform import TransformSpec
+from data_stack.exception import ConfigError, DataStackError
+from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader import BlockShuffled, Plan
 
@@ -85,16 +84,6 @@ def test_all_arguments_of_petastorm_are_there_in_its_order_with_its_defaults() -
     assert list(positional.items()) == list(PETASTORMS_ARGUMENTS.items())
 
 
-def test_arguments_that_have_no_effect_are_accepted(numbers: Path) -> None:
-    options = {
-        "pyarrow_serialize": True, "results_queue_size": 1, "hdfs_driver": "libhdfs", "zmq_copy_buffers": False,
-        "convert_early_to_numpy": True, "cache_row_size_estimate": 7, "cache_extra_settings": {"cleanup": True},
-    }  # fmt: skip
-
-    with make_reader(numbers, **options) as reader:
-        assert len(list(reader)) == N_ROWS
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -116,23 +105,6 @@ def test_arguments_that_make_no_sense_are_refused(numbers: Path, options: dict[s
 
 
 # ------------------------------------------------------------------ the exact rows
-
-
-@pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # to start, on a busy machine
-@pytest.mark.parametrize(
-    ("kind", "workers", "epochs"),
-    [("dummy", 1, sized(20, 300)), ("thread", 10, sized(20, 400)), ("process", 2, sized(10, 50))],
-)
-def test_many_epochs_of_many_row_groups_have_the_exact_rows(
-    numbers: Path, kind: str, workers: int, epochs: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("data_stack_petastorm.reader._MAX_WORKERS_PER_PROCESSOR", 10)
-    options = {"schema_fields": ["id"], "num_epochs": epochs, "reader_pool_type": kind, "workers_count": workers}
-
-    with make_reader(numbers, shuffle_rows=True, **options) as reader:
-        rows = np.array(ids(reader)).reshape(epochs, N_ROWS)
-
-    assert np.array_equal(np.sort(rows, axis=1), np.broadcast_to(np.arange(N_ROWS), rows.shape))
 
 
 def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
@@ -163,35 +135,6 @@ def test_rows_stay_whole_whatever_is_combined(numbers: Path) -> None:
         assert sorted(ids(rows)) == sorted(ids(batched)) == wanted
 
 
-class AmongColumns:
-    """As programs with ``make_batch_reader`` have them: of a DataFrame."""
-
-    def get_fields(self) -> set[str]:
-        return {"id", "text"}
-
-    def do_include(self, values: Any) -> Any:
-        found = np.ones(len(values), dtype=bool)
-        found &= values["id"].isin([3, 4, 77])
-        found &= values["text"].str.endswith("7") | (values["id"] == 3)
-        return found
-
-
-def test_predicates_of_batches_may_be_of_columns_of_pandas_or_of_rows(numbers: Path) -> None:
-    cases: dict[Any, list[int]] = {
-        AmongColumns(): [3, 77],
-        in_lambda(["id"], lambda column: column.isin([5, 99])): [5, 99],
-        in_lambda(["id"], lambda column, wanted: column.isin(wanted), [6]): [6],
-        in_lambda(["text"], lambda text: len(text) == 5): list(range(10)),  # of a row: a column has but one length
-        in_lambda(["id"], lambda number: number in (7, 8)): [7, 8],  # of a row: columns are in no tuple
-    }
-
-    for predicate, wanted in cases.items():
-        with make_batch_reader(numbers, predicate=predicate, filters=[("id", "<", 150)]) as reader:
-            rows = [dict(zip(batch._fields, values, strict=True)) for batch in reader for values in zip(*batch, strict=True)]
-        assert sorted(row["id"] for row in rows) == wanted
-        assert all(row["double"] == 2 * row["id"] and row["text"] == f"row {row['id']}" for row in rows)
-
-
 def test_several_threads_may_take_rows_of_one_reader(numbers: Path) -> None:
     with make_reader(numbers, workers_count=3, num_epochs=3) as reader, ThreadPoolExecutor(8) as threads:
         rows = list(threads.map(lambda _: next(reader), range(3 * N_ROWS)))
@@ -209,14 +152,6 @@ def order(numbers: Path, **options: Any) -> list[int]:
         return ids(reader)
 
 
-def test_row_groups_come_in_another_order_in_each_epoch_with_their_rows_in_order(numbers: Path) -> None:
-    rows = np.array(order(numbers, num_epochs=3, seed=4)).reshape(3, N_GROUPS, -1)
-
-    assert (np.diff(rows, axis=2) == 1).all()
-    groups = rows[:, :, 0].tolist()
-    assert groups[0] != groups[1] != groups[2] != groups[0]
-
-
 def test_zero_is_a_seed_and_none_is_another_one_each_time(numbers: Path) -> None:
     assert order(numbers, seed=0) == order(numbers, seed=0)
     assert order(numbers, seed=0) != order(numbers, seed=1)
@@ -228,13 +163,6 @@ def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -
 
     assert np.array_equal(np.sort(rows, axis=1).reshape(-1), np.arange(N_ROWS))
     assert len({tuple(group - group.min()) for group in rows}) > N_GROUPS // 2
-
-
-def test_drop_partitions_mix_the_rows_of_so_many_row_groups(numbers: Path) -> None:
-    rows = np.array(order(numbers, shuffle_row_drop_partitions=4, seed=3)) // 10
-
-    assert [len(set(window)) for window in rows.reshape(5, 40).tolist()] == [4] * 5
-    assert np.mean(rows[1:] == rows[:-1]) < 0.5
 
 
 # ------------------------------------------------------------------ shards
@@ -272,14 +200,6 @@ def test_shards_with_different_seeds_have_each_row_once(
     assert sorted(found) == expected
 
 
-def test_a_shard_has_other_rows_in_each_epoch_in_an_order_that_the_seed_decides(numbers: Path) -> None:
-    both = [order(numbers, cur_shard=1, shard_count=4, num_epochs=2, seed=seed) for seed in (0, 1)]
-
-    assert both[0] != both[1]
-    assert [set(each[:50]) for each in both] == [set(both[0][:50])] * 2
-    assert set(both[0][:50]) != set(both[0][50:])
-
-
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 16])
 @pytest.mark.parametrize("uneven", ["pad", "drop", "keep"])
 @pytest.mark.parametrize("n_rows", [1, 7, 40, 97])
@@ -297,16 +217,6 @@ def test_the_order_of_shards_has_each_row_once_for_any_numbers(batch_size: int, 
             positions = [position for part in parts for position in part if position < n_rows]
             given += shards.indices(np.array(positions, dtype=np.int64), n_rows, 100 + rank, 1).tolist()
         assert len(given) == len(set(given)) == (n_rows - n_rows % n_shards if uneven == "drop" else n_rows)
-
-
-@pytest.mark.parametrize(("uneven", "n_rows"), [("pad", [67, 67, 67]), ("drop", [66, 66, 66]), ("keep", [67, 67, 66])])
-def test_shards_are_even(numbers: Path, uneven: Any, n_rows: list[int]) -> None:
-    shards = [order(numbers, cur_shard=rank, shard_count=3, uneven=uneven) for rank in range(3)]
-
-    assert [len(shard) for shard in shards] == n_rows
-    together = Counter(itertools.chain(*shards))
-    assert sum(together.values()) - len(together) == (1 if uneven == "pad" else 0)
-    assert len(together) == (198 if uneven == "drop" else 200)
 
 
 @pytest.mark.parametrize("options", [{}, {"predicate": col("id") < 191}])
@@ -348,20 +258,6 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
 # ------------------------------------------------------------------ rows
 
 
-def test_values_are_those_that_petastorm_wrote() -> None:
-    with np.load(PETASTORM / "timeseries.expected.npz") as truth:
-        timestamps, accel = truth["timestamp"], truth["accel"]
-
-    with make_reader(TIMESERIES.as_uri(), shuffle_row_groups=False) as reader:
-        rows = list(reader)
-
-    assert [row.timestamp for row in rows] == timestamps.tolist()
-    assert np.array_equal(np.stack([row.accel for row in rows]), accel)
-    assert rows[0]._fields == tuple(reader.schema.fields)
-    assert [type(value).__name__ for value in rows[0][:2]] == ["int64", "str_"]
-    assert (rows[0].events, rows[0].temperature) == (None, None)
-
-
 def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
     with make_batch_reader(numbers, shuffle_row_groups=False) as reader:
         batch = next(reader)
@@ -372,7 +268,7 @@ def test_batches_have_exact_nulls_and_strings(numbers: Path) -> None:
 
 
 def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> None:
-    ngram = NGram({0: ["timestamp", "flag"], 2: ["accel"]}, 100, "timestamp")
+    ngram = NGram({0: ["timestamp", "flag"], 2: ["accel"]}, 100, "timestamp", within_row_groups=False)
 
     with make_reader(TIMESERIES, schema_fields=ngram, shuffle_row_groups=False) as reader:
         rows = list(reader)
@@ -383,33 +279,7 @@ def test_sequences_are_dicts_of_named_tuples_with_an_entry_for_each_step() -> No
     assert rows[1529][0].timestamp + 0 == rows[1528][0].timestamp + 100
 
 
-def test_a_transform_is_of_rows_or_of_frames(numbers: Path) -> None:
-    edited = [("half", np.float64, (), False)]
-    of_rows = TransformSpec(lambda row: {**row, "half": row["id"] / 2}, edited, ["text", "maybe"])
-    of_frames = TransformSpec(lambda frame: frame.assign(half=frame["id"] / 2), edited, ["text", "maybe"])
-
-    with make_reader(numbers, transform_spec=of_rows, num_epochs=2) as reader:
-        rows = list(reader)
-    with make_batch_reader(numbers, transform_spec=of_frames) as batches:
-        batch = next(batches)
-
-    assert (len(rows), rows[0]._fields) == (400, ("id", "double", "half"))
-    assert all(row.half == row.id / 2 for row in rows)
-    assert batch.half.tolist() == (batch.id / 2).tolist()
-    assert list(batches.schema.fields) == ["id", "double", "half"]
-
-
 # ------------------------------------------------------------------ iterating
-
-
-def test_a_loop_that_is_broken_off_goes_on(numbers: Path) -> None:
-    with make_reader(numbers, seed=1) as reader:
-        first = [int(row.id) for row in itertools.islice(reader, 30)]
-        assert not reader.last_row_consumed
-        rest = ids(reader)
-
-        assert sorted([*first, *rest]) == list(range(N_ROWS))
-        assert list(reader) == []
 
 
 def test_reset_begins_anew_but_not_in_the_middle(numbers: Path) -> None:
@@ -525,34 +395,10 @@ def test_readers_are_drawn_by_their_weights(numbers: Path) -> None:
     assert abs(np.mean(shares) - 0.25) < 0.03
 
 
-def test_the_first_reader_without_rows_ends_it(numbers: Path) -> None:
-    with WeightedSamplingReader(both(numbers), [1, 3], seed=3) as reader:
-        first = ids(reader)
-
-        assert 100 <= len(first) < 200
-        assert list(reader) == []
-        reader.reset()
-        assert 100 <= len(ids(reader)) < 200
-
-
 @pytest.mark.parametrize("weights", [[1], [1, -1], [0, 0], [1, float("nan")], "ab"])
 def test_what_are_no_probabilities_is_refused(numbers: Path, weights: Any) -> None:
     with pytest.raises((ConfigError, ValueError)):
         WeightedSamplingReader(both(numbers), weights)
-
-
-def test_a_transform_that_raises_in_a_worker_is_told_with_row_row_group_and_file(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": np.arange(40)}), tmp_path / "a.parquet", row_group_size=10)
-
-    with make_reader(tmp_path, transform_spec=TransformSpec(_refuses_17), shuffle_row_groups=False) as reader:
-        with pytest.raises(LoadingError, match=r"sample 17 \(row 7 of row group 1 of .*a\.parquet\).*ValueError: not this one"):
-            list(reader)
-
-
-def _refuses_17(row: dict[str, Any]) -> dict[str, Any]:
-    if row["id"] == 17:
-        raise ValueError("not this one")
-    return row
 
 
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])

@@ -5,14 +5,12 @@ from __future__ import annotations
 import pickle
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from data_stack_petastorm import codecs
-from data_stack_petastorm.column_codec import UserCodec
+from data_stack_petastorm.pickled_schema import read_pickled_schema
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
 
@@ -26,8 +24,6 @@ from data_stack.formats.parquet import (
     ScalarCodec,
     Schema,
 )
-from data_stack.formats.parquet.petastorm_metadata import schema_from_pickled
-from data_stack.formats.parquet.pickled import PickledCodec, read_pickled_schema
 
 Frames = Unischema(
     "Frames",
@@ -99,11 +95,6 @@ def test_a_view_is_a_schema_of_fields_and_of_those_that_patterns_match() -> None
         Frames.create_schema_view([other._replace(name="colour")])
 
 
-@pytest.mark.parametrize("type_", [SimpleNamespace(simpleString=lambda: "decimal(10,3)"), pa.decimal128(10, 3), "decimal(10,3)"])
-def test_scalars_are_of_types_of_spark_or_arrow_or_of_their_names(type_: Any) -> None:
-    assert ScalarCodec(type_).type == "decimal(10,3)"
-
-
 @pytest.mark.parametrize(
     ("arguments", "stored"),
     [((), PngCodec()), (("png", 80), PngCodec()), (("jpeg",), JpegCodec(80)), (("jpg", 95), JpegCodec(95))],
@@ -156,30 +147,7 @@ def test_a_pickled_schema_names_codecs_of_users() -> None:
     schema = Unischema("scaled", [UnischemaField("x", np.float32, (2,), ScaledCodec(4.0))])
     data = pickle.dumps(schema, 2).replace(b"data_stack_petastorm", b"petastorm")
 
-    pickled = read_pickled_schema(data)
+    _, (field,) = read_pickled_schema(data)
+    codec = field.codec
 
-    state = {"_factor": 4.0, "_names": ("a", "b"), "_dtype": np.float32}
-    name = f"{__name__}.ScaledCodec"
-    assert pickled.fields[0].codec == PickledCodec("registered", class_name=name, state=state)
-    codec: Any = schema_from_pickled(pickled)["x"].codec
-    assert vars(codec.codec) == state
-
-
-def test_a_codec_whose_class_is_of_a_function_or_whose_attributes_are_no_plain_data_is_refused() -> None:
-    class LocalCodec(ScaledCodec):
-        """Not to be found by its name."""
-
-    with pytest.raises(ConfigError, match="top of a module"):
-        UserCodec(LocalCodec(1.0)).to_json()
-    codec = ScaledCodec(1.0)
-    codec._names = (print,)  # type: ignore[assignment]
-
-    with pytest.raises(ConfigError, match="plain data"):
-        UserCodec(codec).to_json()
-
-
-def test_the_class_of_rows_is_there_by_petastorms_name() -> None:
-    row_class = Frames._get_namedtuple()
-
-    assert row_class._fields == ("id", "price", "image", "points")
-    assert isinstance(Frames.make_namedtuple(id=1, price=None, image=None, points=None), row_class)
+    assert (type(codec), vars(codec)) == (ScaledCodec, {"_factor": 4.0, "_names": ("a", "b"), "_dtype": np.float32})

@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: `make test
 
 import pyarrow.parquet as pq  # noqa: E402  # behind the lines that may skip this module
 from data_stack_petastorm import (  # noqa: E402  # likewise
-    WeightedSamplingReader,
+    NGram,
     make_batch_reader,
     make_petastorm_dataset,
     make_reader,
@@ -22,8 +22,6 @@ from data_stack_petastorm import (  # noqa: E402  # likewise
 )
 
 from data_stack.exception import ConfigError  # noqa: E402  # likewise
-from data_stack.formats.parquet.ngram import NGram  # noqa: E402  # likewise
-from data_stack.formats.parquet.selecting import col  # noqa: E402  # likewise
 
 N_ROWS = 60
 
@@ -71,19 +69,6 @@ def test_rows_are_named_tuples_with_a_static_signature(table: Path) -> None:
     assert int(row.day) == int((np.datetime64("2024-01-11", "ns") - np.datetime64(0, "ns")).astype(np.int64))
 
 
-def test_values_that_differ_in_shape_have_an_open_dimension(table: Path) -> None:
-    dataset = make_petastorm_dataset(reader(table, "id", "ragged"))
-
-    assert dataset.element_spec.ragged.shape.as_list() == [None]
-    assert [row.ragged.shape.as_list() for row in dataset.take(4)] == [[1], [2], [3], [1]]
-
-
-def test_it_batches_and_maps_as_any_dataset(table: Path) -> None:
-    dataset = make_petastorm_dataset(reader(table, "id", "vector")).map(lambda row: row.id + tf.cast(row.vector[0], tf.int64))
-
-    assert [batch.numpy().tolist() for batch in dataset.batch(40)] == [list(range(0, 80, 2)), list(range(80, 120, 2))]
-
-
 def test_each_iteration_is_another_pass_in_another_order(table: Path) -> None:
     dataset = make_petastorm_dataset(reader(table, "id", shuffle_row_groups=True, seed=1))
 
@@ -116,17 +101,6 @@ def test_sequences_are_dicts_of_named_tuples(table: Path) -> None:
     assert (int(rows[5][0].id), int(rows[5][2].id)) == (5, 7)
 
 
-def test_several_readers_are_one_dataset(table: Path) -> None:
-    parts = [reader(table, "id", predicate=predicate) for predicate in (col("id") < 30, col("id") >= 30)]
-
-    dataset = make_petastorm_dataset(WeightedSamplingReader(parts, [1, 1], 1))
-
-    for _ in range(2):
-        numbers = [int(row.id) for row in dataset]
-        assert len(set(numbers)) == len(numbers)
-        assert min(numbers) < 30 <= max(numbers)
-
-
 def test_a_row_without_a_value_is_an_error_with_the_field(table: Path) -> None:
     with pytest.raises(Exception, match="field 'maybe' has a row without a value"):
         list(make_petastorm_dataset(reader(table, "maybe")))
@@ -139,15 +113,6 @@ def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> N
         make_petastorm_dataset(make_reader(tmp_path))
 
 
-def test_structs_of_a_table_are_left_out_with_a_warning(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"id": [1, 2], "pair": [{"a": 1}, {"a": 2}]}), tmp_path / "a.parquet")
-
-    with pytest.warns(UserWarning, match="'pair' are left out"):
-        dataset = make_petastorm_dataset(make_batch_reader(tmp_path))
-
-    assert [batch._fields for batch in dataset] == [("id",)]
-
-
 def test_rows_come_one_by_one_until_there_are_no_more(table: Path) -> None:
     rows = reader(table, "id", "name")
 
@@ -156,15 +121,6 @@ def test_rows_come_one_by_one_until_there_are_no_more(table: Path) -> None:
     assert [int(row.id) for row in found] == list(range(N_ROWS))
     with pytest.raises(tf.errors.OutOfRangeError):
         tf_tensors(rows)
-
-
-def test_rows_may_be_drawn_from_a_buffer(table: Path) -> None:
-    rows = reader(table, "id", seed=3)
-
-    found = [int(tf_tensors(rows, 20).id) for _ in range(N_ROWS)]
-
-    assert sorted(found) == list(range(N_ROWS))
-    assert found != list(range(N_ROWS))
 
 
 def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:
@@ -203,11 +159,6 @@ def test_sessions_of_tensorflow_1_run(table: Path) -> None:
         assert session.run(batch).id.tolist() == list(range(10))
 
 
-def test_buffers_of_row_groups_are_refused(table: Path) -> None:
-    with pytest.raises(ConfigError, match="row groups"):
-        tf_tensors(reader(table, "id", batched=True), 20)
-
-
 def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(tmp_path: Path) -> None:
     halves = [0.5, None, 1.5, 2.5]
     pq.write_table(pa.table({"half": pa.array(halves, pa.float32())}), tmp_path / "halves.parquet", row_group_size=2)
@@ -222,9 +173,3 @@ def test_floats_without_a_value_are_nan_of_row_groups_and_where_it_is_asked_for(
     for refusing in (reader(tmp_path), reader(tmp_path, batched=True, nulls="none")):
         with pytest.raises(tf.errors.OpError, match="nulls='nan'"):
             list(make_petastorm_dataset(refusing))
-
-
-def test_what_is_not_a_reader_is_refused(table: Path) -> None:
-    for adapt in (make_petastorm_dataset, tf_tensors):
-        with pytest.raises(ConfigError, match="expected a reader, got str"):
-            adapt(f"file://{table}")

@@ -14,11 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_stack_petastorm import WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import NGram, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
 from data_stack.exception import ConfigError, LoaderStateError
-from data_stack.formats.parquet.ngram import NGram
 from data_stack.formats.parquet.selecting import col
 
 TIMESERIES = petastorm_fixtures.FIXTURES / "timeseries"
@@ -136,16 +135,6 @@ def test_floats_without_a_value_are_nan(with_nulls: Path, loader_class: Any, opt
     assert np.array_equal(batches[0]["pair"][:, 1], [0, 1, 2, 3, *[np.nan] * 4], equal_nan=True)
 
 
-def test_floats_without_a_value_are_nan_to_a_function_of_rows_and_of_several_readers(with_nulls: Path) -> None:
-    options: dict[str, Any] = {"shuffle_row_groups": False, "batched": True}
-    rows = reader(with_nulls, ["half"], **options)
-    both = WeightedSamplingReader([reader(with_nulls, ["half"], **options) for _ in range(2)], [1, 0])
-
-    for loader in (DataLoader(rows, 8, lambda rows: [row["half"] for row in rows]), DataLoader(both, 8)):
-        (batch,) = loader
-        assert np.array_equal(batch if isinstance(batch, list) else batch["half"], HALVES, equal_nan=True)
-
-
 @pytest.mark.parametrize("options", [{"batched": True, "nulls": "none"}, {"batched": False}])
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader])
 def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
@@ -157,24 +146,6 @@ def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
 
     with pytest.raises(TypeError, match=r"field 'half' has rows without a value \(None\).*nulls='nan'"):
         next(batches)
-
-
-def test_integers_without_a_value_stay_an_error(with_nulls: Path) -> None:
-    with pytest.raises(TypeError, match="field 'count' has rows without a value"):
-        list(DataLoader(reader(with_nulls, ["count"], batched=True), 8))
-
-
-def test_readers_read_by_themselves_give_nan_if_they_are_asked_to(with_nulls: Path) -> None:
-    exact, with_nan = (
-        [row.half for row in reader(with_nulls, ["half"], shuffle_row_groups=False, nulls=nulls)] for nulls in (None, "nan")
-    )
-    with make_batch_reader(with_nulls, ["half"], shuffle_row_groups=False, nulls="nan") as rows:
-        groups = [group.half for group in rows]
-
-    assert [value is None for value in exact] == np.isnan(HALVES).tolist()
-    assert np.array_equal(with_nan, HALVES, equal_nan=True)
-    assert [group.dtype for group in groups] == [np.dtype("f4")] * 2
-    assert np.array_equal(np.concatenate(groups), HALVES, equal_nan=True)
 
 
 def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
@@ -189,25 +160,6 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
 
 
-@pytest.mark.parametrize(("field", "batched"), [("maybe", False), ("name", True), ("price", True)])
-def test_what_petastorm_refuses_is_refused_with_any_collate_fn(table: Path, field: str, batched: bool) -> None:
-    for loader in (
-        DataLoader(reader(table, [field], batched=batched), 60),
-        DataLoader(reader(table, [field], batched=batched), 60, len),
-    ):
-        with pytest.raises(Exception, match=f"field '{field}' has") as caught:
-            list(loader)
-        assert isinstance(caught.value, TypeError) or isinstance(caught.value.__cause__, TypeError)
-
-
-def test_a_buffer_mixes_the_rows_of_row_groups_by_the_seed_alone(table: Path) -> None:
-    orders = [ids(DataLoader(reader(table, ["id"], seed=seed), 10, shuffling_queue_capacity=60)) for seed in (1, 1, 2)]
-
-    assert orders[0] == orders[1] != orders[2]
-    groups = np.array(orders[0]) // 20
-    assert [len(set(window)) for window in groups.reshape(4, 60).tolist()] == [3] * 4
-
-
 def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) -> None:
     with DataLoader(reader(table), 16, shuffling_queue_capacity=100) as loader:
         for _ in loader:
@@ -216,18 +168,6 @@ def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) ->
 
     assert sorted(first) == sorted(second) == list(range(N_ROWS))
     assert first != second
-
-
-def test_a_second_pass_waits_for_the_end_of_the_first(table: Path) -> None:
-    with DataLoader(reader(table), 16) as loader:
-        batches = iter(loader)
-        next(batches)
-
-        with pytest.raises(RuntimeError, match="You must finish a full pass"):
-            next(iter(loader))
-
-        rest = list(batches)
-        assert (len(rest), len(list(loader))) == (N_ROWS // 16 - 1, N_ROWS // 16)
 
 
 def test_a_loop_goes_on_with_another_number_of_shards(table: Path) -> None:
@@ -297,22 +237,6 @@ def test_rows_in_memory_are_given_in_torchs_order_in_each_epoch_and_once(table: 
         ids(loader)
 
 
-def test_rows_in_memory_of_all_shards_are_those_of_the_dataset(table: Path) -> None:
-    found: list[int] = []
-    for number in range(7):
-        rows = reader(table, ["id"], cur_shard=number, shard_count=7, uneven="keep", shuffle_rows=True, seed=3)
-        found += ids(InMemBatchedDataLoader(rows, 16, rows_capacity=None))
-
-    assert sorted(found) == list(range(N_ROWS))
-
-
-def test_a_capacity_below_an_epoch_is_told(table: Path) -> None:
-    with pytest.warns(UserWarning, match="first 30 of 240"):
-        loader = InMemBatchedDataLoader(reader(table, num_epochs=None), 20, rows_capacity=30)
-
-    assert [len(batch["id"]) for batch in loader] == [20, 10]
-
-
 # ------------------------------------------------------------------ several readers
 
 
@@ -331,15 +255,3 @@ def test_rows_of_several_readers_are_batched(table: Path, loader_class: Any, bat
             len(loader)
         with pytest.raises(ConfigError, match="no state"):
             loader.state_dict()
-
-
-@pytest.mark.parametrize("options", [{"batch_size": 0}, {"shuffling_queue_capacity": -1}, {"collate_fn": 3}])
-def test_arguments_that_make_no_sense_are_refused(table: Path, options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        DataLoader(reader(table), **options)
-
-
-@pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
-def test_what_is_not_a_reader_is_refused_with_what_to_pass(table: Path, loader_class: Any) -> None:
-    with pytest.raises(ConfigError, match=r"expected a reader, got str .*make_reader\(url\)"):
-        loader_class(f"file://{table}", 16)

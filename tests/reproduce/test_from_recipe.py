@@ -29,10 +29,6 @@ from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import instability_reason
 from data_stack.exception import ConfigError, RecipeError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
-from data_stack.formats.parquet.ngram import NGram, NGramIterator
-from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.transform import TransformSpec
-from data_stack.formats.parquet.transformed import TransformedDatasetIterator
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
 from data_stack.reproduce.recipes import from_recipe, import_layers
@@ -57,11 +53,7 @@ def at_least(limit: int, value: Any) -> bool:
     return bool(value >= limit)
 
 
-def marked(row: Any, rng: Any) -> Any:
-    return {**row, "mark": int(rng.integers(1000))}
-
-
-HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least, marked)}
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least)}
 
 
 def source(n_samples: int = 12) -> SequenceDatasetIterator:
@@ -74,10 +66,6 @@ def informed() -> InformedDatasetIterator:
 
 def rows() -> DatasetIteratorIF:
     return source().as_dict("number", "class", "pair")
-
-
-def fields_of_rows() -> Schema:
-    return Schema("rows", [Field("number", "int64"), Field("class", "int64"), Field("pair", "int64", (2,))])
 
 
 def assert_same_samples(one: DatasetIteratorIF, other: DatasetIteratorIF) -> None:
@@ -117,12 +105,6 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "mapped_classes": lambda: informed().map_classes(ClassMapping({(0, 1): "low", 2: "high"})),
     "split": lambda: source().split({"train": 0.5, "test": 0.5}, seed=3, stratify=1)["test"],
     "fold": lambda: source().folds(3, seed=1, stratify=1)[1].train,
-    "ngrams": lambda: NGramIterator(
-        rows(), NGram({-1: ["class"], 0: [], 2: ["number", "pair"]}, 1, "number", group_field="class")
-    ),
-    "transformed": lambda: TransformedDatasetIterator(
-        rows(), TransformSpec(marked, [("mark", "int64", (), False)], ["pair"]), schema=fields_of_rows(), seed=3, epoch=2
-    ),
 }
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 import torch
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
-from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter, spark_dataset_converter
-from data_stack_petastorm.spark_utils import dataset_as_rdd
+from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
 from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arguments, configure_spark
 
 if TYPE_CHECKING:
@@ -76,37 +74,11 @@ def test_arguments_reach_the_reader_and_the_loader(frame: DataFrame) -> None:
     assert (list(batch), batch["part"].dtype, loader.reader.stopped) == (["id", "part"], torch.float64, True)
 
 
-def test_executors_use_a_converter_and_make_none(spark: SparkSession, frame: DataFrame) -> None:
-    converter = make_spark_converter(frame)
-
-    def use(_: int) -> tuple[int, str]:
-        try:
-            make_spark_converter(None)  # type: ignore[arg-type]  # a DataFrame cannot be sent
-        except RuntimeError as error:
-            return len(converter.dataset()), str(error)
-        return 0, ""
-
-    ((n_rows, refusal),) = spark.sparkContext.parallelize(range(1), 1).map(use).collect()
-
-    assert n_rows == 40
-    assert "driver" in refusal
-
-
 def test_folders_that_cannot_be_used_are_refused(spark: SparkSession, frame: DataFrame) -> None:
     for url, message in ((None, "Please set the spark config"), ("/tmp/cache", "/tmp/cache")):  # not written to
         spark.conf.unset(SETTING) if url is None else spark.conf.set(SETTING, url)
         with pytest.raises(ValueError, match=message):
             make_spark_converter(frame)
-
-
-def test_a_saved_path_is_used_and_left(spark: SparkSession, tmp_path: Path) -> None:
-    spark.range(0, 3, 1, 2).write.parquet(f"file://{tmp_path}/saved")
-
-    converter = make_spark_converter(str(tmp_path / "saved"))
-    converter.delete()
-
-    assert (len(converter), len(converter.file_urls)) == (3, 2)
-    assert (tmp_path / "saved").is_dir()
 
 
 def test_what_petastorm_warns_of_is_logged(
@@ -125,28 +97,6 @@ def test_what_petastorm_warns_of_is_logged(
         assert text in caplog.text
     with pytest.raises(ValueError, match="file:/dbfs"):
         make_spark_converter("/tmp/saved")  # not written to
-
-
-def test_files_that_do_not_appear_are_waited_for_and_named(frame: DataFrame, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_dataset_converter, "_FILE_AVAILABILITY_WAIT_TIMEOUT_SECS", 0.2)
-    converter = make_spark_converter(frame)
-    converter.delete()
-
-    with (
-        pytest.raises(RuntimeError, match="Timeout while waiting for all parquet-store files"),
-        converter.make_torch_dataloader(),
-    ):
-        pass
-
-
-def test_a_dataset_is_an_rdd_of_named_tuples(spark: SparkSession, frame: DataFrame) -> None:
-    converter = make_spark_converter(frame)
-
-    rows: list[Any] = dataset_as_rdd(converter.cache_dir_url, spark, ["id", "pair"]).collect()
-
-    assert [row._fields for row in rows[:1]] == [("id", "pair")]
-    assert [int(row.id) for row in rows] == list(range(40))
-    np.testing.assert_array_equal(rows[7].pair, [7.0, 1.0])
 
 
 def test_a_command_line_configures_the_session() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
-from data_stack_petastorm import TransformSpec, make_batch_reader, make_reader
+from data_stack_petastorm import TransformSpec, make_reader
 from data_stack_petastorm.codecs import CompressedImageCodec, NdarrayCodec, ScalarCodec
 from data_stack_petastorm.pytorch import DataLoader
 from data_stack_petastorm.spark import SparkDatasetConverter, make_spark_converter
@@ -59,20 +59,6 @@ def test_hello_world_is_written_and_read_by_python_torch_and_spark(spark: SparkS
     assert spark.sql(f"select count(id) from parquet.`{url}`").collect()[0][0] == 10  # a path of ours
 
 
-def test_a_table_of_others_is_read_in_row_groups(spark: SparkSession, tmp_path: Path) -> None:
-    url = f"file://{tmp_path}/external"
-    spark.range(0, 10, 1, 2).selectExpr("id", "id * 2 as value1", "-id as value2").write.mode("overwrite").parquet(url)
-
-    with make_batch_reader(url, schema_fields=["id", "value1", "value2"]) as reader:
-        batches = list(reader)
-    with DataLoader(make_batch_reader(url)) as loader:
-        batch = next(iter(loader))
-
-    assert sorted(int(each) for batch in batches for each in batch.id) == list(range(10))
-    assert all((batch.value1 == 2 * batch.id).all() for batch in batches)
-    assert int(batch["value2"]) == -int(batch["id"])
-
-
 def as_training(row: dict[str, Any]) -> dict[str, Any]:
     """A row as torchvision's transforms make it: an image as a tensor, the other field as it is, one left out."""
     return {
@@ -106,27 +92,6 @@ def test_digits_are_trained_on_tensors_of_a_transform_that_names_no_fields(spark
 
     assert (n_rows, row["image"].shape[1:], row["image"].dtype) == (120, (1, 28, 28), torch.float32)
     assert all(torch.isfinite(loss) for loss in losses)
-
-
-def test_pictures_of_any_size_with_text(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.sql.types import StringType
-
-    nouns = Unischema(
-        "Nouns",
-        [
-            UnischemaField("noun_id", np.bytes_, (), ScalarCodec(StringType()), False),
-            UnischemaField("image", np.uint8, (None, None, 3), CompressedImageCodec("png"), False),
-        ],
-    )
-    url = f"file://{tmp_path}/nouns"
-    rows = [{"noun_id": f"n{n}", "image": np.full((4 + n, 6, 3), n, np.uint8)} for n in range(4)]
-    write(spark, url, nouns, rows)
-
-    with make_reader(url) as reader:
-        found = {row.image.shape: row for row in reader}
-
-    assert sorted(found) == [(4 + n, 6, 3) for n in range(4)]
-    assert found[5, 6, 3].noun_id in ("n1", b"n1")
 
 
 def test_vectors_of_spark_are_trained_on_without_an_end_and_tested_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -10,17 +10,15 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 from data_stack_spark import cache as cache_module
 from data_stack_spark.converter import SparkDatasetConverter, make_spark_converter, register_delete_dir_handler
 
 from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError
-from data_stack.loader import BlockShuffled, Loader
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,18 +52,6 @@ def folders(cache: Path) -> list[str]:
 
 
 # ------------------------------------------------------------------ batches
-
-
-def test_a_dataframe_becomes_batches_of_tensors(converter: SparkDatasetConverter) -> None:
-    rows = converter.dataset(["id", "pair"], filters=[("id", ">=", 10)])
-
-    with Loader(rows, 30, shuffle=BlockShuffled(window=2), seed=1, epochs=2).torch() as loader:
-        batches = list(loader)
-
-    assert [len(batch["id"]) for batch in batches] == [30] * 6
-    assert sorted(number for batch in batches for number in batch["id"].tolist()) == sorted([*range(10, 100)] * 2)
-    assert batches[0]["pair"].tolist() == [[i, i + 0.1] for i in batches[0]["id"].tolist()]
-    assert (len(converter), batches[0]["pair"].dtype) == (100, torch.float64)
 
 
 # ------------------------------------------------------------------ columns
@@ -176,17 +162,6 @@ def test_folders_are_deleted_when_the_process_ends(spark: SparkSession, cache: P
     cache_module.delete_at_exit()
 
     assert folders(cache) == []
-
-
-def test_spark_deletes_a_folder_that_is_not_local(spark: SparkSession, tmp_path: Path) -> None:
-    hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
-    hadoop.set("fs.viewfs.mounttable.caches.link./cache", tmp_path.as_uri())
-    name = f"data-stack-converter-{'0' * 16}"
-    (tmp_path / name / "inside").mkdir(parents=True)
-
-    SparkDatasetConverter(f"viewfs://caches/cache/{name}", (), 0).delete()
-
-    assert folders(tmp_path) == []
 
 
 def test_a_path_is_used_as_it_is_and_stays(spark: SparkSession, tmp_path: Path) -> None:

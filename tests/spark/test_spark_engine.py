@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sharded_dataset
-from process_census import children
 from sharded_dataset import N_SHARDS, Sharded
 
 from data_stack.exception import PreparationError, TaskError
@@ -28,8 +21,6 @@ from data_stack.testing import EngineContract
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ROOT = Path(__file__).parents[2]
 
 
 class Directed(Sharded):
@@ -93,19 +84,6 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(session=spark, attempts=2)
 
 
-def test_spark_gives_what_one_process_gives(
-    spark: SparkSession, connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
-) -> None:
-    from data_stack_spark import SparkEngine
-
-    factory = direct(connector, tmp_path)
-
-    factory.prepare(engine=SparkEngine(session=spark), progress=False)
-
-    assert attempts(tmp_path) == {f"part-{part}": 1 for part in range(N_SHARDS)}
-    assert_right(factory, in_turn)
-
-
 def test_pythons_of_spark_that_are_killed_lose_and_double_nothing(
     spark: SparkSession, in_turn: tuple[ResourceRecord, ...], tmp_path: Path
 ) -> None:
@@ -160,66 +138,3 @@ def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_pat
 
     with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was given up by Spark'):
         factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
-
-
-@pytest.fixture
-def installed(tmp_path: Path) -> dict[str, str]:
-    """The environment in which the dataset is installed."""
-    folder = tmp_path / "site" / "sharded-1.0.dist-info"
-    folder.mkdir(parents=True)
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: sharded\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[data_stack.datasets]\nsharded = sharded_dataset:Sharded\n")
-    path = os.pathsep.join([str(tmp_path / "site"), str(Path(sharded_dataset.__file__).parent), str(ROOT)])
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "SHARDED_LOG": str(tmp_path / "log"),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # made for short lives
-    }
-
-
-def below(pid: int) -> list[int]:
-    """A process and all that it has started, and so on."""
-    return [pid, *(each for child in children(pid) for each in below(child))]
-
-
-def is_executor(pid: int) -> bool:
-    with suppress(OSError):
-        return b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return False
-
-
-@pytest.mark.full
-def test_executors_of_a_cluster_that_are_killed_lose_and_double_nothing(
-    installed: dict[str, str], in_turn: tuple[ResourceRecord, ...], tmp_path: Path
-) -> None:
-    store, log, errors = tmp_path / "store", tmp_path / "log", tmp_path / "errors"
-    arguments = ["--json", "--storage", str(store), "prepare", "sharded", "--master", "local-cluster[2,1,1024]"]
-    with (
-        errors.open("wb") as stream,
-        subprocess.Popen(
-            [sys.executable, "-m", "data_stack.cli", *arguments],
-            env={**installed, "SHARDED_PAUSE": "2"},
-            stdout=subprocess.PIPE,
-            stderr=stream,
-        ) as driver,
-    ):
-        try:
-            while not log.exists() or len(log.read_text().splitlines()) < 3:
-                assert driver.poll() is None, errors.read_text()[-4000:]
-                time.sleep(0.01)
-            at_work = int(log.read_text().splitlines()[-1].split()[1])  # has just begun a shard
-            (executor,) = [each for each in below(driver.pid) if is_executor(each) and at_work in below(each)]
-
-            # Its Pythons too, as when a machine is lost: left alone, they would end what they are at, and that would count.
-            for process in reversed(below(executor)):
-                os.kill(process, signal.SIGKILL)
-            out, _ = driver.communicate(timeout=200)
-        finally:
-            driver.kill()
-
-    assert driver.returncode == 0, errors.read_text()[-4000:]
-    assert json.loads(out)["steps"][0]["step"] == "12 shards"
-    assert sum(attempts(tmp_path).values()) > N_SHARDS
-    assert_right(Sharded(FileStorageConnector(store)), in_turn)

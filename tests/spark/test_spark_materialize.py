@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.fs as pafs
 import pytest
 from data_stack_spark.materialize import materialize_dataset
 from data_stack_spark.reading import dataset_as_rdd
-from data_stack_spark.rows import dict_to_spark_row, encode_rows
+from data_stack_spark.rows import encode_partition, encode_rows
 
-from data_stack.exception import ConfigError, DataStackError
+from data_stack.exception import ConfigError
 from data_stack.formats.parquet import (
     CompressedNdarrayCodec,
     Field,
@@ -86,16 +85,6 @@ def test_what_spark_writes_is_a_dataset_with_the_schema(written: Path) -> None:
     assert_rows_equal(list(dataset), [row(i) for i in range(40)])
 
 
-def test_the_rows_of_a_dataframe_are_encoded(spark: SparkSession) -> None:
-    raw = spark.createDataFrame([(8, [1.5, 2.5])], "id bigint, values array<double>").coalesce(1)
-    some = Schema("some", [Field("id", np.int64), Field("values", np.float32, (None,), NdarrayCodec())])
-
-    encoded = encode_rows(raw, some).first()
-
-    assert encoded is not None
-    assert np.frombuffer(bytes(encoded["values"])[-8:], "<f4").tolist() == [1.5, 2.5]
-
-
 def test_settings_are_what_they_were_and_nothing_is_written_when_the_block_raises(spark: SparkSession, tmp_path: Path) -> None:
     hadoop: Any = spark.sparkContext._jsc.hadoopConfiguration()
     hadoop.set("parquet.block.size", "777")
@@ -129,45 +118,18 @@ def test_partition_columns_are_fields(spark: SparkSession, tmp_path: Path) -> No
     assert_rows_equal(list(ParquetDataset(url)), rows)
 
 
-def test_a_file_system_of_ones_own_gets_the_metadata(spark: SparkSession, tmp_path: Path) -> None:
-    def file_system() -> pafs.FileSystem:
-        return pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem())
-
-    with materialize_dataset(spark, "mine://frames", SCHEMA, filesystem_factory=file_system):
-        encode_rows([row(1)], SCHEMA, spark).coalesce(1).write.parquet(str(tmp_path / "frames"))
-
-    assert ParquetDataset(tmp_path / "frames").schema == SCHEMA
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"image": np.zeros((4, 5), np.uint8)}, "field 'image'"),
-        ({"id": None}, "field 'id'.*None"),
+        ({"id": None}, "field 'id'.*not nullable"),
         ({"small": 256}, "field 'small'"),
         ({"nmae": 1}, "'nmae'.*did you mean 'name'"),
     ],
 )
 def test_a_row_that_does_not_fit_is_an_error_that_names_the_field(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
-        dict_to_spark_row(SCHEMA, {**row(1), **change})
-
-
-def test_a_missing_field_is_an_error_unless_it_is_nullable() -> None:
-    without = {name: value for name, value in row(1).items() if name not in ("depth", "packed")}
-
-    with pytest.raises(ConfigError, match="'packed'"):
-        dict_to_spark_row(SCHEMA, without)
-    assert dict_to_spark_row(SCHEMA, {**without, "packed": np.zeros(3, np.int16)})["depth"] is None
-
-
-def test_files_that_lack_a_field_are_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    url = str(tmp_path / "t")
-
-    with pytest.raises(DataStackError, match="has no column"):
-        with materialize_dataset(spark, url, SCHEMA):
-            spark.range(3).write.parquet(url)
-    assert not (tmp_path / "t" / "_common_metadata").exists()
+        list(encode_partition(SCHEMA, [{**row(1), **change}]))
 
 
 # ------------------------------------------------------------------ reading

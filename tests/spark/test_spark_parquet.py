@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, write_layout
 
 from data_stack.formats.parquet import Field, ListCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 from data_stack.formats.parquet.writer import ParquetWriter
@@ -93,17 +92,6 @@ def test_lists_structs_and_maps_of_spark_are_read_equal(spark: SparkSession, tmp
     assert [sample["e"] for sample in samples] == [[{"u": 0.5}], [], None]
 
 
-def test_partitions_and_dictionaries_of_spark_are_read_equal(spark: SparkSession, tmp_path: Path) -> None:
-    frame = spark.range(0, 100, 1, 1).selectExpr("id", "cast(id % 3 as int) as part", "concat('word ', id % 5) as word")
-    frame = frame.selectExpr("id", "word", "part", "case when part = 1 then 'a b/c=d' when part = 2 then 'ü%' end as place")
-    frame.write.partitionBy("part", "place").parquet(str(tmp_path / "t"))
-
-    samples = sorted(ParquetDataset(tmp_path / "t"), key=lambda sample: sample["id"])
-
-    places = {0: None, 1: "a b/c=d", 2: "ü%"}
-    assert samples == [{"id": i, "word": f"word {i % 5}", "part": i % 3, "place": places[i % 3]} for i in range(100)]
-
-
 def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
     fields = [
         Field("flag", bool),
@@ -156,11 +144,3 @@ def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> N
         assert np.datetime64(plain["clock"]) == expected["clock"]
         assert plain["vector"] == expected["vector"].tolist()
         assert plain["ragged"] == expected["ragged"].tolist()
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_spark_reads_a_folder_of_the_writer_as_it_lies(spark: SparkSession, tmp_path: Path, layout: str) -> None:
-    frame = spark.read.parquet(str(write_layout(tmp_path / layout, layout)))
-
-    assert sorted(row["id"] for row in frame.select("id").collect()) == list(range(N_ROWS))
-    assert sorted(frame.columns) == sorted(COLUMNS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from datetime import datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -12,11 +11,9 @@ import numpy as np
 import pytest
 from data_stack_petastorm.codecs import CompressedImageCodec, DataframeColumnCodec, NdarrayCodec, ScalarCodec
 from data_stack_petastorm.etl.dataset_metadata import get_schema, materialize_dataset
-from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, dict_to_spark_row
 
-from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, JpegCodec, ParquetDataset
+from data_stack.formats.parquet import ParquetDataset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -106,16 +103,3 @@ def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: Spa
 def test_values_that_would_change_are_refused(name: str, value: Any) -> None:
     with pytest.raises((ValueError, TypeError), match=name):
         dict_to_spark_row(Frames, {**row(1), name: value})
-
-
-def test_codecs_of_data_stack_stand_in_schemas_of_petastorms_spelling() -> None:
-    schema = Unischema(
-        "s", [UnischemaField("image", np.uint8, (4, 4, 3), JpegCodec(90)), UnischemaField("data", object, (), "json")]
-    )
-
-    encode = functools.partial(dict_to_spark_row, Unischema("s", [schema.image]))
-
-    assert bytes(encode({"image": np.zeros((4, 4, 3), np.uint8)}).image).startswith(b"\xff\xd8")
-    assert as_schema(schema)["data"] == Field("data", object, (), "json")
-    with pytest.raises(ConfigError, match="codec set to None"):
-        Unischema("s", [UnischemaField("x", np.int8, (1,))]).as_spark_schema()

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.formats.parquet import Field, NotNullIndex, ParquetWriter, PngCodec, Schema, SingleFieldIndex, build_indexes
+from data_stack.formats.parquet import Field, ParquetWriter, PngCodec, Schema
 
 COLUMNS: Final = ("id", "text", "image", "day", "lane")
 N_ROWS: Final = 12
@@ -23,7 +23,7 @@ SCHEMA: Final = Schema(
     ],
 )
 
-#: Arguments of the writer; each dataset has row-group indexes.
+#: Arguments of the writer.
 LAYOUTS: Final[dict[str, dict[str, Any]]] = {
     "file": {},
     "shards": {"rows_per_file": 5},
@@ -33,11 +33,10 @@ LAYOUTS: Final[dict[str, dict[str, Any]]] = {
 
 
 def write_layout(folder: Path, layout: str) -> Path:
-    """Write one, in two runs, the second of which adds a partition that sorts before the first; index it."""
+    """Write one, in two runs, the second of which adds a partition that sorts before the first."""
     for first, last in ((0, 9), (9, N_ROWS)):
         with ParquetWriter(folder, SCHEMA, **LAYOUTS[layout]) as writer:
             for number in range(first, last):
                 row = {"id": number, "text": str(number) if number % 2 else None, "image": np.zeros((2, 2, 3), np.uint8)}
                 writer.append({**row, "day": f"2024-01-{3 - number // 5:02d}", "lane": number % 2})
-    build_indexes(folder, [SingleFieldIndex("by_id", "id"), NotNullIndex("with_text", "text")])
     return folder

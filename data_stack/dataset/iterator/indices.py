@@ -92,8 +92,6 @@ def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range |
         lowest, highest = sorted((indices[0], indices[-1]))
         if lowest < -length or highest >= length:
             raise out_of_bounds(lowest if lowest < -length else highest, length)
-        if len(indices) == 1:
-            return range(lowest % length, lowest % length + 1)
         if lowest >= 0:
             return indices
         if highest < 0:

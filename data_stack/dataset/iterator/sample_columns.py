@@ -1,4 +1,4 @@
-"""What is known of the values of samples: plain tensors among them, and the memory that they take."""
+"""Facts about the values of samples: the memory that they take, plain tensors among them."""
 
 from __future__ import annotations
 

@@ -7,29 +7,14 @@ from data_stack.formats.parquet.codecs import NestedCodec as NestedCodec
 from data_stack.formats.parquet.codecs import PngCodec as PngCodec
 from data_stack.formats.parquet.codecs import ScalarCodec as ScalarCodec
 from data_stack.formats.parquet.dataset import ParquetDataset as ParquetDataset
-from data_stack.formats.parquet.dataset_copying import copy_dataset as copy_dataset
-from data_stack.formats.parquet.indexes import IntersectIndexSelector as IntersectIndexSelector
-from data_stack.formats.parquet.indexes import NotNullIndex as NotNullIndex
-from data_stack.formats.parquet.indexes import SingleFieldIndex as SingleFieldIndex
-from data_stack.formats.parquet.indexes import SingleIndexSelector as SingleIndexSelector
-from data_stack.formats.parquet.indexes import UnionIndexSelector as UnionIndexSelector
-from data_stack.formats.parquet.indexes import build_indexes as build_indexes
 from data_stack.formats.parquet.inference import infer_schema as infer_schema
+from data_stack.formats.parquet.metadata import ParquetFileRecord as ParquetFileRecord
 from data_stack.formats.parquet.metadata import ParquetManifest as ParquetManifest
 from data_stack.formats.parquet.metadata_generation import generate_metadata as generate_metadata
-from data_stack.formats.parquet.ngram import NGram as NGram
-from data_stack.formats.parquet.ngram import NGramIterator as NGramIterator
 from data_stack.formats.parquet.schema import Field as Field
 from data_stack.formats.parquet.schema import Schema as Schema
 from data_stack.formats.parquet.selecting import Predicate as Predicate
 from data_stack.formats.parquet.selecting import col as col
-from data_stack.formats.parquet.selecting import in_intersection as in_intersection
-from data_stack.formats.parquet.selecting import in_lambda as in_lambda
-from data_stack.formats.parquet.selecting import in_negate as in_negate
-from data_stack.formats.parquet.selecting import in_pseudorandom_split as in_pseudorandom_split
-from data_stack.formats.parquet.selecting import in_reduce as in_reduce
-from data_stack.formats.parquet.selecting import in_set as in_set
-from data_stack.formats.parquet.transform import TransformSpec as TransformSpec
 from data_stack.formats.parquet.writer import ParquetWriter as ParquetWriter
 
 __all__: list[str]

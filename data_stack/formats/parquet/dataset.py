@@ -19,7 +19,7 @@ from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.columns import CellError, GroupColumn, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
@@ -51,8 +51,8 @@ class ParquetDataset(AccessedDatasetIterator):
         train.read_column("id")                 # this column of all rows; no image is touched
         Loader(train, 256, shuffle=BlockShuffled(window=8))
 
-    It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (its schema is read without running any of it), and any other
-    Parquet, whose schema is inferred.
+    It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (with the package ``datastack-petastorm``, which runs nothing
+    of the pickled schema), and any other Parquet, whose schema is inferred.
 
     A missing value is None. The column of a field is an array of objects, for all rows, if any footer counts a null; otherwise it
     has the field's dtype. Lists and arrays of different shapes become arrays of objects.
@@ -72,11 +72,11 @@ class ParquetDataset(AccessedDatasetIterator):
         source: a folder (with Hive's partitions, too), a file (its path, a resource or open binary file), a list of files, a
             storage connector, a URL (``mongodb://``, ``s3://``, ``hdfs://`` …) or resources of a dataset.
         columns: names, regular expressions or fields; None for all, in the order of the schema.
-        filters: which rows: an expression (``col("speed") > 3``), a predicate (``in_set(…)``), filters of pyarrow
-            (``[("speed", ">", 3)]`` or an ``Expression``). A filter may use columns that ``columns`` omits. None for all.
+        filters: which rows: an expression of pyarrow (``col("speed") > 3``), filters (``[("speed", ">", 3)]``), or an object with
+            ``get_fields()`` and ``do_include(values)``. A filter may use columns that ``columns`` omits. None for all.
         prefix: folder below ``source``.
         schema: of the columns; it replaces the schema in the files.
-        row_groups: which row groups: their numbers, or a selector such as :class:`SingleIndexSelector`; None for all.
+        row_groups: the numbers of the row groups, counted through all files; None for all.
         filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
         nulls: "nan" reads missing floats as NaN, so that their columns keep their dtype; "none" reads them as None.
         timestamp_unit: unit of all timestamps: "s", "ms", "us" or "ns"; a timestamp that does not fit raises. None: the unit of
@@ -217,9 +217,14 @@ class ParquetDataset(AccessedDatasetIterator):
             columns = self._cache.columns(group, self._names)
             self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
             for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
-                values = [list(self._take(group, name, columns[name], rows)) for name in self._names]
-                for sample in zip(*values, strict=True):
-                    yield dict(zip(self._names, sample, strict=True))
+                try:
+                    values = [list(columns[name].take(rows)) for name in self._names]
+                except CellError:  # damaged, or too much at once: one by one
+                    for row in rows.tolist():
+                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
+                else:
+                    for sample in zip(*values, strict=True):
+                        yield dict(zip(self._names, sample, strict=True))
             del columns  # before the next ones are read
 
     def _arguments(self) -> dict[str, Any]:
@@ -244,7 +249,7 @@ class ParquetDataset(AccessedDatasetIterator):
                 return [self._take(group, name, columns[name], rows) for name in names]
             return self._gather(names, parts, len(positions))
 
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, IndexArrayOfInts, Places]], n_rows: int) -> list[Any]:
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
         batches = [Gathering(n_rows) for _ in names]
         wanted = {group: (rows, places) for group, rows, places in parts}
         while wanted:
@@ -258,7 +263,7 @@ class ParquetDataset(AccessedDatasetIterator):
             del columns  # before the next ones are read
         return [batch.column() for batch in batches]
 
-    def _take(self, group: int, name: str, column: GroupColumn, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    def _take(self, group: int, name: str, column: GroupColumn, rows: Rows) -> npt.NDArray[Any]:
         try:
             return column.take(rows)
         except CellError as error:
@@ -360,13 +365,9 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     """
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
-    if hasattr(choice, "select"):
-        from data_stack.formats.parquet.indexes import read_indexes
-
-        choice = choice.select(read_indexes(footers))
     numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ConfigError(f"row_groups must be numbers, or a selector such as SingleIndexSelector, got {choice!r:.80}")
+        raise ConfigError(f"row_groups must be numbers, got {choice!r:.80}")
     outside = numbers[(numbers < -len(footers)) | (numbers >= len(footers))]
     if len(outside):
         raise ConfigError(f"row group {outside[0]} does not exist: the dataset has {len(footers)}, numbered from 0")

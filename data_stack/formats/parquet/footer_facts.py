@@ -6,7 +6,6 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -291,24 +290,23 @@ def _check(column: _Column, chunk: Struct, n_rows: int, file_bytes: int | None, 
     if 0 < meta.get(LONG | 11, 0) < start:
         start = meta[LONG | 11]
     statistics, sizes = meta.get(12, {}), meta.get(16, {})
-    is_flat_and_uneven = not column.repetition_level and n_values != n_rows
-    bounds = [len(statistics[bound]) for bound in (1, 2, 5, 6) if bound in statistics]
-    levels = ((2, column.repetition_level), (3, column.definition_level))
-    faults = {
-        "has another type than in the schema": meta[1] != column.type,
-        f"has the unknown compression {meta[4]}": meta[4] not in _COMPRESSIONS,
-        f"has {n_values} values in {n_rows} rows, in {n_bytes} bytes at {start}": (
-            min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or is_flat_and_uneven
-        ),
-        f"has bytes {start} to {start + n_bytes}, but the file has {file_bytes}": start + n_bytes > (file_bytes or math.inf),
-        "has a truncated minimum or maximum": any(0 < n < column.value_bytes for n in bounds),
-        "has statistics of texts, but no texts": LONG | 1 in sizes and column.type != _BYTE_ARRAY,
-        "has a histogram with the wrong number of levels": any(
-            len(sizes.get(histogram, ())) not in (0, level + 1) for histogram, level in levels
-        ),
-    }
-    for fault in faults:
-        if faults[fault]:
-            raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} {fault}")
+    levels = column.repetition_level, column.definition_level
+    fault = ""
+    if meta[1] != column.type:
+        fault = "another type than in the schema"
+    elif meta[4] not in _COMPRESSIONS:
+        fault = f"the unknown compression {meta[4]}"
+    elif min(n_rows, n_values, n_raw_bytes, n_bytes, start) < 0 or (not column.repetition_level and n_values != n_rows):
+        fault = f"{n_values} values in {n_rows} rows, in {n_bytes} bytes at {start}"
+    elif file_bytes is not None and start + n_bytes > file_bytes:
+        fault = f"bytes {start} to {start + n_bytes}, but the file has {file_bytes}"
+    elif any(0 < len(statistics.get(bound, b"")) < column.value_bytes for bound in (1, 2, 5, 6)):
+        fault = "a truncated minimum or maximum"
+    elif sizes and LONG | 1 in sizes and column.type != _BYTE_ARRAY:
+        fault = "statistics of texts, but no texts"
+    elif sizes and any(len(sizes.get(2 + number, ())) not in (0, level + 1) for number, level in enumerate(levels)):
+        fault = "a histogram with the wrong number of levels"
+    if fault:
+        raise ValueError(f"its footer is damaged: column {'.'.join(column.path)!r:.80} of row group {group} has {fault}")
     n_nulls = statistics.get(LONG | 3, -1)
     return n_values, n_nulls if 0 <= n_nulls <= n_values else -1, n_bytes, start, n_raw_bytes

@@ -13,8 +13,7 @@ from data_stack.formats.parquet.codecs import ListCodec, NestedCodec, ScalarCode
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footers import Footers, reading_parquet
-from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, schema_from_pickled
-from data_stack.formats.parquet.pickled import read_pickled_schema
+from data_stack.formats.parquet.foreign_metadata import read_foreign_schema
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 
@@ -54,7 +53,7 @@ _INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
 
 
 def read_schema(footers: Footers) -> Schema:
-    """Read the schema of a dataset: ours, or Petastorm's (whose pickle is not run), else infer it from the columns.
+    """Read the schema of a dataset: ours, or Petastorm's (by its plugin), else infer it from the columns.
 
     Partition columns that it lacks are added.
 
@@ -65,8 +64,8 @@ def read_schema(footers: Footers) -> Schema:
     metadata = footers.metadata
     try:
         schema = Schema.from_metadata(metadata)
-        if schema is None and UNISCHEMA_KEY in metadata:
-            schema = schema_from_pickled(read_pickled_schema(metadata[UNISCHEMA_KEY]))
+        if schema is None:
+            schema = read_foreign_schema(metadata)
         if schema is None:
             with reading_parquet("the schema of the columns"):  # a hostile time zone raises on access
                 schema = infer_schema(footers.arrow_schema)

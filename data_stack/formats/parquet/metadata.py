@@ -185,8 +185,8 @@ class ParquetManifest:
         return cls.from_json(metadata[MANIFEST_KEY], what) if MANIFEST_KEY in metadata else None
 
 
-def is_petastorms(key: bytes) -> bool:
-    """Whether a key of the metadata is Petastorm's."""
+def is_foreign(key: bytes) -> bool:
+    """Whether a key of the metadata is Petastorm's, and belongs into ``_common_metadata``."""
     return key.startswith(b"dataset-toolkit.")
 
 
@@ -257,10 +257,11 @@ def write_metadata(folder: Folder, schema: pa.Schema, files: Sequence[str], mani
     Raises:
         StorageError: a file could not be written; an older manifest is unchanged.
     """
-    ours: dict[bytes, bytes] = {key: value for key, value in schema.metadata.items() if not is_petastorms(key)}
-    if len(ours) < len(schema.metadata):
-        theirs = {key: value for key, value in schema.metadata.items() if not key.startswith(b"data_stack.")}
+    metadata: dict[bytes, bytes] = schema.metadata or {}
+    if any(map(is_foreign, metadata)):
+        theirs = {key: value for key, value in metadata.items() if not key.startswith(b"data_stack.")}
         _write_footer(folder, COMMON_METADATA, schema.with_metadata(theirs))
+    ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
     if manifest is not None:
         ours[MANIFEST_KEY] = manifest.to_json()
     first = "".join(min(files, default="").rpartition("/")[:2]) + PARQUET_MANIFEST

@@ -321,7 +321,7 @@ class GroupReading:
             start, n_raw_bytes = int(facts.starts[index, number]), int(facts.n_raw_bytes[index, number])
             claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.n_bytes[index, number]))
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
-                raise DatasetFileCorruptError(f"{name}, column {number}: its pages claim {claimed:,} bytes, not {n_raw_bytes:,}")
+                raise DatasetFileCorruptError(f"{name}, column {number} claims {claimed:,} bytes, the footer {n_raw_bytes:,}")
             if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
                 self._check_repeated(source, number)
             self._groups.checked_pages.add((self._group, number))

@@ -236,8 +236,6 @@ def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
         return np.dtype("U")
     if checked.kind in "US":
         return np.dtype(checked.kind)
-    if checked.kind == "O" and isinstance(dtype, type) and dtype not in (object, np.object_, dict, list, tuple):
-        raise ConfigError(f"{dtype.__qualname__:.60} is not a dtype of numpy; use object for structs and lists")
     if checked.kind == "V":
         raise ConfigError(f"a field cannot have the structured dtype {dtype!r:.80}; store each of its fields in its own field")
     if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,11 +14,8 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.adapted import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
-from data_stack.formats.parquet.files import ParquetFiles, partition_of
-from data_stack.formats.parquet.footers import Footers
-from data_stack.formats.parquet.indexes import index_metadata, make_indexes
-from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_petastorms, read_metadata, write_metadata
-from data_stack.formats.parquet.petastorm_metadata import UNISCHEMA_KEY, petastorm_metadata
+from data_stack.formats.parquet.foreign_metadata import make_foreign_metadata
+from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_foreign, read_metadata, write_metadata
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
 from data_stack.formats.parquet.writer_inference import schema_of_columns
@@ -74,8 +71,8 @@ class ParquetWriter:
         partition_by: columns that become folders (``day=2024-01-01``) instead of columns of the files.
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Compressed cells such as images
             are not compressed again.
-        indexes: row-group indexes to build at the end, such as ``SingleFieldIndex("vehicle", "vehicle")``.
-        petastorm: also write the metadata that Petastorm's ``make_reader`` needs.
+        petastorm: also write the metadata that Petastorm's ``make_reader`` needs; this requires the package
+            ``datastack-petastorm``.
         resume: continue the dataset in the folder; False to raise if the folder has one.
         overwrite: remove an existing dataset first.
 
@@ -98,7 +95,6 @@ class ParquetWriter:
         rows_per_file: int | None = None,
         partition_by: Sequence[str] | None = None,
         compression: str = "zstd",
-        indexes: Iterable[Any] = (),
         petastorm: bool = False,
         resume: bool = True,
         overwrite: bool = False,
@@ -117,7 +113,7 @@ class ParquetWriter:
             int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
             None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
         )
-        self._indexes, self._petastorm = tuple(indexes), bool(petastorm)
+        self._petastorm = bool(petastorm)
         self._folder = folder_of(target, prefix)
         self._name = self._folder.name or "the root of the store"
         self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
@@ -325,9 +321,7 @@ class ParquetWriter:
         partition_by = self._asked_partition_by or ()
         self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            petastorm_metadata(schema, ())  # raises for fields that Petastorm lacks, before anything is written
-        for index in self._indexes:
-            schema[index.field]
+            make_foreign_metadata(schema, (), {})  # raises for fields that Petastorm lacks, before anything is written
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
         self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
         self._schema = schema
@@ -360,7 +354,7 @@ class ParquetWriter:
                 part.begin_file()  # other tools need a file to see the columns
             part.complete(is_noted=True)
         noted = part.noted
-        if self._manifest is None or noted.files or self._indexes or self._petastorm:
+        if self._manifest is None or noted.files or self._petastorm:
             manifest = ParquetManifest(noted.schema, (*self._before, *noted.files), noted.partition_by, noted.n_parts)
             self._write_metadata(noted.schema, manifest)
         clear_progress(self._folder)
@@ -369,14 +363,9 @@ class ParquetWriter:
         before = read_metadata(self._folder) if self._folder.can_delete else None
         metadata = {**(before.metadata if before is not None else {}), **schema.metadata()}
         metadata.pop(INDEXES_KEY, None)  # they are out of date
-        if self._petastorm or any(map(is_petastorms, metadata)):
-            metadata = {key: value for key, value in metadata.items() if not is_petastorms(key)}
-            metadata |= petastorm_metadata(schema, manifest.files)
+        if self._petastorm or any(map(is_foreign, metadata)):
+            metadata = make_foreign_metadata(schema, manifest.files, metadata)
         names = tuple(file.name for file in manifest.files)
-        if self._indexes:
-            footers = Footers(ParquetFiles(self._folder, names, tuple(map(partition_of, names))))
-            made = make_indexes(footers, schema, self._indexes)
-            metadata |= index_metadata(made, footers, for_petastorm=UNISCHEMA_KEY in metadata)
         write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
 
     def _check_usable(self) -> None:

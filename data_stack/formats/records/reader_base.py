@@ -1,4 +1,4 @@
-"""What readers of one dataset and of shards have in common."""
+"""The base of readers of records."""
 
 from __future__ import annotations
 

@@ -82,9 +82,9 @@ class ShardedRecordReader(RecordsIterator):
                 readers.append(RecordReader(shard, **options))
             except ResourceNotFoundError as error:
                 raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
-            found, first = readers[-1]._files.types, readers[0]._files.types
-            if found != first:
-                raise DatasetFileCorruptError(f"shard {shard.name} has the columns {found}, but the first shard has {first}")
+            found, expected = readers[-1]._files.types, readers[0]._files.types
+            if found != expected:
+                raise DatasetFileCorruptError(f"shard {shard.name} has the columns {found}, but the first shard has {expected}")
         self._use(readers)
 
     def _use(self, readers: list[RecordReader]) -> None:

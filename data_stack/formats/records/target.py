@@ -168,7 +168,7 @@ class GrowingTarget(Target):
             for file in (bag_name(name), idx_name(name)):
                 files.append(GrowingFile(f"{folder.path}/{file}"))
                 self._stack.callback(files[-1].close)
-            self._files[name] = _Files(*files)
+            self._files[name] = _Files(files[0], files[1])
         self._is_marked = folder.has_file(UNFINISHED)
         self._resume_from(self._manifest_there)
 

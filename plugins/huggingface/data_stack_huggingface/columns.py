@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,6 @@ from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import CatalogueSchemaError, ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset
-from data_stack.util.untrusted_text import parse_json
 from data_stack.values.stacked_values import stack_values
 from data_stack_huggingface.layout import info_of
 
@@ -79,8 +79,8 @@ class HubEncoder(Encoder):
 def features_of_files(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     """Return the features in the metadata of Parquet files, by column; may be empty."""
     try:
-        features = parse_json(metadata[b"huggingface"])["info"]["features"].items()
-    except (KeyError, TypeError, ValueError, AttributeError):
+        features = json.loads(metadata[b"huggingface"])["info"]["features"].items()
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return {}
     return {name: each if isinstance(each, dict) else {} for name, each in features}
 

@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.exception import CatalogueError, RevisionNotFoundError
-from data_stack.util.suggestions import did_you_mean
 
 _SHARD = re.compile(r"data/(\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]*")
 _WORDS = {
@@ -53,7 +52,7 @@ def _choose(repo: str, part: str | None, known: Mapping[str, Any], default: str 
     """
     chosen = part or (default if default in known else None) or (next(iter(known)) if len(known) == 1 else "default")
     if chosen not in known:
-        asked = f"no configuration {part!r:.80}{did_you_mean(part, known)}" if part else "several configurations"
+        asked = f"no configuration {part!r:.80}" if part else "several configurations"
         raise RevisionNotFoundError(f"hf:{repo} has {asked}: load hf:{repo}#NAME, with one of {', '.join(sorted(known)[:50])}")
     return chosen
 

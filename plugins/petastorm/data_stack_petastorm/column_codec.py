@@ -15,14 +15,13 @@ from data_stack.codecs.plain_data import from_plain, to_plain
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import ArrowCodec, register_arrow_codec
 from data_stack.formats.parquet.columns import CellColumn, GroupColumn
-from data_stack.formats.parquet.pickled import register_pickled_codec
 from data_stack.formats.parquet.types import FieldLike, arrow_for_spark, arrow_type_named, describe_type, type_described
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 #: Imported codec classes of users, by module and name.
-_classes: dict[str, type[DataframeColumnCodec]] = {}
+user_codecs: dict[str, type[DataframeColumnCodec]] = {}
 
 
 class UnischemaField(NamedTuple):
@@ -68,8 +67,7 @@ class DataframeColumnCodec(ABC):
         super().__init_subclass__(**options)
         name = f"{cls.__module__}.{cls.__qualname__}"
         if cls.__module__.rpartition(".")[0] != __package__:
-            _classes[name] = cls
-            register_pickled_codec(name, lambda state: UserCodec(_restore(name, state)))
+            user_codecs[name] = cls
 
     @abstractmethod
     def encode(self, unischema_field: Any, value: Any) -> Any:
@@ -104,14 +102,14 @@ class UserCodec(ArrowCodec):
     kind = "petastorm"
 
     def __init__(self, codec: Any = None, *, codec_class: str = "", state: Any = None, type: Any = None) -> None:  # noqa: A002
-        self.codec: DataframeColumnCodec = _restore(codec_class, from_plain(state, _OF_PLAIN)) if codec is None else codec
+        self.codec: DataframeColumnCodec = restore_codec(codec_class, from_plain(state, _OF_PLAIN)) if codec is None else codec
         self._type = type
 
     def to_json(self) -> dict[str, Any]:
         """Return the codec as plain data."""
         cls = type(self.codec)
         name = f"{cls.__module__}.{cls.__qualname__}"
-        if _classes.get(name) is not cls or "<locals>" in name:
+        if user_codecs.get(name) is not cls or "<locals>" in name:
             raise ConfigError(f"the codec {name} cannot be found by its name: define its class at the top of a module")
         return {
             "codec": self.kind,
@@ -154,9 +152,9 @@ def spark_type_named(name: str) -> DataType:
     return found
 
 
-def _restore(name: str, state: Mapping[str, Any]) -> DataframeColumnCodec:
+def restore_codec(name: str, state: Mapping[str, Any]) -> DataframeColumnCodec:
     """Return a codec with these attributes; its constructor is not called."""
-    cls = _classes.get(name)
+    cls = user_codecs.get(name)
     if cls is None:
         raise ConfigError(f"the class of the codec {name!r:.200} was not imported: import its module before you read")
     codec = object.__new__(cls)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field
-from data_stack.util.functions import has_parameter
 from data_stack.values.stacking import stack_values
 from data_stack_petastorm.schemas import as_schema
 
@@ -103,3 +103,11 @@ class NanForNull:
         if value is None:
             return None if name in self._lists else self._dtypes[name].type("nan")
         return value.astype(self._dtypes[name]) if isinstance(value, np.ndarray) and value.dtype == object else value
+
+
+def has_parameter(function: Callable[..., Any], name: str) -> bool:
+    """Whether a function has a parameter of this name."""
+    try:
+        return name in inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of C
+        return False

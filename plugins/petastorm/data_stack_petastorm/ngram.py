@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.windowed import check_gap
 from data_stack.exception import ConfigError
-from data_stack.formats import parquet
 from data_stack.formats.parquet import Schema
 from data_stack_petastorm.schemas import as_unischema
 from data_stack_petastorm.unischema import Unischema, UnischemaField, match_unischema_fields
@@ -22,16 +22,19 @@ class NGram:
 
         NGram({-1: [Frames.speed], 0: ["speed", "image"], 1: ["angle.*"]}, delta_threshold=0.1, timestamp_field=Frames.time)
 
+    The rows of a sequence are consecutive, and no timestamp exceeds the previous one by more than ``delta_threshold``. The lowest
+    offset is the first row. An offset in between that is not listed is a row without fields.
+
     Args:
         fields: for each offset, a list of fields, names, and regular expressions of whole names. A reader replaces them by
             fields.
         delta_threshold: maximum difference of the timestamps of consecutive rows; a number, or a timedelta.
         timestamp_field: the field by which rows are sorted: a field, a name, or a regular expression that matches one field. It
             need not be among ``fields``.
-        timestamp_overlap: whether sequences may share rows.
+        timestamp_overlap: whether sequences may share rows. Otherwise each sequence begins after the last timestamp of the
+            previous one; the first possible sequence is chosen, then the next.
         within_row_groups: whether sequences end at row groups, as in Petastorm. If False, they may span row groups, files and
             partitions, in the order of the files.
-        options: ``group_field`` and ``stride`` of :class:`data_stack.formats.parquet.NGram`.
 
     Raises:
         ConfigError: an argument is invalid.
@@ -45,28 +48,23 @@ class NGram:
         timestamp_overlap: bool = True,
         *,
         within_row_groups: bool = True,
-        **options: Any,
     ) -> None:
         if not isinstance(timestamp_overlap, bool):
             raise ConfigError(f"timestamp_overlap must be set and must be of type bool, got {timestamp_overlap!r:.40}")
-        for field in (timestamp_field, *_all_of(fields)):
-            if not isinstance(field, (tuple, str, re.Pattern)) and not hasattr(field, "name"):
+        given: Any = fields
+        if not isinstance(given, Mapping) or len(given) == 0:
+            raise ConfigError(f"the fields of an n-gram must be a mapping such as {{0: ['id'], 1: ['id']}}, got {given!r:.80}")
+        for offset, choices in given.items():
+            check_integer("an offset of an n-gram", offset)
+            if isinstance(choices, (str, re.Pattern)) or not isinstance(choices, Sequence):
+                raise ConfigError(f"the fields at offset {offset} must be a list of names, got {choices!r:.80}")
+        self._fields: dict[int, Any] = {offset: list(choices) for offset, choices in fields.items()}
+        for field in (timestamp_field, *self.get_field_names_at_all_timesteps()):
+            if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
                 raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
-        self._options = {"timestamp_overlap": timestamp_overlap, "within_row_groups": within_row_groups, **options}
-        self._engine = parquet.NGram(fields, delta_threshold, timestamp_field, **self._options)
-        self._fields: dict[int, Any] = dict(fields)
-        self._timestamp_field = timestamp_field
-
-    @classmethod
-    def of(cls, ngram: Any) -> NGram:
-        """Convert an n-gram of data_stack to this class."""
-        if isinstance(ngram, NGram):
-            return ngram
-        names = ("timestamp_overlap", "group_field", "stride", "within_row_groups")
-        options = {name: getattr(ngram, name) for name in names}
-        return cls(ngram.fields, ngram.delta_threshold, ngram.timestamp_field, **options)
-
-    # ------------------------------------------------------------------ attributes
+        self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
+        self.timestamp_field = timestamp_field
+        self.timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
 
     @property
     def fields(self) -> dict[int, list[Any]]:
@@ -76,22 +74,7 @@ class NGram:
     @property
     def length(self) -> int:
         """Number of rows from the lowest to the highest offset."""
-        return self._engine.length
-
-    @property
-    def delta_threshold(self) -> Any:
-        """Maximum difference of the timestamps of consecutive rows."""
-        return self._engine.delta_threshold
-
-    @property
-    def timestamp_overlap(self) -> bool:
-        """Whether sequences may share rows."""
-        return self._engine.timestamp_overlap
-
-    @property
-    def engine(self) -> parquet.NGram:
-        """The n-gram of data_stack that describes the same sequences."""
-        return self._engine
+        return max(self._fields) - min(self._fields) + 1
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NGram) or set(self._fields) != set(other._fields):
@@ -113,13 +96,11 @@ class NGram:
             ConfigError: a field does not exist, or the timestamp matches several.
         """
         fields = {offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()}
-        timestamps = self.convert_fields(schema if stored is None else stored, [self._timestamp_field])
+        timestamps = self.convert_fields(schema if stored is None else stored, [self.timestamp_field])
         if len(timestamps) != 1:
             found = ", ".join(each.name for each in timestamps) or "none"
             raise ConfigError(f"timestamp_field was matched to more than one unischema field, or to none: {found}")
-        names = {offset: [each.name for each in wanted] for offset, wanted in fields.items()}
-        self._engine = parquet.NGram(names, self.delta_threshold, timestamps[0].name, **self._options)
-        self._fields, self._timestamp_field = fields, timestamps[0]
+        self._fields, self.timestamp_field = fields, timestamps[0]
 
     def convert_fields(self, unischema: Unischema | Schema, field_list: Iterable[Any]) -> list[UnischemaField]:
         """Return the fields of a schema that the fields, names and regular expressions match; fields first, as in a view.
@@ -146,7 +127,7 @@ class NGram:
 
     def get_field_names_at_all_timesteps(self) -> list[Any]:
         """Return the fields of all offsets, each once."""
-        return list(dict.fromkeys(_all_of(self._fields)))
+        return list(dict.fromkeys(field for wanted in self._fields.values() for field in wanted))
 
     def get_schema_at_timestep(self, schema: Unischema, timestep: int) -> Unischema:
         """Return the schema of the rows at an offset, with fields in the order of ``schema``."""
@@ -169,14 +150,10 @@ class NGram:
         Raises:
             ConfigError: the rows are not sorted by their timestamps, or lack a field.
         """
+        from data_stack_petastorm.ngram_iterator import NGramIterator
+
         if len(data) < self.length:
             return []
-        rows = InMemoryDatasetIterator([dict(row) for row in data])
-        sequences: Any = parquet.NGramIterator(rows, dataclasses.replace(self._engine, within_row_groups=False))
+        sequences: Any = NGramIterator(InMemoryDatasetIterator([dict(row) for row in data]), self, one_row_group=True)
         offsets = range(min(self._fields), max(self._fields) + 1)
         return [{offset: dict(found.get(offset) or {}) for offset in offsets} for found in sequences]
-
-
-def _all_of(fields: Any) -> list[Any]:
-    values = fields.values() if isinstance(fields, Mapping) else ()
-    return [field for wanted in values if not isinstance(wanted, str) for field in wanted]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import os
 import re
 import secrets
 import warnings
@@ -13,23 +14,23 @@ from urllib.parse import urlsplit
 
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError, ResourceNotFoundError
-from data_stack.formats import parquet
-from data_stack.formats.parquet import NGramIterator, ParquetDataset, Schema
+from data_stack.formats.parquet import ParquetDataset, Schema
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.selecting import as_predicate, in_reduce
-from data_stack.formats.parquet.selecting.petastorm_predicates import on_frames
-from data_stack.formats.parquet.transformed import TransformedDatasetIterator
+from data_stack.formats.parquet.files import find_files
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.schema import match_names
+from data_stack.formats.parquet.selecting import as_predicate
 from data_stack.io.storage_connectors import CachedStorageConnector
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.loader.plan import Uneven
 from data_stack.loader.ranks import warn_without_shard
-from data_stack.util.functions import has_parameter
-from data_stack.util.processors import n_processors
 from data_stack_petastorm import transform
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.iteration import Reader
 from data_stack_petastorm.ngram import NGram
-from data_stack_petastorm.predicates import OfFrames
+from data_stack_petastorm.ngram_iterator import NGramIterator
+from data_stack_petastorm.predicates import in_reduce
+from data_stack_petastorm.selectors import select_row_groups
 
 __all__ = ["Reader", "ReaderArguments", "make_batch_reader", "make_reader"]
 
@@ -61,7 +62,7 @@ class ReaderArguments:
         shuffle_rows: whether to shuffle the rows of each row group.
         shuffle_row_groups: whether to shuffle the row groups, in each epoch differently.
         shuffle_row_drop_partitions: k > 1 mixes the rows of k random row groups. Each row group is read once.
-        predicate: selects rows: one of :mod:`data_stack.formats.parquet.selecting`, or any object with ``get_fields()`` and
+        predicate: selects rows: one of :mod:`data_stack_petastorm.predicates`, or any object with ``get_fields()`` and
             ``do_include(values)``. Its fields need not be among ``schema_fields``.
         rowgroup_selector: selects row groups by an index.
         num_epochs: number of epochs; None: endless.
@@ -112,7 +113,7 @@ class ReaderArguments:
     cache_row_size_estimate: int | None = None
     cache_extra_settings: Mapping[str, Any] | None = None
     hdfs_driver: str = "libhdfs3"
-    transform_spec: parquet.TransformSpec | None = None
+    transform_spec: transform.TransformSpec | None = None
     filters: Any = None
     storage_options: Mapping[str, Any] | None = None
     zmq_copy_buffers: bool = True
@@ -183,23 +184,29 @@ def _make(given: ReaderArguments, *, batched: bool) -> Reader:
     dataset, names, ngram = _dataset(given, batched)
     seed = _seed(given, shard)
     iterator: Any = dataset
+    fields, block_lengths = dataset.schema, dataset.block_lengths
     of_groups, drops_rows = None, False
     if (spec := given.transform_spec) is not None:
         spec, drops_rows = transform.resolve(spec, dataset, "pandas" if batched else None)
-        iterator = TransformedDatasetIterator(dataset, spec, seed=seed)
-        if batched and ngram is None and spec.func is not None and spec.on == "pandas" and not has_parameter(spec.func, "rng"):
-            of_groups = dataset, transform.FrameTransform(spec.func, iterator.schema)
-    fields, block_lengths = iterator.schema, dataset.block_lengths
-    if spec is None and ngram is None:
+        fields = spec.schema_of(dataset.schema)
+        if spec.func is None:
+            iterator = dataset.select(*fields.fields)
+        else:
+            function = transform.BatchTransform(spec, fields)
+            iterator = dataset.map(function, batched=True, seed=seed if spec.draws else None)
+        if batched and ngram is None and spec.func is not None and spec.on == "pandas" and not spec.draws:
+            of_groups = dataset, transform.BatchTransform(spec, fields, may_drop=True)
+    elif ngram is None:
         fields = Schema(fields.name, [fields[name] for name in names])
     if ngram is not None:
         ngram.resolve_regex_field_names(fields, dataset.schema)
-        iterator = NGramIterator(iterator, ngram.engine)
+        iterator = NGramIterator(iterator, ngram, schema=fields, timestamps=dataset)
         block_lengths = iterator.block_lengths
-        fields = fields.view(iterator.ngram.get_field_names_at_all_timesteps())
+        fields = fields.view(dict.fromkeys(name for names in iterator.fields.values() for name in names))
     n_workers = check_integer("workers_count", given.workers_count, at_least=1)
     if dataset.is_local and spec is None:  # only processors limit the speed
-        n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors())
+        n_processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        n_workers = min(n_workers, _MAX_WORKERS_PER_PROCESSOR * n_processors)
     n_mixed = check_integer("shuffle_row_drop_partitions", given.shuffle_row_drop_partitions, at_least=1)
     shuffles_row_groups = bool(given.shuffle_row_groups)
     return Reader(
@@ -243,26 +250,25 @@ def _dataset(given: ReaderArguments, batched: bool) -> tuple[ParquetDataset, lis
     """Open the dataset; also return the names of its fields in the order of rows, and the n-gram or None."""
     source, filesystem = _open(given)
     schema_fields, spec = given.schema_fields, given.transform_spec
-    if spec is not None and not isinstance(spec, parquet.TransformSpec):
+    if spec is not None and not isinstance(spec, transform.TransformSpec):
         raise ConfigError(f"transform_spec must be a TransformSpec, got {spec!r:.80}")
-    predicate = given.predicate
-    if batched and callable(getattr(predicate, "do_include", None)) and not isinstance(predicate, parquet.Predicate):
-        predicate = OfFrames(predicate)
-    predicates = [as_predicate(each) for each in (predicate, given.filters) if each is not None]
-    if batched and predicate is not None:
+    predicates = [as_predicate(each) for each in (given.predicate, given.filters) if each is not None]
+    if batched and given.predicate is not None:
+        from data_stack_petastorm.frames import on_frames
+
         predicates[0] = on_frames(predicates[0])
     options = {
         "filters": in_reduce(predicates, all) if predicates else None,
-        "row_groups": given.rowgroup_selector,
+        "row_groups": _row_groups(given.rowgroup_selector, source, filesystem),
         "filesystem": filesystem,
         "nulls": given.nulls or "none",
         "timestamp_unit": given.timestamp_unit,
     }
     try:
-        if not isinstance(schema_fields, (NGram, parquet.NGram)):
+        if not isinstance(schema_fields, NGram):
             choices = [] if schema_fields is None else _list(schema_fields)
             return (*_chosen(source, choices, options), None)
-        ngram = NGram.of(schema_fields)
+        ngram = schema_fields
         dataset = ParquetDataset(source, **options)
         if spec is not None:  # its function gets the fields of all offsets
             columns = _columns_of(ngram, list(dataset.schema.fields))
@@ -353,9 +359,18 @@ def _list(schema_fields: Any) -> list[Any]:
 
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
     """Return the fields that an n-gram names; None if the transform makes some of them."""
+    choices = [*ngram.get_field_names_at_all_timesteps(), ngram.timestamp_field]
     try:
-        resolved = ngram.engine.resolve(names)
+        found = [name for choice in choices for name in match_names(choice, names)]
     except ConfigError:
         return None
-    others = [resolved.timestamp_field] + ([] if resolved.group_field is None else [resolved.group_field])
-    return list(dict.fromkeys([*resolved.get_field_names_at_all_timesteps(), *others]))
+    return list(dict.fromkeys(found))
+
+
+def _row_groups(selector: Any, source: Any, filesystem: Any) -> Any:
+    if not hasattr(selector, "select_row_groups"):
+        return selector
+    try:
+        return select_row_groups(Footers(find_files(source, filesystem=filesystem), lazily=True), selector)
+    except ResourceNotFoundError as error:
+        raise ParquetFilesNotFoundError(error.identifier, error.location) from error

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.values import named_rows
+from data_stack.values.named_rows import row_type as named_row_type
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.unischema import Unischema
 
@@ -21,7 +21,7 @@ _MAX_TEXT, _MAX_PADDING = 64 << 20, 16
 
 def row_type(schema_name: str, names: tuple[str, ...]) -> Any:
     """Return the class of rows with these fields, under Petastorm's name."""
-    return named_rows.row_type(f"{schema_name}_view", names)
+    return named_row_type(f"{schema_name}_view", names)
 
 
 class RowMaker:

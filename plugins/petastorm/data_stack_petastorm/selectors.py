@@ -1,20 +1,25 @@
-"""Petastorm's selectors of row groups."""
+"""Petastorm's selectors of row groups. A selector selects whole row groups; a predicate selects rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import IntersectIndexSelector, SingleIndexSelector, UnionIndexSelector
-from data_stack.formats.parquet.indexes import RowGroupIndex
+from data_stack_petastorm.etl.rowgroup_indexing import get_row_group_indexes
 
-__all__ = ["IntersectIndexSelector", "RowGroupSelectorBase", "SingleIndexSelector", "UnionIndexSelector"]
+__all__ = [
+    "IntersectIndexSelector",
+    "RowGroupSelectorBase",
+    "SingleIndexSelector",
+    "UnionIndexSelector",
+    "select_row_groups",
+]
 
 
 class RowGroupSelectorBase(ABC):
-    """Derive from it for a selector of your own; the selectors of this module are registered as subclasses."""
+    """Derive from it for a selector of your own."""
 
     @abstractmethod
     def get_index_names(self) -> Iterable[str]:
@@ -28,30 +33,68 @@ class RowGroupSelectorBase(ABC):
             index_dict: the indexes of the dataset by name, with ``indexed_values`` and ``get_row_group_indexes(value)``.
         """
 
-    def select(self, indexes: Mapping[str, RowGroupIndex]) -> set[int]:
-        """Return the numbers of the row groups to read; data_stack calls this.
 
-        Raises:
-            ConfigError: the dataset lacks a required index.
-        """
-        missing = sorted(set(self.get_index_names()) - set(indexes))
-        if missing:
-            raise ConfigError(f"Some of required indexes {missing} are not available in {sorted(indexes)}")
-        return set(self.select_row_groups({name: _Index(index) for name, index in indexes.items()}))
+class SingleIndexSelector(RowGroupSelectorBase):
+    """The row groups that hold any of some values, by one index.
 
+    Args:
+        index_name: an index.
+        values_list: a list, also for a single value; an index of values that are not null ignores it.
+    """
 
-class _Index:
-    """An index with the names of Petastorm."""
+    def __init__(self, index_name: str, values_list: Iterable[Any] = ()) -> None:
+        if isinstance(values_list, (str, bytes)) or not isinstance(values_list, Iterable):
+            raise ConfigError(f"SingleIndexSelector({index_name!r}, {values_list!r}): pass the values as a list")
+        self._index_name, self._values = index_name, tuple(values_list)
 
-    def __init__(self, index: RowGroupIndex) -> None:
-        self._index = index
-        self.index_name, self.column_names = index.name, [index.field]
-        self.indexed_values = list(index.row_groups)
+    def get_index_names(self) -> list[str]:
+        return [self._index_name]
 
-    def get_row_group_indexes(self, value_key: Any = None) -> set[int]:
-        """Return the numbers of the row groups with a value."""
-        return set(self._index.row_groups_with(value_key))
+    def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
+        index = index_dict[self._index_name]
+        return set().union(*(index.get_row_group_indexes(value) for value in self._values or (None,)))
 
 
-for _class in (IntersectIndexSelector, SingleIndexSelector, UnionIndexSelector):
-    RowGroupSelectorBase.register(_class)
+class _CombinedSelector(RowGroupSelectorBase):
+    _combined: Callable[..., set[int]]
+
+    def __init__(self, single_index_selectors: Iterable[RowGroupSelectorBase]) -> None:
+        self._selectors = tuple(single_index_selectors)
+        if not self._selectors:
+            raise ConfigError(f"{type(self).__name__} needs at least one selector")
+
+    def get_index_names(self) -> list[str]:
+        return [name for selector in self._selectors for name in selector.get_index_names()]
+
+    def select_row_groups(self, index_dict: Mapping[str, Any]) -> set[int]:
+        return type(self)._combined(*(set(selector.select_row_groups(index_dict)) for selector in self._selectors))
+
+
+class IntersectIndexSelector(_CombinedSelector):
+    """The row groups that all of several selectors select."""
+
+    _combined = set.intersection
+
+
+class UnionIndexSelector(_CombinedSelector):
+    """The row groups that at least one of several selectors selects."""
+
+    _combined = set.union
+
+
+def select_row_groups(dataset: Any, selector: RowGroupSelectorBase) -> list[int]:
+    """Return the numbers of the row groups that a selector selects, for ``ParquetDataset(…, row_groups=…)``.
+
+    Args:
+        dataset: URL or path of the dataset, or a ``ParquetDataset`` of pyarrow.
+        selector: any selector.
+
+    Raises:
+        ConfigError: the dataset lacks a required index, or its row groups have changed since it was built.
+        DatasetFileCorruptError: the indexes are damaged, or hostile.
+    """
+    indexes = get_row_group_indexes(dataset)
+    missing = sorted(set(selector.get_index_names()) - set(indexes))
+    if missing:
+        raise ConfigError(f"Some of required indexes {missing} are not available in {sorted(indexes)}")
+    return sorted(selector.select_row_groups(indexes))

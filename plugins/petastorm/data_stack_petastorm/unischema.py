@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.types import arrow_for_spark, arrow_type_of_dtype, dtype_of_arrow, is_list, name_of_arrow
-from data_stack.values import named_rows
+from data_stack.values.named_rows import row_type
 from data_stack_petastorm.codecs import ScalarCodec, as_column_codec
 from data_stack_petastorm.column_codec import UnischemaField
 
@@ -121,7 +121,7 @@ class Unischema:
 
     @property
     def _row_type(self) -> Any:
-        return named_rows.row_type(f"{self._name}_view", tuple(self._fields))
+        return row_type(f"{self._name}_view", tuple(self._fields))
 
     def as_spark_schema(self) -> StructType:
         """Return the Spark schema of the encoded cells; requires pyspark.

@@ -70,7 +70,7 @@ class WeightedSamplingReader:
         if self._is_over:
             raise StopIteration
         try:
-            return next(self._readers[self._draw()])
+            return next(self._readers[self._draws.choice(len(self._readers), p=self._weights / self._weights.sum())])
         except StopIteration:
             self._is_over = True
             raise
@@ -86,11 +86,6 @@ class WeightedSamplingReader:
             TypeError: a reader is endless.
         """
         return sum(len(reader) for reader, weight in zip(self._readers, self._weights, strict=True) if weight)
-
-    def _draw(self) -> int:
-        ends = np.cumsum(self._weights)
-        number = int(np.searchsorted(ends, self._draws.random() * ends[-1], side="right"))
-        return min(number, int(np.flatnonzero(self._weights)[-1]))  # the product may be rounded up to the sum
 
     @property
     def last_row_consumed(self) -> bool:

@@ -4,7 +4,6 @@ from data_stack_spark.converter import register_delete_dir_handler as register_d
 from data_stack_spark.engine import SparkEngine as SparkEngine
 from data_stack_spark.materialize import materialize_dataset as materialize_dataset
 from data_stack_spark.reading import dataset_as_rdd as dataset_as_rdd
-from data_stack_spark.rows import dict_to_spark_row as dict_to_spark_row
 from data_stack_spark.rows import encode_rows as encode_rows
 from data_stack_spark.session import local_path as local_path
 from data_stack_spark.session import readable_source as readable_source

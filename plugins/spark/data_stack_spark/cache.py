@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import re
 import secrets
@@ -19,8 +20,9 @@ from pyspark.sql import DataFrame
 from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.files import find_files
-from data_stack.util.logger import logger
 from data_stack_spark.session import local_path, readable_source, spark_session
+
+logger = logging.getLogger("data_stack")
 
 _NAME: Final = re.compile(r"data-stack-converter-[0-9a-f]{16}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 from typing import Final
 
@@ -11,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  # its usual name
 from pyspark.sql.types import DataType, StructField, StructType, UserDefinedType
 
 from data_stack.exception import ConfigError
-from data_stack.util.logger import logger
+
+logger = logging.getLogger("data_stack")
 
 PRECISIONS: Final = (None, "float32", "float64")
 _VECTORS: Final = ("pyspark.ml.linalg", "pyspark.mllib.linalg")

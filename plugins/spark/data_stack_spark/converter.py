@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from data_stack.exception import ConfigError, StorageError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.util.logger import logger
 from data_stack_spark.cache import delete_folder, files_and_rows, register_delete_dir_handler, write_once
 from data_stack_spark.columns import PRECISIONS, convert_columns
 from data_stack_spark.materialize import writing_settings
 from data_stack_spark.session import local_path, readable_source
+
+logger = logging.getLogger("data_stack")
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 

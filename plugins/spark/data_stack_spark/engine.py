@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 import os
 import secrets
 import sys
@@ -18,8 +19,9 @@ from pyspark.sql import SparkSession
 from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.factories.engine import PreparationEngine
-from data_stack.util.logger import logger
 from data_stack_spark.attempts import attempt_by_spark
+
+logger = logging.getLogger("data_stack")
 
 Result = TypeVar("Result")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
@@ -13,9 +14,10 @@ from pyspark.sql import SparkSession
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema, generate_metadata
 from data_stack.formats.parquet.files import folder_and_paths
-from data_stack.util.logger import logger
 from data_stack_spark.session import readable_source, spark_session
 from data_stack_spark.types import spark_schema
+
+logger = logging.getLogger("data_stack")
 
 _TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 

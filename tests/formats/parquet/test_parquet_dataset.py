@@ -13,13 +13,14 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.predicates import in_lambda
 from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset
-from data_stack.formats.parquet.selecting import col, in_lambda
+from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors import (
     FileStorageConnector,
     InMemoryStorageConnector,
@@ -139,15 +140,6 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
     assert len(chosen) == 1
     with pytest.raises(DatasetFileCorruptError, match=r"row 0, field 'late': 9999-12-31.* does not fit into dtype datetime64.ns"):
         ParquetDataset(tmp_path, timestamp_unit="ns")[0]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"nulls": "NaN"}, "nulls.*'NaN'"), ({"timestamp_unit": "D"}, "timestamp_unit.*'D'")],
-)
-def test_other_ways_to_read_values_are_refused(small_folder: Path, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        ParquetDataset(small_folder, **options)
 
 
 def test_hive_partitions_are_columns(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.predicates import in_lambda, in_set
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
-from data_stack.formats.parquet.selecting import col, in_lambda, in_set
+from data_stack.formats.parquet.selecting import col
 
 
 def write(path: Path, table: pa.Table, **options: Any) -> None:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, SCHEMA, write_layout
 
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter, SingleIndexSelector
+from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA
 
 PARTITIONED = "partitions"
@@ -60,13 +60,6 @@ def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: str) -> None:
 
     assert sorted(map(int, frame["id"])) == list(range(N_ROWS))
     assert sorted(frame.columns) == sorted(COLUMNS)
-
-
-def test_indexes_are_kept_beside_the_files(folder: Path) -> None:
-    dataset = ParquetDataset(folder, row_groups=SingleIndexSelector("by_id", [11]))
-
-    assert 11 in dataset.read_column("id")
-    assert (folder / COMMON_METADATA).exists() == (folder.name == "petastorm")
 
 
 def test_the_manifest_moves_into_the_first_partition_of_a_dataset_that_had_none(tmp_path: Path) -> None:

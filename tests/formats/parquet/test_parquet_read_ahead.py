@@ -159,15 +159,3 @@ def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> Non
     small.read_ahead(np.arange(1, 8) << 18)
     assert soon(lambda: has(small, 1) and has(small, 2))
     assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]
-
-
-def test_what_waits_too_long_is_dropped(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-    dataset.read_ahead([0, 50, 100])
-    assert soon(lambda: all(has(dataset, group) for group in range(3)))
-
-    for _ in range(20):
-        dataset.read_ahead([550])
-
-    assert soon(lambda: has(dataset, 11))
-    assert [has(dataset, group) for group in range(3)] == [False] * 3

@@ -26,8 +26,6 @@ from data_stack.formats.parquet.codecs import (
     ScalarCodec,
 )
 from data_stack.formats.parquet.inference import infer_schema
-from data_stack.formats.parquet.petastorm_metadata import schema_from_pickled, schema_to_pickled
-from data_stack.formats.parquet.pickled import read_pickled_schema, write_pickled_schema
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Field, Schema
 
 SCALARS = ["bool", "int8", "uint8", "uint16", "uint32", "uint64", "int64", "float16", "float32", "float64"]
@@ -117,7 +115,6 @@ def test_a_type_nested_without_end_is_refused() -> None:
     ("arguments", "why"),
     [
         (("", "int32"), "name of a field.*''"),
-        (("x", Field), "'x': Field"),
         (("x", "int32", (), 5), "codec of field 'x'.* 5"),
         (("x", "int32", (), "nope"), "column type 'nope'"),
         (("x", object), "needs a codec"),
@@ -233,39 +230,3 @@ def test_extension_types_are_what_they_hold() -> None:
     (field,) = infer_schema(pa.schema([("unique", unique.type)]))
 
     assert field.cells.column(field, unique, has_nulls=True).take(np.arange(2)).tolist() == [b"0123456789abcdef", None]
-
-
-def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="name 'a'"):
-        infer_schema(pa.schema([("a", pa.int8()), ("a", pa.int8())]))
-
-
-# ---------------------------------------------------------------------- Petastorm's schema
-
-
-def test_petastorms_schema_and_ours_tell_the_same(schema: Schema) -> None:
-    names = ["scalar_uint16", "scalar_int64", "scalar_bool", "text", "data", "price", "day"]
-    ours = schema.view([*names, "list", "matrix", "packed", "names", "png", "jpeg"])
-
-    again = schema_from_pickled(read_pickled_schema(write_pickled_schema(schema_to_pickled(ours))))
-
-    assert list(again.fields) == list(ours.fields)
-    for field in ours:
-        found = again[field.name]
-        assert (found.shape, found.nullable, type(found.codec)) == (field.shape, field.nullable, type(field.codec))
-        assert found.dtype == (np.dtype("datetime64[ns]") if field.name == "day" else field.dtype)
-    assert again["price"].codec == ScalarCodec("decimal(10,3)")
-    assert again["scalar_uint16"].codec == ScalarCodec("int")
-    assert again["jpeg"].codec == JpegCodec(90)
-
-
-@pytest.mark.parametrize("name", ["nested", "duration", "webp"])
-def test_what_petastorm_cannot_hold_is_refused_by_name(schema: Schema, name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        schema_to_pickled(schema.view([name]))
-
-
-@pytest.mark.parametrize("name", ["a b", "_hidden"])
-def test_a_name_that_petastorm_cannot_have_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        schema_to_pickled(Schema("s", [Field(name, "int8")]))

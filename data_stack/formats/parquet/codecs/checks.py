@@ -44,7 +44,7 @@ def check_scalar(field: FieldLike, value: Any) -> Any:
         return _check_time(value, dtype)
     if field.dtype is Decimal and isinstance(value, Decimal) and not value.is_finite():
         raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
-    types = (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
+    types: Any = (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
     if not isinstance(value, types) or (isinstance(value, bool) and dtype.kind in "iuf"):
         raise TypeError(f"expected a value of dtype {dtype_name(field.dtype)}, got {_show(value)}")
     if field.dtype is Decimal:

@@ -159,7 +159,7 @@ class ListCodec(_TypedCodec):
 
     def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
         is_plain = type(values) is np.ndarray and values.dtype == field.dtype and values.dtype.kind in "biuf"
-        if is_plain and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
+        if is_plain and isinstance(values, np.ndarray) and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
             offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
             type_ = self.arrow_type(field)
             with contextlib.suppress(pa.ArrowException, ValueError, OverflowError):  # retried row by row

@@ -26,14 +26,9 @@ from data_stack.values.stacked_values import objects
 
 def plain_cells(cells: pa.Array) -> pa.Array:
     """Cells without extension types and dictionaries."""
-    while True:
-        type_ = cells.type
-        if isinstance(cells, pa.ExtensionArray):
-            cells = cells.storage
-        elif pa.types.is_dictionary(type_):
-            cells = cells.dictionary_decode()
-        else:
-            return cells
+    if isinstance(cells, pa.ExtensionArray):
+        return plain_cells(cells.storage)
+    return plain_cells(cells.dictionary_decode()) if pa.types.is_dictionary(cells.type) else cells
 
 
 def as_binary(cells: pa.Array) -> pa.Array:
@@ -44,19 +39,15 @@ def as_binary(cells: pa.Array) -> pa.Array:
     """
     cells = plain_cells(cells)
     type_ = cells.type
-    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+    if type_ in (pa.binary(), pa.large_binary()):
         return cells
-    if pa.types.is_string(type_):
-        return cells.view(pa.binary())
-    if pa.types.is_large_string(type_):
-        return cells.view(pa.large_binary())
-    if pa.types.is_fixed_size_binary(type_) or pa.types.is_binary_view(type_):
-        return cells.cast(pa.large_binary())
-    if pa.types.is_string_view(type_):
-        return cells.cast(pa.large_string()).view(pa.large_binary())
-    if pa.types.is_null(type_):
+    if type_ in (pa.string(), pa.null()):
         return cells.cast(pa.binary())
-    raise ValueError(f"expected bytes, the column has type {type_}")
+    if type_ == pa.string_view():
+        cells = cells.cast(pa.large_string())
+    elif not is_bytes(type_) and type_ != pa.large_string():
+        raise ValueError(f"expected bytes, the column has type {type_}")
+    return cells.cast(pa.large_binary())
 
 
 def cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

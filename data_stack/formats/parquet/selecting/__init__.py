@@ -1,27 +1,8 @@
-"""Filters of rows: expressions of pyarrow and Petastorm's predicates."""
+"""Filters of rows: expressions of pyarrow, and functions."""
 
 from pyarrow.compute import field as col
 
-from data_stack.formats.parquet.selecting.petastorm_predicates import (
-    as_predicate,
-    in_intersection,
-    in_lambda,
-    in_negate,
-    in_pseudorandom_split,
-    in_reduce,
-    in_set,
-)
-from data_stack.formats.parquet.selecting.predicate import Predicate, PredicateError
+from data_stack.formats.parquet.selecting.filters import RowPredicate, as_predicate
+from data_stack.formats.parquet.selecting.predicate import Columns, Predicate, PredicateError, as_times, column_of
 
-__all__ = [
-    "Predicate",
-    "PredicateError",
-    "as_predicate",
-    "col",
-    "in_intersection",
-    "in_lambda",
-    "in_negate",
-    "in_pseudorandom_split",
-    "in_reduce",
-    "in_set",
-]
+__all__ = ["Columns", "Predicate", "PredicateError", "RowPredicate", "as_predicate", "as_times", "col", "column_of"]

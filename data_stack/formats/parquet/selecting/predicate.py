@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import objects
 
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, npt.NDArray[Any]]
@@ -50,9 +49,6 @@ class PredicateError(ConfigError):
 class Predicate(ABC):
     """Selects rows. It is immutable and can be pickled.
 
-    :class:`in_reduce` and :class:`in_negate` combine predicates and expressions of pyarrow. Petastorm's methods ``get_fields``
-    and ``do_include`` exist, too.
-
     Args:
         fields: the columns that the predicate needs.
         bound: an expression of ``pyarrow.compute`` that is true of each selected row, to skip row groups by their statistics;
@@ -82,21 +78,6 @@ class Predicate(ABC):
     @abstractmethod
     def content(self) -> Any:
         """Plain JSON data that identifies this predicate."""
-
-    def get_fields(self) -> set[str]:
-        """:attr:`fields` as a set, for Petastorm."""
-        return set(self.fields)
-
-    def do_include(self, values: Mapping[str, Any]) -> bool:
-        """Whether one row is selected, for Petastorm.
-
-        Args:
-            values: values by name, at least those of :attr:`fields`.
-        """
-        return bool(self.mask({name: objects([values[name]]) for name in self.fields if name in values})[0])
-
-    def __bool__(self) -> NoReturn:
-        raise ConfigError(f"{shorten(self)} has no truth value: combine predicates by in_reduce([…], all), not by `and`")
 
 
 def column_of(columns: Columns, name: str) -> npt.NDArray[Any]:

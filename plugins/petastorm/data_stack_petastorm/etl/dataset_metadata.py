@@ -14,9 +14,9 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.petastorm_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack.formats.parquet.schema import SCHEMA_KEY, Schema
 from data_stack_petastorm.fs_utils import FilesystemResolver, readable_source
+from data_stack_petastorm.parquet_metadata import ROW_GROUPS_KEY, UNISCHEMA_KEY
 from data_stack_petastorm.schemas import as_schema, as_unischema
 from data_stack_petastorm.unischema import Unischema
 
@@ -134,7 +134,9 @@ def infer_or_load_unischema(dataset: Any) -> Unischema:
 
 
 def footers_of(dataset: Any) -> Footers:
-    """Return the footers of a dataset, given by its URL, its path or pyarrow's ``ParquetDataset``."""
+    """Return the footers of a dataset, given by its URL, its path, pyarrow's ``ParquetDataset``, or themselves."""
+    if isinstance(dataset, Footers):
+        return dataset
     if not isinstance(dataset, pq.ParquetDataset):
         return Footers(find_files(readable_source(dataset)), lazily=True)
     folder = os.path.commonpath([os.path.dirname(file) for file in dataset.files])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +12,6 @@ from urllib.parse import urlsplit
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.loader.ranks import launcher_shard
-from data_stack.util.logger import logger
 from data_stack_petastorm.reader import make_batch_reader
 
 try:
@@ -23,6 +23,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+logger = logging.getLogger("data_stack")
 
 __all__ = ["SparkDatasetConverter", "make_spark_converter", "register_delete_dir_handler"]
 

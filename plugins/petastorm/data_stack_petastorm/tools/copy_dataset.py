@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
-from data_stack.exception import ConfigError
-from data_stack.formats.parquet import copy_dataset as copy
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.parquet import ParquetWriter
+from data_stack.formats.parquet.files import partition_names
+from data_stack.formats.parquet.footers import reading_parquet
+from data_stack.formats.parquet.inference import read_schema
+from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.io.folder import folder_of
 from data_stack_petastorm.etl.dataset_metadata import footers_of, get_schema_from_dataset_url
+from data_stack_petastorm.etl.rowgroup_indexers import Indexer
+from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, read_indexes
 from data_stack_petastorm.fs_utils import readable_source
+from data_stack_petastorm.parquet_metadata import UNISCHEMA_KEY
 from data_stack_petastorm.unischema import match_unischema_fields
 
 
@@ -29,7 +41,7 @@ def copy_dataset(
     """Copy a dataset without decoding its cells; rebuild the row-group indexes of the copied fields.
 
     Args:
-        spark: ignored; may be None.
+        spark: ignored.
         source_url: URL or path of the dataset.
         target_url: URL or path of the copy.
         field_regex: regular expressions of whole names of fields; None: all fields.
@@ -43,24 +55,60 @@ def copy_dataset(
         ConfigError: no field matches, or the target exists (in programs with Spark, this is also an ``AnalysisException``).
         ResourceNotFoundError: the source does not exist.
     """
-    schema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
-    fields = [field.name for field in match_unischema_fields(schema, field_regex or [])]
-    if field_regex and not fields:
-        raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(schema.fields)})")
+    unischema, source = get_schema_from_dataset_url(source_url), readable_source(source_url)
+    names = [field.name for field in match_unischema_fields(unischema, field_regex or [])]
+    if field_regex and not names:
+        raise ConfigError(f"Regular expressions ({field_regex}) do not match any fields ({', '.join(unischema.fields)})")
     target = readable_source(target_url)
     if not overwrite_output and folder_of(target).list_files():
         raise _target_error(f"{target_url!r} already exists: pass overwrite_output=True, or another target")
     footers = footers_of(source)
+    footers.read_all()
+    if folder_of(target).path is not None and folder_of(target).path == footers.files.folder.path:
+        raise ConfigError(f"source and target are both {target_url!r}")
+    row_groups = RowGroups(footers, read_schema(footers))
+    schema = row_groups.schema.view(names) if names else row_groups.schema
+    for name in not_null_fields or ():
+        row_groups.schema[name]  # raises if the field does not exist
+    in_folders = partition_names(footers.files.partitions)
     n_bytes = sum(footers.size(number) for number in range(len(footers.files.paths)))
-    copy(
-        source,
+    with ParquetWriter(
         target,
-        fields=fields or None,
-        not_null=tuple(not_null_fields or ()),
+        schema,
+        partition_by=[name for name in in_folders if name in schema],
         row_group_mb=row_group_size_mb or 32.0,
         file_mb=512.0 if not partitions_count else 1e9 if partitions_count == 1 else n_bytes / 1e6 / partitions_count,
+        petastorm=UNISCHEMA_KEY in footers.metadata,
         overwrite=overwrite_output,
-    )
+    ) as writer:
+        for table in _tables(row_groups, list(schema.fields), not_null_fields or (), in_folders):
+            writer.append_arrow(table)
+    indexes: list[Indexer] = []
+    with contextlib.suppress(ConfigError, DatasetFileCorruptError):  # out of date, or damaged
+        indexes = [index for index in read_indexes(footers).values() if index.field in schema]
+    if indexes:
+        build_rowgroup_index(target, None, indexes)
+
+
+def _tables(
+    row_groups: RowGroups, names: Sequence[str], not_null: Sequence[str], in_folders: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The selected rows of each row group, with partition columns."""
+    footers, wanted = row_groups.footers, list(dict.fromkeys([*names, *not_null]))
+    for group in range(len(footers)):
+        file, n_rows = int(footers.file_of[group]), int(footers.n_rows[group])
+        with reading_parquet(footers.name_of(group)), footers.files.open(file) as opened:
+            reader = pq.ParquetFile(opened, metadata=footers.of(file), pre_buffer=True, page_checksum_verification=True)
+            stored = [name for name in reader.schema_arrow.names if name in wanted]
+            table = reader.read_row_group(int(footers.index_of[group]), columns=stored)
+        for name in wanted if n_rows else ():
+            if name in in_folders:
+                value = row_groups.read(group, [name])[name].value(0)
+                table = table.append_column(name, pa.array([value] * n_rows))
+        for name in not_null:
+            valid = pc.is_valid(table.column(name)) if name in table.column_names else pa.array([False] * len(table))
+            table = table.filter(valid)
+        yield table.select([name for name in names if name in table.column_names])
 
 
 def _target_error(message: str) -> ConfigError:
@@ -71,7 +119,7 @@ def _target_error(message: str) -> ConfigError:
 
 
 def _main(sys_argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Copy a Petastorm dataset. `data-stack parquet copy` has more options.")
+    parser = argparse.ArgumentParser(description="Copy a Petastorm dataset.")
     parser.add_argument("source_url")
     parser.add_argument("target_url")
     parser.add_argument("--overwrite-output", action="store_true")
@@ -80,16 +128,8 @@ def _main(sys_argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--field-regex", nargs="+")
     parser.add_argument("--not-null-fields", nargs="+")
     given = parser.parse_args(sys_argv)
-    copy_dataset(
-        None,
-        given.source_url,
-        given.target_url,
-        given.field_regex,
-        given.not_null_fields,
-        given.overwrite_output,
-        given.partition_count,
-        given.row_group_size_mb,
-    )
+    options = given.field_regex, given.not_null_fields, given.overwrite_output, given.partition_count, given.row_group_size_mb
+    copy_dataset(None, given.source_url, given.target_url, *options)
 
 
 if __name__ == "__main__":

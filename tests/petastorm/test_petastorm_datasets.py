@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 import pytest
 from petastorm_fixtures import expected_digests, expected_timeseries, petastorm_folder, value_digest
 
-from data_stack.formats import convert, records
 from data_stack.formats.parquet import ParquetDataset
 
 
@@ -46,15 +44,3 @@ def test_the_time_series_reads_equal_to_its_truth_row_by_row_and_in_batches() ->
     assert np.array_equal(sample["accel"], expected["accel"][1533])
     assert sample["temperature"] is None
     assert isinstance(sample["timestamp"], np.int64)
-
-
-def test_nulls_and_what_petastorm_wrote_are_converted_to_records(tmp_path: Path) -> None:
-    columns = ["timestamp", "accel", "events", "temperature"]
-
-    report = convert(petastorm_folder("timeseries"), tmp_path / "records", columns=columns)
-
-    assert dict(report.columns) == {"timestamp": "i64", "accel": "array", "events": "tree", "temperature": "tree"}
-    with records.open(tmp_path / "records") as reader:
-        dataset = ParquetDataset(petastorm_folder("timeseries"))
-        assert reader[0]["temperature"] is dataset[0]["temperature"] is None
-        np.testing.assert_array_equal(reader[4999]["accel"], dataset[4999]["accel"])

@@ -16,21 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.predicates import in_lambda, in_negate, in_pseudorandom_split, in_reduce, in_set
 from sizes import sized
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet import Field, ParquetDataset, ScalarCodec, Schema
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import (
-    Predicate,
-    as_predicate,
-    col,
-    in_lambda,
-    in_negate,
-    in_pseudorandom_split,
-    in_reduce,
-    in_set,
-)
+from data_stack.formats.parquet.selecting import Predicate, as_predicate, col
 
 N_ROWS = 4
 MIDNIGHT = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
@@ -146,14 +138,3 @@ def test_times_with_a_zone_are_compared_as_pyarrow_does_and_spare_row_groups(tmp
         assert len(ParquetDataset(tmp_path, filters=col(name).isin(times[:3]))) == 3
     with pytest.raises(ConfigError, match=r"row group \d .*Cannot compare timestamp with timezone to timestamp without timezone"):
         len(ParquetDataset(tmp_path, filters=col("naive") > times[0]))
-
-
-def test_partitions_by_time_are_compared_with_times_of_a_zone(tmp_path: Path) -> None:
-    for day in (1, 2):
-        (tmp_path / f"day=2020-01-0{day}T00%3A00%3A00").mkdir()
-        pq.write_table(pa.table({"id": [day]}), tmp_path / f"day=2020-01-0{day}T00%3A00%3A00" / "a.parquet")
-    schema = Schema("days", [Field("id", "i8"), Field("day", "M8[us]", (), ScalarCodec("timestamp"))])
-    after = col("day") > datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc)
-
-    for filters in (after, after & (col("id") > 0)):
-        assert ParquetDataset(tmp_path, schema=schema, filters=filters).read_column("id").tolist() == [2]

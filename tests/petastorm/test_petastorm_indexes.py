@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -12,26 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, Indexer, SingleFieldIndexer, indexer_of_json
+from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index
+from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY
+from data_stack_petastorm.pickled_indexes import read_pickled_indexes
+from data_stack_petastorm.selectors import IntersectIndexSelector, SingleIndexSelector, UnionIndexSelector, select_row_groups
 from hypothesis import given
 from hypothesis import strategies as st
+from petastorm_fixtures import petastorm_folder
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet import ParquetDataset, build_indexes
-from data_stack.formats.parquet.indexes import (
-    IntersectIndexSelector,
-    NotNullIndex,
-    RowGroupIndex,
-    SingleFieldIndex,
-    SingleIndexSelector,
-    UnionIndexSelector,
-    index_of_json,
-    index_of_pickled,
-)
+from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
-from data_stack.formats.parquet.pickled import read_pickled_indexes
 from data_stack.io.folder import folder_of
-
-PICKLES = Path(__file__).parent / "fixtures" / "pickles"
 
 
 def objects(*cells: Any) -> np.ndarray[Any, Any]:
@@ -41,8 +35,8 @@ def objects(*cells: Any) -> np.ndarray[Any, Any]:
     return column
 
 
-def single(*columns: Any) -> RowGroupIndex:
-    return SingleFieldIndex("by_field", "field").build(enumerate(columns))
+def single(*columns: Any) -> Indexer:
+    return SingleFieldIndexer("by_field", "field").build(enumerate(columns))
 
 
 COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
@@ -64,40 +58,26 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
 
     assert index.row_groups == expected
     assert all(
-        index.row_groups_with(value) for column in (first, second) for value in column if np.isscalar(value) and value == value
+        index.get_row_group_indexes(value)
+        for column in (first, second)
+        for value in column
+        if np.isscalar(value) and value == value
     )
-    assert (index.name, index.field) == ("by_field", "field")
-
-
-def test_a_not_null_index_knows_the_row_groups_with_a_value() -> None:
-    columns = [objects(None, None), objects(None, 1), np.array([1]), np.array([], np.int64), objects()]
-
-    index = NotNullIndex("present", "field").build(enumerate(columns))
-
-    assert index.row_groups_with(None) == {1, 2}
-    assert stored_and_read(index) == index
-
-
-def test_nan_is_a_value_that_is_found_also_after_storing() -> None:
-    index = single(np.array([np.nan, 1.0], np.float32), np.array([np.nan, np.nan]))
-    stored = stored_and_read(index)
-
-    assert index.row_groups_with(float("nan")) == {0, 1}
-    assert stored.row_groups_with(np.float64("nan")) == {0, 1}
+    assert (index.index_name, index.field) == ("by_field", "field")
 
 
 def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
     days, times = single(np.array(["2020-02-29"], "M8[D]")), single(np.array(["2020-02-29"], "M8[us]"))
 
     for index in (days, times):
-        assert index.row_groups_with(date(2020, 2, 29)) == {0}
-        assert index.row_groups_with(datetime(2020, 2, 29)) == {0}
-        assert index.row_groups_with(np.datetime64("2020-02-29", "ns")) == {0}
-        assert index.row_groups_with(datetime(2020, 2, 29, 1)) == set()
+        assert index.get_row_group_indexes(date(2020, 2, 29)) == {0}
+        assert index.get_row_group_indexes(datetime(2020, 2, 29)) == {0}
+        assert index.get_row_group_indexes(np.datetime64("2020-02-29", "ns")) == {0}
+        assert index.get_row_group_indexes(datetime(2020, 2, 29, 1)) == set()
 
 
-def stored_and_read(index: RowGroupIndex) -> Any:
-    return index_of_json(json.loads(json.dumps(index.to_json())))
+def stored_and_read(index: Indexer) -> Any:
+    return indexer_of_json(json.loads(json.dumps(index.to_json())))
 
 
 VALUES = st.one_of(
@@ -116,7 +96,7 @@ VALUES = st.one_of(
 
 @given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40), min_size=1)))
 def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]]) -> None:
-    read = stored_and_read(SingleFieldIndex("one", "f", row_groups))
+    read = stored_and_read(SingleFieldIndexer("one", "f", row_groups))
 
     assert read.row_groups == row_groups
     assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
@@ -133,7 +113,7 @@ WRONG = [
 @pytest.mark.parametrize("content", WRONG, ids=repr)
 def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content: Any) -> None:
     pq.write_table(pa.table({"f": [1, 2]}), tmp_path / "a.parquet")
-    build_indexes(tmp_path, [SingleFieldIndex("n", "f")])
+    build_rowgroup_index(tmp_path, None, [SingleFieldIndexer("n", "f")])
     found: Any = read_metadata(folder_of(tmp_path))
     stored = json.loads(found.metadata[INDEXES_KEY])
     stored["indexes"] = [{**stored["indexes"][0], **content} if content else {}]
@@ -141,13 +121,13 @@ def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content:
     write_metadata(folder_of(tmp_path), changed, ["a.parquet"], None)
 
     with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
-        ParquetDataset(tmp_path, row_groups=SingleIndexSelector("n", [1]))
+        select_row_groups(tmp_path, SingleIndexSelector("n", [1]))
 
 
-INDEXES: dict[str, RowGroupIndex] = {
-    "vehicle": SingleFieldIndex("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
-    "day": SingleFieldIndex("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
-    "events": NotNullIndex("events", "events", {True: frozenset({2, 3})}),
+INDEXES: dict[str, Indexer] = {
+    "vehicle": SingleFieldIndexer("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
+    "day": SingleFieldIndexer("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
+    "events": FieldNotNullIndexer("events", "events", {True: frozenset({2, 3})}),
 }
 
 SELECTIONS = [
@@ -170,14 +150,12 @@ SELECTIONS = [
 
 @pytest.mark.parametrize(("selector", "expected"), SELECTIONS, ids=lambda value: repr(value)[:60])
 def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> None:
-    assert selector.select(INDEXES) == expected
-    assert INDEXES["events"].row_groups_with(None) == {2, 3}  # and leaves the indexes as they are
+    assert selector.select_row_groups(INDEXES) == expected
+    assert INDEXES["events"].get_row_group_indexes(None) == {2, 3}  # and leaves the indexes as they are
 
 
 def test_what_no_selector_can_mean_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"'vehicles' \(did you mean 'vehicle'\?\); it has 'day', 'events', 'vehicle'"):
-        IntersectIndexSelector([SingleIndexSelector("events"), SingleIndexSelector("vehicles", ["car_0"])]).select(INDEXES)
-    with pytest.raises(ConfigError, match=r"\['car_1'\]"):
+    with pytest.raises(ConfigError, match="as a list"):
         SingleIndexSelector("vehicle", "car_1")
     with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
         single(objects({"a": 1}))
@@ -185,13 +163,53 @@ def test_what_no_selector_can_mean_is_refused() -> None:
         UnionIndexSelector([])
 
 
-def test_the_indexes_that_petastorm_stored_are_ours() -> None:
-    pickled = read_pickled_indexes((PICKLES / "every_type.protocol4.indexes.pickle").read_bytes())
+def cars(folder: Path, n_rows: int, **options: Any) -> Path:
+    schema = Schema("s", [Field("id", "int64"), Field("car", str), Field("note", str, nullable=True)])
+    with ParquetWriter(folder, schema, row_group_rows=5, **options) as writer:
+        for number in range(len(writer), n_rows):
+            writer.append({"id": number, "car": f"car {number // 7}", "note": "x" if number >= 15 else None})
+    return folder
 
-    indexes = {name: index_of_pickled(index) for name, index in pickled.items()}
 
-    for name, index in indexes.items():
-        assert stored_and_read(index).to_json() == index.to_json()
-        assert index.name == name
-    assert SingleIndexSelector("day", [datetime(2020, 2, 29)]).select(indexes) == {0, 1}
-    assert indexes["present"].row_groups_with(None) == {0, 5, 300, 70000}
+def test_indexes_find_row_groups_until_these_change(tmp_path: Path) -> None:
+    folder = cars(tmp_path, 20)
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_car", "car")])
+    build_rowgroup_index(folder, None, [FieldNotNullIndexer("with_note", "note")])
+
+    found = [select_row_groups(folder, SingleIndexSelector("by_car", [value])) for value in ("car 0", "car 2", "nix")]
+    assert found == [[0, 1], [2, 3], []]
+    noted = ParquetDataset(folder, row_groups=select_row_groups(folder, SingleIndexSelector("with_note")))
+    assert noted.read_column("id").tolist() == list(range(15, 20))
+    with pytest.raises(ConfigError, match="no field 'nix'"):
+        build_rowgroup_index(folder, None, [SingleFieldIndexer("i", "nix")])
+    pq.write_table(pq.read_table(folder), folder / "part-000009.parquet", row_group_size=3)
+    with pytest.raises(ConfigError, match=r"row groups.*build_rowgroup_index"):
+        select_row_groups(folder, SingleIndexSelector("by_car", ["car 0"]))
+
+
+def test_indexes_go_when_rows_are_appended(tmp_path: Path) -> None:
+    folder = cars(tmp_path, 20, petastorm=True)
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_car", "car")])
+
+    cars(folder, 25)
+
+    with pytest.raises(ConfigError, match="no row-group indexes"):
+        select_row_groups(folder, SingleIndexSelector("by_car", ["car 0"]))
+
+
+def test_indexes_are_added_to_those_of_petastorm(tmp_path: Path) -> None:
+    folder = tmp_path / "legacy"
+    shutil.copytree(petastorm_folder("legacy/0.7.6"), folder, copy_function=shutil.copyfile)
+    before = pq.read_metadata(folder / "_common_metadata").metadata
+
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("part", "partition_key"), SingleFieldIndexer("odd", "id_odd")])
+
+    after = pq.read_metadata(folder / "_common_metadata").metadata
+    assert {key for key in before if after.get(key) != before[key]} <= {b"ARROW:schema", PICKLED_INDEXES_KEY}
+    theirs, now = (
+        {name: index.to_json() for name, index in read_pickled_indexes(metadata[PICKLED_INDEXES_KEY]).items()}
+        for metadata in (before, after)
+    )
+    assert theirs.items() <= now.items()
+    assert now.keys() - theirs.keys() == {"part", "odd"}
+    assert [len(groups) for _, groups in now["part"]["values"]] == [1] * 10

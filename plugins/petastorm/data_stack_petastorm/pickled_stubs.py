@@ -1,7 +1,7 @@
 """Decodes Petastorm's pickles to plain values and inert stubs.
 
 ``pickle.Unpickler`` does the work. It finds no class or function: ``find_class`` returns stubs for the names in
-:data:`~.known_globals.KNOWN_GLOBALS` and refuses all others. Before it starts, a scan by ``pickletools`` refuses opcodes that
+:data:`~.pickled_globals.KNOWN_GLOBALS` and refuses all others. Before it starts, a scan by ``pickletools`` refuses opcodes that
 Petastorm's pickles do not contain, and numbers for which the unpickler would allocate memory. The scan also replaces dicts and
 sets by stubs, because hashing nested tuples from a stranger may take forever. Nothing here walks through nested values.
 """
@@ -19,8 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.formats.parquet.pickled.known_globals import KnownGlobal, find_global
-from data_stack.formats.parquet.plain_times import plain_time
+from data_stack_petastorm.column_codec import user_codecs
+from data_stack_petastorm.pickled_globals import KNOWN_GLOBALS, KnownGlobal
+from data_stack_petastorm.plain_times import plain_time
 
 #: An index of a million values takes 60 MB; Parquet's readers take no more than 100 MB of metadata.
 _MAX_BYTES: Final = 100_000_000
@@ -33,7 +34,7 @@ _DTYPE: Final = re.compile(r"[<>|=]?([biufcMm][0-9]{1,2}|[SU][0-9]{1,9})")
 _TIME_UNITS: Final = frozenset({"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"})
 _FIELD_ATTRIBUTES: Final = ("name", "numpy_dtype", "shape", "codec", "nullable")
 _TIMES: Final[dict[str, Any]] = {"date": date, "datetime": datetime, "time": time}
-_CLASS_ROLES: Final = ("schema", "field", "codec", "indexer", "spark_type")
+_CLASS_ROLES: Final = ("schema", "field", "codec", "indexer", "spark type")
 
 _INTEGERS: Final = frozenset(("INT", "LONG", "LONG1", "LONG4"))
 _PUTS: Final = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
@@ -158,9 +159,10 @@ class _Unpickler(pickle.Unpickler):
         self._n_left = _MAX_BYTES
 
     def find_class(self, module: str, name: str) -> Any:
-        known = find_global(f"{module}.{name}")
+        full = f"{module}.{name}"
+        known = KNOWN_GLOBALS.get(full) or (KnownGlobal("codec", full) if full in user_codecs else None)
         if known is None:
-            raise Refusal(f"the global {f'{module}.{name}'[:80]!r}, which Petastorm does not write")
+            raise Refusal(f"the global {full[:80]!r}, which Petastorm does not write")
         return GlobalNode(known, self)
 
     def count(self, made: Any) -> None:
@@ -221,32 +223,10 @@ def _check_opcodes(data: bytes) -> bytes:
     return bytes(safe + data[copied:])
 
 
-def text_of(value: Any) -> str | None:
-    """A str; None for anything else, also for a ``str`` of Python 2 that is not text."""
-    plain = plain_text(value) if isinstance(value, str) else None
-    return plain if isinstance(plain, str) else None
-
-
-def plain_text(value: str) -> str | bytes:
-    """A str as text; a ``str`` of Python 2 that is not text as bytes.
-
-    Raises:
-        Refusal: it is neither.
-    """
-    if value.isascii():
-        return value
-    try:
-        text = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # Python 2 wrote pairs of surrogates
-        raw = text.encode("utf-8", "surrogateescape")
-    except UnicodeError as error:
-        raise Refusal(f"the invalid text {value[:40]!r}") from error
-    return raw if any("\ud800" <= character <= "\udfff" for character in text) else text
-
-
 def describe(value: Any) -> str:
     """A short name of a value for a message."""
     if isinstance(value, (ObjectNode, GlobalNode)):
-        return f"the {value.known.role.replace('_', ' ')} {value.known.name}"
+        return f"the {value.known.role} {value.known.name}"
     if isinstance(value, (str, bytes)):
         return repr(value[:40])
     if value is None or isinstance(value, (bool, int, float)):
@@ -324,3 +304,54 @@ def _numpy_scalar(dtype: DtypeNode, raw: bytes) -> Any:
     if isinstance(scalar, (np.datetime64, np.timedelta64)):
         return plain_time(scalar)
     return float(scalar) if isinstance(scalar, np.longdouble) else scalar.item()
+
+
+# Parts of schemas and of indexes
+
+
+def object_of(value: Any, role: str) -> ObjectNode:
+    """A stub of an object with this role.
+
+    Raises:
+        Refusal: it is something else.
+    """
+    if not isinstance(value, ObjectNode) or value.known.role != role:
+        raise Refusal(f"{describe(value)} where a {role} belongs")
+    return value
+
+
+def attributes_of(node: ObjectNode) -> dict[str, Any]:
+    """The attributes of an object by name."""
+    items = node.state.items if node.state is not None else ()
+    return {text_of(name, "the name of an attribute"): value for name, value in items}
+
+
+def text_of(value: Any, what: str) -> str:
+    """A text.
+
+    Raises:
+        Refusal: it is something else, also a ``str`` of Python 2 that is not text.
+    """
+    text = plain_value(value) if isinstance(value, str) else None
+    if not isinstance(text, str):
+        raise Refusal(f"{describe(value)} as {what}")
+    return text
+
+
+def plain_value(value: Any) -> Any:
+    """A plain value; a ``str`` of Python 2 that is not text is bytes.
+
+    Raises:
+        Refusal: it is a stub, list, tuple, or None.
+    """
+    if isinstance(value, str) and not value.isascii():
+        try:
+            text = value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")  # Python 2 wrote pairs of surrogates
+            raw = text.encode("utf-8", "surrogateescape")
+        except UnicodeError as error:
+            raise Refusal(f"the invalid text {value[:40]!r}") from error
+        return raw if any("\ud800" <= character <= "\udfff" for character in text) else text
+    # A bool is an int, a datetime is a date.
+    if not isinstance(value, (str, bytes, int, float, complex, Decimal, date, time, timedelta, np.datetime64, np.timedelta64)):
+        raise Refusal(f"{describe(value)} as a value")
+    return value

@@ -1,0 +1,168 @@
+"""N-grams: which rows make a sequence, and what is read of them."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from data_stack_petastorm import ngram
+from data_stack_petastorm.ngram_iterator import NGramIterator
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, SequenceDatasetIterator, SourceAccess
+from data_stack.dataset.iterator.access import access_to
+from data_stack.exception import ConfigError
+from data_stack.formats.parquet import ParquetDataset
+
+PETASTORM = Path(__file__).parents[1] / "formats" / "parquet" / "fixtures" / "petastorm"
+NGram = functools.partial(ngram.NGram, within_row_groups=False)
+COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
+
+
+class Rows(AccessedDatasetIterator):
+    """Rows of a table in memory, with row groups; counts what is read."""
+
+    def __init__(self, block_lengths: list[int] | None = None, **columns: Any) -> None:
+        self._columns = {name: values if isinstance(values, np.ndarray) else np.array(values) for name, values in columns.items()}
+        self._rows = SequenceDatasetIterator(list(self._columns.values())).as_dict(*self._columns)
+        self.blocks = None if block_lengths is None else np.array(block_lengths)
+        self.n_read = dict.fromkeys(self._columns, 0)
+
+    def make_access(self) -> SampleAccess:
+        return _RowsAccess(self)
+
+
+class _RowsAccess(SourceAccess):
+    source: Rows
+
+    @property
+    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
+        return len(self.source._rows)
+
+    def sample(self, position: int) -> Any:
+        return self.source._rows[position]
+
+    def columns(self, keys: Any, positions: Any = None) -> Any:
+        for key in keys:
+            self.source.n_read[key] += self.n_samples if positions is None else len(positions)
+        return access_to(self.source._rows).columns(keys, positions)
+
+    def blocks(self) -> Any:
+        return self.source.blocks
+
+
+def timed(times: Any, **options: Any) -> Rows:
+    return Rows(time=np.array(times), row=np.arange(len(times)), **options)
+
+
+def rows_of(ngrams: NGramIterator) -> list[list[int]]:
+    return [[int(part["row"]) for part in sample.values()] for sample in ngrams]
+
+
+def of_length(length: int, threshold: Any = 1, **options: Any) -> ngram.NGram:
+    return NGram({offset: ["row"] for offset in range(length)}, threshold, "time", **options)
+
+
+# ------------------------------------------------------------------ which sequences
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_there_are_as_many_sequences_as_petastorm_counts(case: str) -> None:
+    length, threshold, overlap = [part.partition("=")[2] for part in case.split(",")]
+    rows = ParquetDataset(PETASTORM / "timeseries")
+    described: dict[str, Any] = {
+        "fields": {offset: ["timestamp"] for offset in range(int(length))},
+        "delta_threshold": int(threshold),
+        "timestamp_field": "timestamp",
+        "timestamp_overlap": overlap == "True",
+    }
+
+    crossing = NGramIterator(rows, NGram(**described))
+    within = NGramIterator(rows, NGram(**described, within_row_groups=True))
+
+    assert len(crossing) == COUNTS[case]["whole_dataset_crossing_row_groups"]
+    assert len(within) == COUNTS[case]["petastorm_within_row_groups"]
+
+
+def naive(times: list[int], length: int, threshold: int, overlap: bool) -> list[list[int]]:
+    """What Petastorm does, row by row."""
+    found: list[list[int]] = []
+    for start in range(len(times) - length + 1):
+        window = list(range(start, start + length))
+        if not overlap and found and times[start] <= times[found[-1][-1]]:
+            continue
+        if all(times[after] - times[before] <= threshold for before, after in itertools.pairwise(window)):
+            found.append(window)
+    return found
+
+
+@given(
+    gaps=st.lists(st.integers(0, 4), min_size=1, max_size=40),
+    length=st.integers(1, 4),
+    threshold=st.integers(0, 4),
+    overlap=st.booleans(),
+)
+def test_sequences_are_those_that_are_found_row_by_row(gaps: list[int], length: int, threshold: int, overlap: bool) -> None:
+    times = np.cumsum(gaps)
+    wanted = of_length(length, threshold, timestamp_overlap=overlap)
+
+    found = NGramIterator(timed(times), wanted)
+
+    assert rows_of(found) == naive(times.tolist(), length, threshold, overlap)
+
+
+def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
+    rows = timed([5, 6, 7, 0, 1, 2], block_lengths=[3, 3])
+
+    assert rows_of(NGramIterator(rows, of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
+
+
+def test_a_row_that_is_not_sorted_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"'time' of row 3 is 1, .* 2 of row 2"):
+        NGramIterator(timed([0, 1, 2, 1, 2]), of_length(2))
+    with pytest.raises(ConfigError, match=r"'time' has no value \(None\) at position 1"):
+        NGramIterator(timed(np.array([0, None, 2], dtype=object)), of_length(2))
+    with pytest.raises(ConfigError, match="row groups"):
+        NGramIterator(timed([0, 1]), of_length(2, within_row_groups=True))
+    assert list(NGramIterator(timed([0]), of_length(2))) == []
+
+
+# ------------------------------------------------------------------ what is read
+
+
+def test_batches_lists_columns_and_single_sequences_agree() -> None:
+    ngrams = NGramIterator(
+        ParquetDataset(PETASTORM / "timeseries"), NGram({-1: ["accel"], 1: ["accel", "flag"]}, 100, "timestamp")
+    )
+    indices = [4000, 3, 3, -1]
+
+    batch, samples = ngrams.read_batch(indices), ngrams.__getitems__(indices)
+
+    for place, index in enumerate(indices):
+        one = ngrams[index]
+        for offset, names in ngrams.fields.items():
+            for name in names:
+                assert np.array_equal(batch[offset][name][place], one[offset][name])
+                assert np.array_equal(samples[place][offset][name], one[offset][name])
+                assert np.array_equal(ngrams.read_column((offset, name), [index])[0], one[offset][name])
+    assert ngrams.read_column(1, [7])[0]["flag"] == ngrams[7][1]["flag"]
+    assert ngrams.read_batch([])[1]["accel"].shape == (0, 3)
+
+
+def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_batch() -> None:
+    rows = Rows(time=np.arange(100), row=np.arange(100), image=np.zeros((100, 4)))
+    ngrams = NGramIterator(rows, NGram({0: ["image"], 1: ["image"], 2: ["image", "row"]}, 1, "time"))
+    assert rows.n_read == {"time": 100, "row": 0, "image": 0}
+
+    ngrams.read_batch(range(20))
+
+    assert rows.n_read == {"time": 100, "row": 20, "image": 22}
+
+
+# ------------------------------------------------------------------ in a stack
