@@ -1,4 +1,4 @@
-"""Digests of blocks, of the whole, and how the content of a resource is told."""
+"""Digests of blocks or of the whole, by which the content of a resource is told."""
 
 from __future__ import annotations
 

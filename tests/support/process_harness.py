@@ -1,4 +1,4 @@
-"""Starts processes for tests and harms them, or files: kills, freezes, fails the n-th change of a file, flips bits.
+"""Starts processes for tests, to be killed, frozen or failed at the n-th change of a file; damages bytes.
 
 A function of a :class:`Harness` runs in a fork of a warm interpreter into which crashpoint.c is preloaded.
 """

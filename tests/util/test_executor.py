@@ -1,4 +1,4 @@
-"""Threads that are shared, locks and caches: they begin afresh in a forked process."""
+"""Shared threads, locks, caches: they begin afresh in a forked process."""
 
 from __future__ import annotations
 

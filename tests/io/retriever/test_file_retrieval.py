@@ -1,4 +1,4 @@
-"""Resources from files, folders and packages; all built-in ways keep the contract of retrievers."""
+"""Resources from files or packages, by functions that keep the contract of retrievers."""
 
 from __future__ import annotations
 
