@@ -66,7 +66,7 @@ class DatasetIteratorContract:
     ) -> None:
         last, mask = len(expected) - 1, np.arange(len(expected)) % 2 == 1
         slices = [slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)]
-        positions = [[last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []]
+        positions: list[Any] = [[last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []]
         parts: list[tuple[Any, list[Any]]] = [(mask, expected[1::2]), *((part, expected[part]) for part in slices)]
         for part, samples in [*parts, *((part, [expected[position] for position in part]) for part in positions)]:
             view = indexable[part]

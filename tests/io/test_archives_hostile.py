@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import zstandard
@@ -354,11 +354,12 @@ def test_the_last_bytes_are_not_given_out_before_the_checksum_was_verified(kind:
     data = bytearray(WHOLE.get(kind, zipped))
     data[at] ^= 1
 
-    with open_decompressed(io.BytesIO(data)) if kind in COMPRESS else open_archive(io.BytesIO(data)) as source:
-        stream = source if kind in COMPRESS else source.open("a")  # type: ignore[union-attr]
-        for size in (len(CONTENT), 1):  # and then it is not the end of the file
-            with pytest.raises((ArchiveError, ValueError)):
-                stream.read(size)  # type: ignore[union-attr]
+    source: Any = (open_decompressed if kind in COMPRESS else open_archive)(io.BytesIO(data))
+    with source:
+        stream = source if kind in COMPRESS else source.open("a")
+        for size in (len(CONTENT), 1) if kind in COMPRESS else (len(CONTENT),):  # and then it is not the end of the file
+            with pytest.raises(ArchiveError):
+                stream.read(size)
 
 
 @given(data=st.data())
