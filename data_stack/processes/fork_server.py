@@ -77,8 +77,8 @@ class ForkedProcess:
         }
         with open(os.devnull, "wb") as nothing:
             outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
-            server, self._channel, self.pid = _start([*outputs, *descriptors])
-        request["changes"] = server.changes()
+            self._server, self._channel, self.pid = _start([*outputs, *descriptors])  # it ends with its server
+        request["changes"] = self._server.changes()
         _send_all(self._channel, request)
 
     def poll(self) -> int | None:

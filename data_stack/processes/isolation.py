@@ -32,13 +32,7 @@ _MIN_MEMORY_BYTES: Final = 256 << 20
 
 
 def run_apart(
-    function: str,
-    arguments: Sequence[Any],
-    *,
-    name: str,
-    size: int,
-    read_at: Callable[[int, int], bytes],
-    seconds: float = 10.0,
+    function: str, arguments: Sequence[Any], *, name: str, size: int, read_at: Callable[[int, int], bytes], seconds: float = 10.0
 ) -> Any:
     """Call ``function`` on a file in another process.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -43,16 +43,13 @@ class DatasetIteratorContract:
         assert_same(list(iterator), expected)
         assert_same([iterator[position] for position in reversed(range(len(expected)))], expected[::-1])
 
-    def test_negative_positions_count_from_the_end(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
-        for position in range(-len(expected), 0):
-            assert_same(indexable[position], expected[position])
-
-    @pytest.mark.parametrize("integer", [np.int64, np.uint8, np.int32, np.intp])
-    def test_numpy_integers_are_positions(
-        self, iterator: DatasetIteratorIF, expected: list[Any], integer: Callable[[int], Any]
+    def test_negative_positions_and_integers_of_numpy_are_positions(
+        self, iterator: DatasetIteratorIF, indexable: DatasetIteratorIF, expected: list[Any]
     ) -> None:
-        for position in range(min(3, len(expected))):
-            assert_same(iterator[integer(position)], expected[position])
+        for position in range(-len(expected), len(expected)):
+            assert_same(indexable[position], expected[position])
+        for integer in (np.int64, np.uint8, np.int32, np.intp):
+            assert_same(iterator[integer(2)], expected[2])
 
     def test_a_position_outside_is_an_index_error(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         n_samples = len(expected)
@@ -64,25 +61,18 @@ class DatasetIteratorContract:
             with pytest.raises(IndexError):
                 indexable.read_batch([position])
 
-    def test_a_slice_gives_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
-        for part in (slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)):
+    def test_slices_positions_and_one_bool_for_each_sample_give_views(
+        self, indexable: DatasetIteratorIF, expected: list[Any]
+    ) -> None:
+        last, mask = len(expected) - 1, np.arange(len(expected)) % 2 == 1
+        slices = [slice(1, 3), slice(None), slice(None, None, -1), slice(-2, None), slice(0, 0), slice(1, 10**9, 2)]
+        positions: list[Any] = [[last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []]
+        parts: list[tuple[Any, list[Any]]] = [(mask, expected[1::2]), *((part, expected[part]) for part in slices)]
+        for part, samples in [*parts, *((part, [expected[position] for position in part]) for part in positions)]:
             view = indexable[part]
 
             assert isinstance(view, DatasetIteratorIF)
-            assert_same(list(view), expected[part])
-
-    def test_positions_give_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
-        last = len(expected) - 1
-        for positions in ([last, 0, 0], np.array([1, last]), np.array([-1], dtype=np.int8), range(last, 0, -1), []):
-            view = indexable[positions]
-
-            assert isinstance(view, DatasetIteratorIF)
-            assert_same(list(view), [expected[position] for position in positions])
-
-    def test_one_bool_for_each_sample_gives_a_view(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
-        mask = np.arange(len(expected)) % 2 == 1
-
-        assert_same(list(indexable[mask]), expected[1::2])
+            assert_same(list(view), samples)
         with pytest.raises(IndexError):
             indexable[mask[:-1]]
 

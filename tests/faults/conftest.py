@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeAlias
 
 import fault_dataset
 import pytest
-from fault_processes import FaultProcesses
-from fault_size import Figures
 from fault_stores import CachedStores, FileStores, MongoDBStores, S3Stores, StoreKind
 from mongodb_server import MongoDBServer, folder_in_memory
+from process_harness import Harness
 from s3_server import ACCESS_KEY, SECRET_KEY
 from sizes import FULL
 
+Figures: TypeAlias = "Counter[str]"
 HERE = Path(__file__).parent
 
 
@@ -34,12 +36,9 @@ def open_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def processes(open_folder: Path) -> Iterator[FaultProcesses]:
-    folder = open_folder / "processes"
-    folder.mkdir()
-    folder.chmod(0o777)
+def processes(open_folder: Path) -> Iterator[Harness]:
     secrets = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY, "AWS_EC2_METADATA_DISABLED": "true"}
-    with FaultProcesses(folder, **secrets) as processes:
+    with Harness(open_folder, "fault_warm", **secrets) as processes:
         yield processes
 
 
@@ -74,8 +73,9 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
-    """Counts of a scenario, a line for docs/reliability.md at the end of ``make test-full``."""
-    figures = Figures(request.node.name)
-    yield figures
-    if figures.counts:
-        request.node.user_properties.append(("figures", str(figures)))
+    """Counts of a scenario, a line at the end of ``make test-full``."""
+    counts: Figures = Counter()
+    yield counts
+    if counts:
+        text = ", ".join(f"{number} {what}" for what, number in counts.items())
+        request.node.user_properties.append(("figures", f"{request.node.name}: {text}"))

@@ -38,7 +38,7 @@ def seal_again(folder: Path, change: Callable[[dict[str, Any]], object]) -> None
 def read_all(folder: Path, mapped: bool) -> list[Any]:
     with records.open(folder, mapped=mapped) as reader:
         reader.verify()
-        return [reader.read_batch(range(len(reader)))]
+        return [reader.read_batch(range(min(2, len(reader))))]
 
 
 def test_an_index_shorter_than_its_manifest_promises_is_damage(tmp_path: Path) -> None:

@@ -124,15 +124,6 @@ def test_a_batch_of_ranges_is_one_request(blocks: SlicedBlocks) -> None:
     assert blocks.requests == [[0, 2, 3, 50, 90]]
 
 
-def test_who_reads_on_and_on_gets_ever_more_with_a_request(blocks: SlicedBlocks) -> None:
-    with resource_of(blocks) as resource:
-        while resource.read(7_000):
-            pass
-
-    assert sum(map(len, blocks.requests)) == 105  # each block once
-    assert len(blocks.requests) < 30
-
-
 def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:
     with resource_of(ZeroBlocks()) as resource:
         n_at_hand = resource.prefetch([(number << 20, 1) for number in range(100)])

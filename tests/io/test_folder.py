@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from minimal_connector import MinimalConnector
+from plain_connector import MinimalConnector
 
 from data_stack.exception import (
     DatasetFileCorruptError,
@@ -100,17 +100,6 @@ def test_errors_of_the_operating_system_are_ours(tmp_path: Path) -> None:
             pass
     with pytest.raises(ResourceNotFoundError):
         folder_of(tmp_path).read("pipe")
-
-
-def test_a_store_that_cannot_list_says_so() -> None:
-    connector = MinimalConnector()
-    connector.set_resource("data/a.bag", [b"x"])
-
-    folder = folder_of(connector, "data")
-
-    assert folder.read("a.bag") == b"x"
-    with pytest.raises(UnsupportedStorageOperationError):
-        folder.list_names()
 
 
 # ------------------------------------------------------------------ names, files below, deletion

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier, check_prefix
+from data_stack.testing.storage import HOSTILE_IDENTIFIERS
 
 
 class LyingStr(str):
@@ -41,12 +42,8 @@ def test_ordinary_names_are_identifiers(identifier: str) -> None:
 @pytest.mark.parametrize(
     "identifier",
     [
-        "", ".", "..", "/", "a/", "/a", "a//b", "a/./b", "../x", "a/../b", "..%2f", "a\\b", "C:\\x", "a:b", "a b", " a", "a ",
-        "a.", "a/b.", ".hidden", "a/.git", "-rf", "~", "a~", "*", "a\x00b", "a\nb", "\ud800", "é", "e\u0301", "ａ",
-        "\u2024\u2024/x",
-        "CON", "nul.txt", "a/COM1", "Lpt9.gz", "clock$",
-        "a" * 201, "a/" * 16 + "b", ("a" * 100 + "/") * 6, "$where", "%2e%2e",
-        None, 0, True, b"x", ["a"], ("a",), {"$ne": None}, object(), pathlib.PurePosixPath("a"), LyingStr("../x"),
+        *HOSTILE_IDENTIFIERS, "a/.git", "a~", "é", "e\u0301", "ａ", "\u2024\u2024/x", "Lpt9.gz", "clock$", "$where",
+        ("a",), object(), pathlib.PurePosixPath("a"), LyingStr("../x"),
     ],
 )  # fmt: skip
 def test_everything_else_is_refused(identifier: object) -> None:

@@ -1,24 +1,21 @@
-"""Digests of blocks and of the whole: whatever the pieces that bytes come in, and whichever byte is damaged."""
+"""Digests of blocks or of the whole, by which the content of a resource is told."""
 
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from s3_server import S3Server
 
-from data_stack.io.integrity import (
-    BLOCK_BYTES,
-    DIGEST_BYTES,
-    BlockDigests,
-    Digest,
-    block_digest,
-    differing_blocks,
-    digest_of_block,
-    digests_of_blocks,
-)
+from data_stack.io import content
+from data_stack.io.content import content_of_resource
+from data_stack.io.folder import folder_of
+from data_stack.io.integrity import BLOCK_BYTES, BlockDigests, Digest, block_digest, differing_blocks, digests_of_blocks
+from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
 PIECE = bytes(range(256)) * 4096  # 1 MiB
 DATA = hashlib.shake_128(b"blocks").digest(5 * BLOCK_BYTES + 77)
@@ -41,15 +38,6 @@ def test_pieces_of_any_size_give_the_digests_of_their_blocks(block_bytes: int, p
     assert digests.digests() == digests_of_blocks(b"".join(pieces), block_bytes)
 
 
-def test_bytes_of_arrays_are_hashed_whatever_their_shape() -> None:
-    array = np.arange(60_000, dtype=np.uint16).reshape(300, 200)
-    digest = Digest()
-
-    digest.update(array)
-
-    assert (digest.size, digest.sha256) == (array.nbytes, hashlib.sha256(array.tobytes()).hexdigest())
-
-
 def test_a_digest_in_the_background_is_that_of_the_bytes() -> None:
     pieces: list[bytes | bytearray] = [DATA, DATA[:1000], bytearray(b"changes later"), *[DATA] * 60, b"", DATA[:7]]
     digest = Digest()
@@ -68,8 +56,35 @@ def test_one_flipped_bit_is_located(position: int) -> None:
     assert differing_blocks(digests_of_blocks(DATA), digests_of_blocks(damaged)) == [position // BLOCK_BYTES]
 
 
-def test_blocks_that_only_one_side_has_do_not_differ() -> None:
-    digests = digests_of_blocks(DATA)
+def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digests: list[str] = []
 
-    assert differing_blocks(digests, digests[: 2 * DIGEST_BYTES]) == []
-    assert digest_of_block(digests, 6) == b""
+    def digest(resource: StreamedResource) -> str:
+        digests.append(f"digest {len(digests)}")
+        return digests[-1]
+
+    monkeypatch.setattr(content, "_RESTLESS_NS", 0)
+    monkeypatch.setattr(content, "_digest", digest)
+    (tmp_path / "x").write_bytes(b"one")
+    with folder_of(tmp_path).open("x") as resource:
+        first, again = content_of_resource(resource), content_of_resource(resource)
+        (tmp_path / "x").write_bytes(b"other")
+        after = content_of_resource(resource)
+
+    assert first == again != after
+    assert len(digests) == 2
+
+
+def test_a_file_that_others_put_into_a_bucket_is_told_by_its_tag_and_not_fetched(s3_server: S3Server) -> None:
+    bucket = s3_server.new_bucket()
+    connector = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
+
+    def found(data: bytes) -> tuple[str, str]:
+        tag = s3_server.client.put_object(Bucket=bucket, Key="x", Body=data)["ETag"]
+        with connector.get_resource("x") as resource:
+            return content_of_resource(resource), tag
+
+    (one, its_tag), (same, _), (other, _) = found(b"content"), found(b"content"), found(b"another")
+
+    assert its_tag.strip('"') in one
+    assert one == same != other

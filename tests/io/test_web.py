@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import pickle
 import random
-import socket
 import socketserver
 import ssl
 import threading
-import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 import trustme
-from web_server import Answer, RangeServer, ScriptedServer
+from process_harness import in_fork
+from web_server import RangeServer, ScriptedServer
 
 from data_stack.exception import (
     CatalogueBusyError,
@@ -32,22 +27,11 @@ from data_stack.exception import (
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.web import Exchange, WebError, follow, retrying, use_session
+from data_stack.io.web import Exchange, WebError, follow, use_session
 from data_stack.io.web_api import ask_json, check_shape
 from data_stack.io.web_files import WebFiles
 
 BODY = random.Random(3).randbytes(300_000)
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
-    """A web server, to which nothing of this machine's surroundings leads."""
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "DATA_STACK_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    scripted = ScriptedServer()
-    yield scripted
-    scripted.close()
 
 
 @pytest.fixture
@@ -83,14 +67,13 @@ def retrieve_one(url: str) -> bytes:
 
 DRIPS: dict[str, dict[str, Any]] = {
     "header": {"drip_header": True},
-    "body": {"seconds_per_byte": 0.1},
     "body without length": {"seconds_per_byte": 0.1, "announced": None},
     "nothing": {"hang_at": 0},
     "a part": {"hang_at": 1000},
 }
 
 
-@pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("body", True)])
+@pytest.mark.parametrize(("drip", "is_tls"), [*((each, False) for each in DRIPS), ("a part", True)])
 def test_each_reader_gives_up_a_server_that_drips(
     server: ScriptedServer, tls: ssl.SSLContext, impatient: None, drip: str, is_tls: bool
 ) -> None:
@@ -111,59 +94,6 @@ def test_each_reader_gives_up_a_server_that_drips(
             dripping.close()
 
 
-def test_a_handshake_that_drips_is_given_up(server: ScriptedServer, impatient: None) -> None:
-    stopped = threading.Event()
-
-    def drip(connection: socket.socket) -> None:
-        # The header of a TLS record of 16 KiB, and then a byte now and then.
-        with contextlib.suppress(OSError), connection:
-            connection.sendall(b"\x16\x03\x03\x40\x00")
-            while not stopped.wait(0.1):
-                connection.sendall(b"\x02")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def accept() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    threading.Thread(target=drip, args=(listening.accept()[0],), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        with pytest.raises(WebError, match="no answer within"):
-            read_all(f"https://localhost:{listening.getsockname()[1]}/")
-        stopped.set()
-        listening.shutdown(socket.SHUT_RDWR)
-
-
-def test_a_host_of_many_addresses_that_do_not_answer_is_given_up(impatient: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        address = full.getsockname()
-        clients = [socket.socket() for _ in range(4)]
-        for client in clients:  # the system does not answer more of them
-            client.setblocking(False)
-            client.connect_ex(address)
-        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address)] * 10_000
-        monkeypatch.setattr(socket, "getaddrinfo", lambda *arguments, **options: found)
-
-        with pytest.raises(WebError, match="no answer within"):
-            read_all(f"http://many.invalid:{address[1]}/")
-
-        for client in clients:
-            client.close()
-
-
-def test_a_redirect_does_not_begin_the_time_again(server: ScriptedServer, impatient: None) -> None:
-    for number in range(4):
-        slow = Answer(b"x" * 4, status=302, headers={"Location": f"/{number + 1}"}, seconds_per_byte=0.1)
-        server.url(f"/{number}", slow)
-    server.serve("/4", drip_header=True)
-
-    with pytest.raises(WebError, match=r"no answer within 0\.3 s"):
-        read_all(server.origin + "/0")
-
-
 @pytest.mark.parametrize(("asked", "status"), [("100000", 429), ("Fri, 27 Nov 2099 20:36:55 GMT", 503)])
 def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: str, status: int) -> None:
     url = server.serve("/a", status=status, headers={"Retry-After": asked})
@@ -174,17 +104,6 @@ def test_a_pause_that_is_too_long_is_not_waited(server: ScriptedServer, asked: s
         ask_json(url, "it for that", {})
 
     assert len(server.requests) == 2
-
-
-def test_the_time_of_a_reader_is_not_the_servers(server: ScriptedServer, impatient: None) -> None:
-    with Exchange(server.serve("/a", BODY)) as answer:
-        n_bytes = 0
-        for data in answer.chunks():
-            n_bytes += len(data)
-            if n_bytes == len(data):
-                time.sleep(0.5)
-
-    assert n_bytes == len(BODY)
 
 
 def test_another_thread_cuts_an_exchange(server: ScriptedServer) -> None:
@@ -201,25 +120,6 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
 
     with pytest.raises(ConfigError, match="positive number of seconds"):
         retrieve([], InMemoryStorageConnector())
-
-
-def test_time_in_which_bytes_came_puts_off_the_deadline() -> None:
-    sizes = iter([1000, 2000, 2000, 2000])
-    size, deadlines = 0, list[float]()
-
-    def attempt(deadline: float) -> None:
-        nonlocal size
-        deadlines.append(deadline)
-        time.sleep(0.2)
-        size = next(sizes)
-        raise WebError("the connection was cut", transient=True)
-
-    limits = Limits(n_retries=1, backoff_seconds=0.001)
-    with pytest.raises(WebError, match="cut"):
-        retrying(attempt, limits, deadline=time.monotonic() + 0.15, progress=lambda: size)
-
-    assert deadlines == sorted(set(deadlines))
-    assert len(deadlines) > 1
 
 
 # ---------------------------------------------------------------------- where servers and documents may lead
@@ -290,21 +190,26 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
         other.close()
 
 
-def test_a_session_of_the_user_brings_certificates(
+def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryption(
     server: ScriptedServer, tls: ssl.SSLContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ranges, session = RangeServer(BODY, tls), requests.Session()
+    encrypted, session = ScriptedServer(tls), requests.Session()
+    url = encrypted.serve("/a", BODY)
+    leaving = encrypted.serve("/leaving", status=302, headers={"Location": server.serve("/plain", BODY)})
     (tmp_path / "others.pem").write_bytes(trustme.CA().cert_pem.bytes())
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "others.pem"))
     try:
         with pytest.raises(WebError, match="its TLS certificate is refused"):
-            read_all(ranges.origin + "/a")
+            read_all(url)
         session.verify = str(tmp_path / "ca.pem")
-        use_session(ranges.origin, session)
+        use_session(encrypted.origin, session)
 
-        assert read_all(ranges.origin + "/a") == BODY
+        assert read_all(url) == BODY
+        with pytest.raises(WebError, match="not encrypted"):
+            read_all(leaving)
+        assert server.requests == []
     finally:
-        ranges.close()
+        encrypted.close()
 
 
 def test_passwords_of_netrc_and_cookies_go_nowhere(
@@ -336,14 +241,11 @@ def test_a_connection_serves_many_reads_and_a_forked_process_makes_its_own(
             assert files.read("a", start, start + 7) == BODY[start : start + 7]
         assert ranges.connections == 1
 
-        child = os.fork()
-        if child == 0:
-            right = all(files.read("a", start, start + 7) == BODY[start : start + 7] for start in range(50))
-            os._exit(0 if right and ranges.origin else 1)
+        status = in_fork(lambda: all(files.read("a", start, start + 7) == BODY[start : start + 7] for start in range(50)))
         for start in range(50):
             assert files.read("a", start, start + 9) == BODY[start : start + 9]
 
-        assert os.waitpid(child, 0)[1] == 0
+        assert status == 0
         assert ranges.connections == 2
     finally:
         ranges.close()
@@ -372,109 +274,20 @@ def test_a_kept_connection_that_the_server_closes_is_replaced() -> None:
             thread.join()
 
 
-def test_threads_read_at_once(server: ScriptedServer, tls: ssl.SSLContext) -> None:
-    ranges = RangeServer(BODY, tls)
-    try:
-        files = WebFiles(ranges.origin)
-        starts = [random.Random(number).randrange(len(BODY)) for number in range(400)]
-
-        with ThreadPoolExecutor(16) as pool:
-            found = list(pool.map(lambda start: files.read("a", start, start + 3000), starts))
-
-        assert found == [BODY[start : start + 3000] for start in starts]
-        assert ranges.connections <= 16
-    finally:
-        ranges.close()
-
-
-def test_a_host_that_refuses_after_a_redirect_is_an_error(server: ScriptedServer) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-
-    with pytest.raises(WebError, match="refused"):
-        read_all(server.serve("/a", status=302, headers={"Location": f"http://127.0.0.1:{port}/"}))
-
-
-class Proxy:
-    """A proxy that passes bytes on after a CONNECT.
-
-    Args:
-        answer: what it says to a CONNECT; anything but 200 ends it.
-        drips: whether it sends that a byte at a time, and never the end.
-    """
-
-    def __init__(self, answer: bytes = b"HTTP/1.1 200 Connected\r\n\r\n", drips: bool = False) -> None:
-        self.asked: list[bytes] = []
-        outer = self
-
-        class Handler(socketserver.BaseRequestHandler):
-            def handle(self) -> None:
-                head = self.request.recv(65536)
-                outer.asked.append(head)
-                for start in range(10_000 if drips else 0):
-                    self.request.sendall(answer[start : start + 1] or b"x")
-                    time.sleep(0.1)
-                self.request.sendall(answer)
-                if b" 200 " in answer:
-                    host, port = head.split(b" ")[1].decode().rsplit(":", 1)
-                    with socket.create_connection((host, int(port))) as far:
-                        threading.Thread(target=self.carry, args=(far, self.request), daemon=True).start()
-                        self.carry(self.request, far)
-
-            def carry(self, source: socket.socket, target: socket.socket) -> None:
-                with contextlib.suppress(OSError):
-                    while data := source.recv(65536):
-                        target.sendall(data)
-                    target.shutdown(socket.SHUT_WR)
-
-        class Server(socketserver.ThreadingTCPServer):
-            daemon_threads = True
-
-            def handle_error(self, request: Any, client_address: Any) -> None:
-                pass
-
-        self._server = Server(("127.0.0.1", 0), Handler)
-        self.place = f"127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-def test_https_goes_through_a_proxy_as_a_tunnel(
-    server: ScriptedServer, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+def test_a_proxy_of_the_environment_is_used_and_its_password_not_shown(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    proxy, ranges = Proxy(), RangeServer(BODY, tls)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
-    try:
-        for start in range(20):
-            assert WebFiles(ranges.origin).read("a", start, start + 9) == BODY[start : start + 9]
+    server.serve("/a", BODY)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.setenv(name, server.origin.replace("://", "://me:s%40cret@"))
 
-        (asked,) = proxy.asked
-        assert b"Proxy-Authorization: Basic bWU6c0BjcmV0" in asked
-        monkeypatch.setenv("NO_PROXY", "localhost")
-        assert read_all(ranges.origin + "/a") == BODY
-        assert len(proxy.asked) == 1
-    finally:
-        proxy.close()
-        ranges.close()
-
-
-@pytest.mark.parametrize(
-    "faults", [{"answer": b"HTTP/1.1 407 No s@cret\r\n\r\n"}, {"answer": b"", "drips": True}], ids=["407", "drips"]
-)
-def test_a_proxy_that_fails_is_an_error_without_its_password(
-    server: ScriptedServer, tls: ssl.SSLContext, impatient: None, monkeypatch: pytest.MonkeyPatch, faults: dict[str, Any]
-) -> None:
-    proxy = Proxy(**faults)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s%40cret@{proxy.place}")
-
-    with pytest.raises(StorageUnavailableError, match=r"407|no answer within") as caught:
-        WebFiles("https://localhost:9").read("a", 0, 9)
-
-    proxy.close()
+    assert read_all("http://data.example/a") == BODY
+    assert server.requests[0].headers["proxy-authorization"] == "Basic bWU6c0BjcmV0"
+    with pytest.raises(StorageUnavailableError) as caught:
+        WebFiles("https://data.example").read("a", 0, 9)  # this proxy makes no tunnels
     assert "cret" not in str(caught.value)
+    monkeypatch.setenv("NO_PROXY", "localhost")
+    assert read_all(server.origin + "/a") == BODY
 
 
 # ---------------------------------------------------------------------- answers

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from loader_sources import Computing, computing, fail_elsewhere
+from loader_batches import Computing, computing, fail_elsewhere
 from process_census import census, left_since
 
 from data_stack.dataset.iterator import Batch, DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator

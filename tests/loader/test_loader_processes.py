@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from process_census import census, children, is_running, left_since, own_bytes, until
+from process_census import census, children, left_since, own_bytes
+from process_harness import is_running, until
 from sizes import sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -360,7 +361,8 @@ def test_a_worker_that_takes_too_long_is_ended() -> None:
 
 SCRIPT_WITH_CTRL_C = """
 import gc, os, time
-from process_census import census, until
+from process_harness import until
+from process_census import census
 from worker_subjects import Mixed
 from data_stack.loader import Loader
 from data_stack.loader.workers import processes

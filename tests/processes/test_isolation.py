@@ -6,8 +6,6 @@ import contextlib
 import io
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -16,7 +14,8 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from process_census import children, until
+from process_census import children
+from process_harness import in_fork, is_running, run_python, until
 from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError, StorageError
@@ -133,9 +132,9 @@ def test_what_floods_memory_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -
         "except Exception as error: print(type(error).__name__, error)"
     )
 
-    done = run_python(program)  # the helper inherits it
+    output, _ = run_python("-W", "error", "-c", program)  # the helper inherits it
 
-    assert done.stdout.startswith("DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory")
+    assert output.startswith("DatasetFileCorruptError 'song.h5' needs more than 1,073,741,824 bytes of memory")
 
 
 def test_nothing_can_be_written_there(tmp_path: Any) -> None:
@@ -155,46 +154,20 @@ def test_threads_and_forks_read_apart_at_once() -> None:
     threads = [threading.Thread(target=lambda: found.append(apart("read_all"))) for _ in range(sized(3, 8))]
     for thread in threads:
         thread.start()
-    pid = os.fork()  # while they read
-    if pid == 0:
-        is_read = False
-        try:
-            is_read = apart("read_all") == len(DATA)
-        finally:
-            os._exit(0 if is_read else 1)  # this process must not run the tests again
+    status = in_fork(lambda: apart("read_all") == len(DATA))  # while they read
     for thread in threads:
         thread.join()
 
-    assert os.waitpid(pid, 0)[1] == 0
+    assert status == 0
     assert found == [len(DATA)] * len(threads)
 
 
 def test_the_helper_ends_with_the_process_that_started_it() -> None:
     program = "from tests.processes.test_isolation import apart; print(apart('add_up', 1)['pid'])"
-    done = run_python(program)
+    output, errors = run_python("-W", "error", "-c", program)
 
-    for _ in range(100):
-        if not _is_there(int(done.stdout)):
-            break
-        time.sleep(0.1)
-
-    assert not _is_there(int(done.stdout))
-    assert done.stderr == ""
-
-
-def run_python(program: str) -> subprocess.CompletedProcess[str]:
-    """Another Python with this one's path, where no warning is given."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-W", "error", "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-
-
-def _is_there(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    assert until(lambda: not is_running(int(output)))
+    assert errors == ""
 
 
 def hdf5_file() -> io.BytesIO:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 OLD_GRANULAR = Path(sys.prefix) / "granular-0.21"
@@ -58,9 +57,7 @@ class OldGranular:
     def __enter__(self) -> OldGranular:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._process.communicate()
 
     def read(self, folder: Path, *, decoded: bool = True) -> tuple[dict[str, str], list[dict[str, Any]], list[dict[str, Any]]]:

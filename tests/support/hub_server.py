@@ -108,10 +108,7 @@ class HubServer(WebServer):
         digest = hashlib.sha256(data).hexdigest()
         return (
             302,
-            {
-                "Location": f"http://localhost:{self.port}/cdn/{digest}?Signature=hidden",
-                "X-Linked-Etag": f'"{digest}"',
-            },
+            {"Location": f"http://localhost:{self.port}/cdn/{digest}?Signature=hidden", "X-Linked-Etag": f'"{digest}"'},
             b"",
         )
 

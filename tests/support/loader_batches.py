@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import Any, NoReturn
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.loader import Loader
 
 
@@ -35,3 +36,43 @@ def beginning_at(offset: int, n: int = 1024) -> Any:
     memory = np.zeros(n * 4 + 128, dtype=np.uint8)
     start = -memory.ctypes.data % 64 + offset
     return memory[start : start + n * 4].view(np.float32)
+
+
+class Computing(DatasetIterator):
+    """Rows that Python computes under the GIL, ``n_steps`` for each; a row holds the process number."""
+
+    def __init__(self, n: int, n_steps: int = 1500) -> None:
+        self.n, self.n_steps = n, n_steps
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> tuple[int, int]:
+        total = 0
+        for step in range(self.n_steps):
+            total += step
+        return index, os.getpid()
+
+
+def computing(number: int) -> int:
+    """The same number, after a while."""
+    for _ in range(1500):
+        pass
+    return number
+
+
+class _FailsElsewhere:
+    """A transform that other processes cannot even unpickle."""
+
+    def __call__(self, batch: Any) -> Any:
+        return batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _refuse, (os.getpid(),)
+
+
+def _refuse(pid: int) -> NoReturn:
+    raise ImportError("what this needs is not installed here")
+
+
+fail_elsewhere = _FailsElsewhere()

@@ -9,11 +9,10 @@ import contextlib
 import itertools
 import os
 import signal
-import traceback
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
 from typing import Any, Final
 
+from process_harness import in_fork
 from pymongo import monitoring
 
 #: All commands that change what is stored, or how.
@@ -70,9 +69,7 @@ class SentCommands:
         _LISTENER.hearers += (self._hear,)
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, exc_traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         _LISTENER.hearers = tuple(each for each in _LISTENER.hearers if each != self._hear)
 
     def of(self, name: str, collection_suffix: str = "") -> list[Mapping[str, Any]]:
@@ -141,23 +138,17 @@ def kill_at_command(number: int, moment: str, work: Callable[[], object]) -> boo
     Returns:
         Whether it died; if not, it was done before.
     """
-    child = os.fork()
-    if child == 0:
-        exit_code, numbers = 1, itertools.count(-number)
+    numbers = itertools.count(-number)
 
-        def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
-            if now == moment and next(numbers) == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+    def hear(now: str, database: str, sent: Mapping[str, Any]) -> None:
+        if now == moment and next(numbers) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        try:
-            _LISTENER.hearers += (hear,)
-            work()
-            exit_code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(exit_code)  # no pytest, no cleaning up of what the parent still uses
-    status = os.waitpid(child, 0)[1]
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status) != 0:
+    def work_and_hear() -> None:
+        _LISTENER.hearers += (hear,)
+        work()
+
+    status = in_fork(work_and_hear)
+    if status not in (0, -signal.SIGKILL):
         raise RuntimeError(f"work failed before its command {number} ({moment}); see its traceback")
-    return os.WIFSIGNALED(status)
+    return status != 0

@@ -7,19 +7,19 @@ import importlib.util
 import os
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import pymongo
 import trustme
+from process_harness import frozen
 from pymongo.errors import OperationFailure, PyMongoError
 
 #: A test that waits longer than this for mongod has found a mongod that does not come.
@@ -73,7 +73,6 @@ class MongoDBServer:
         auth: clients must log in; :attr:`user` may do everything.
         tls: clients must speak TLS; the certificate is for 127.0.0.1, not for localhost.
         folder: where the temporary folder is made, e.g. on a small disk.
-        parameters: server parameters, ``--setParameter``.
         cache_gb: size of WiredTiger's cache.
         arguments: further arguments of mongod.
 
@@ -91,7 +90,6 @@ class MongoDBServer:
         auth: bool = False,
         tls: bool = False,
         folder: str | os.PathLike[str] | None = None,
-        parameters: Mapping[str, Any] | None = None,
         cache_gb: float = 0.25,
         arguments: Sequence[str] = (),
     ) -> None:
@@ -100,12 +98,9 @@ class MongoDBServer:
         self.ca_file = self.other_ca_file = ""
         self._replica_set, self._auth, self._tls = replica_set, auth, tls
         self._in = folder
-        self._parameters = {"diagnosticDataCollectionEnabled": "false", "enableTestCommands": 1, "ttlMonitorSleepSecs": 1}
-        self._parameters |= parameters or {}
         self._cache_gb, self._arguments = cache_gb, list(arguments)
         self._process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
-        self._frozen = False
 
     # ------------------------------------------------------------------ addresses
 
@@ -141,11 +136,6 @@ class MongoDBServer:
         """The process id of mongod."""
         return self._running().pid
 
-    @property
-    def data_folder(self) -> Path:
-        """Where mongod keeps its files."""
-        return Path(self._folder, "data")
-
     def log(self, n_lines: int = 20) -> str:
         """The last lines that mongod logged."""
         file = Path(self._folder, "log")
@@ -160,7 +150,7 @@ class MongoDBServer:
             ["sh", "-c", _WATCHDOG, self._folder], stdin=subprocess.PIPE, start_new_session=True, cwd="/"
         )
         try:
-            self.data_folder.mkdir()
+            Path(self._folder, "data").mkdir()
             if self._tls:
                 self._make_certificates()
             if self._auth and self._replica_set:
@@ -179,12 +169,12 @@ class MongoDBServer:
     def restart(self) -> None:
         """Start it again on its data, after :meth:`kill9`; returns when it accepts writes."""
         command = [
-            mongod_binary(), "--dbpath", str(self.data_folder), "--port", str(self.port), "--bind_ip", "127.0.0.1",
+            mongod_binary(), "--dbpath", f"{self._folder}/data", "--port", str(self.port), "--bind_ip", "127.0.0.1",
             "--nounixsocket", "--wiredTigerCacheSizeGB", str(self._cache_gb), "--oplogSize", "128", "--quiet",
             "--logpath", f"{self._folder}/log", "--logappend", *self._arguments,
         ]  # fmt: skip
-        for name, value in self._parameters.items():
-            command += ["--setParameter", f"{name}={value}"]
+        for parameter in ("diagnosticDataCollectionEnabled=false", "enableTestCommands=1", "ttlMonitorSleepSecs=1"):
+            command += ["--setParameter", parameter]
         if self._replica_set:
             command += ["--replSet", "rs0"]
         if self._auth:
@@ -205,31 +195,10 @@ class MongoDBServer:
         process.kill()
         process.wait()
         self._tell_watchdog("none")
-        self._frozen = False
 
-    def freeze(self) -> None:
-        """Let it hang: connections stay, answers do not come."""
-        process = self._running()
-        process.send_signal(signal.SIGSTOP)
-        self._frozen = True
-        states = [task / "stat" for task in Path(f"/proc/{process.pid}/task").iterdir()]
-        while any(state.read_text().rpartition(")")[2].split()[0] not in "TtZ" for state in states if state.exists()):
-            time.sleep(0.01)  # a busy machine stops its threads one after the other
-
-    def thaw(self) -> None:
-        """Let it go on after :meth:`freeze`."""
-        if self._frozen:
-            self._running().send_signal(signal.SIGCONT)
-            self._frozen = False
-
-    @contextlib.contextmanager
-    def frozen(self) -> Iterator[None]:
-        """Frozen inside of the block."""
-        self.freeze()
-        try:
-            yield
-        finally:
-            self.thaw()
+    def frozen(self) -> AbstractContextManager[None]:
+        """Let it hang inside of the block."""
+        return frozen(self.pid)
 
     def stop(self) -> None:
         """End it and remove all that is its own."""
@@ -244,9 +213,7 @@ class MongoDBServer:
     def __enter__(self) -> MongoDBServer:
         return self.start()
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stop()
 
     # ------------------------------------------------------------------ faults and figures

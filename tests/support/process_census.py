@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from process_harness import open_handles
 
 from data_stack.processes import fork_server
 
@@ -29,23 +29,9 @@ def children(pid: int | None = None) -> list[int]:
     return sorted(found)
 
 
-def is_running(pid: int) -> bool:
-    """Whether there is such a process, and it is no zombie."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return False
-
-
 def descriptors() -> list[str]:
     """What the open descriptors of this process are."""
-    found = []
-    for entry in os.listdir("/proc/self/fd"):
-        try:
-            found.append(os.readlink(f"/proc/self/fd/{entry}").partition("[")[0])
-        except OSError:  # that of the listing itself
-            continue
-    return sorted(found)
+    return sorted(path.partition("[")[0] for path in open_handles().values())
 
 
 #: Threads that are not leaks: those of the executors, which end by themselves, and the one of progress bars.
@@ -85,13 +71,3 @@ def own_bytes(pids: list[int]) -> int:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
         total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(("Pss_Anon:", "Pss_Shmem:")))
     return total * 1024
-
-
-def until(condition: Callable[[], bool], seconds: float) -> bool:
-    """Wait until a condition holds, but no longer than that; whether it does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True

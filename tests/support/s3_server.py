@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import boto3
+from process_harness import ServerProcess
 
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
@@ -33,8 +31,8 @@ sys.stdin.read()  # until our parent closes it, or is gone
 """
 
 
-class S3Server:
-    """A server with buckets in its memory; it ends with this process at the latest.
+class S3Server(ServerProcess):
+    """A server with buckets in its memory.
 
     Attributes:
         endpoint_url: where it listens.
@@ -43,33 +41,9 @@ class S3Server:
 
     def __init__(self) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        if not line:
-            raise RuntimeError("moto's server did not start")
-        self.port = int(line)
+        super().__init__("-c", _PROGRAM, environment=environment)
+        self.port = int(self.said[0])
         self.endpoint_url = f"http://127.0.0.1:{self.port}"
-
-    def __enter__(self) -> S3Server:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End the server; what it holds is gone."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()
-        self._process.wait()
 
     @property
     def client(self) -> Any:

@@ -5,56 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import paramiko
+from process_harness import ServerProcess
 
 USER = "test-user"
 PASSWORD = "test-password-canary/%"  # of a server that lives as long as a test
 
 
-class SFTPServer:
-    """A server of the files below ``folder``, as absolute paths; it ends with this process at the latest.
+class SFTPServer(ServerProcess):
+    """A server of the files below ``folder``, as absolute paths.
 
     Attributes:
         folder: what it serves.
-        pid: of its process.
         port: on 127.0.0.1.
         known_hosts: a file with its host key, in ``folder``'s parent.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen([sys.executable, __file__, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        port, _, host_key = self._process.stdout.readline().decode().strip().partition(" ")
-        if not port:
-            raise RuntimeError("paramiko's server did not start")
-        self.folder, self.pid, self.port = folder, self._process.pid, int(port)
-        self.known_hosts = folder.parent / f"known_hosts_{port}"
-        self.known_hosts.write_text(f"[127.0.0.1]:{port} {host_key}\n")
-
-    def __enter__(self) -> SFTPServer:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """End the server."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
-        self._process.kill()
-        self._process.wait()
+        super().__init__(__file__, str(folder))
+        self.folder, self.port = folder, int(self.said[0])
+        self.known_hosts = folder.parent / f"known_hosts_{self.port}"
+        self.known_hosts.write_text(f"[127.0.0.1]:{self.port} {' '.join(self.said[1:])}\n")
 
     def options(self) -> dict[str, Any]:
         """What FsspecStorageConnector takes besides ``sftp://127.0.0.1/folder``."""

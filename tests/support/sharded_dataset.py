@@ -7,7 +7,6 @@ Environment variables, so that they reach every process:
     SHARDED_DIE     folder: an attempt at a shard kills its process at one point after the other, each once
     SHARDED_PAUSE   seconds that a shard takes
     SHARDED_FAIL    number of a shard that fails
-    SHARDED_VERSION of the dataset
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ import numpy as np
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.io.storage_connectors.connector import StorageConnector
 
 N_SHARDS = 12
 _POINTS = ("begin", "create", "between", "end")
@@ -39,10 +37,6 @@ class Sharded(DatasetFactory):
     card = DatasetCard("sharded", "1.0.0")
     splits = ("all",)
 
-    def __init__(self, storage_connector: StorageConnector | None = None) -> None:
-        super().__init__(storage_connector)
-        self.card = DatasetCard("sharded", os.environ.get("SHARDED_VERSION", "1.0.0"))  # type: ignore[misc]
-
     def preparation_shards(self, raw: Resources) -> Sequence[Any]:
         return [{"part": part} for part in range(N_SHARDS)]
 
@@ -53,7 +47,7 @@ class Sharded(DatasetFactory):
         if os.environ.get("SHARDED_FAIL") == str(part):
             raise ValueError(f"part {part} cannot be read")
         with prepared.create(f"parts/{part}/samples.npy") as file:
-            np.save(file, np.arange(100) + 1000 * part + int(self.card.version[0]))
+            np.save(file, np.arange(100) + 1000 * part)
             _perhaps_die(part, "create")
         _perhaps_die(part, "between")
         time.sleep(float(os.environ.get("SHARDED_PAUSE", "0")))
@@ -92,14 +86,6 @@ class Random(Sharded):
             with prepared[f"parts/{part}/a.txt"] as first, prepared[f"parts/{part}/b.txt"] as second:
                 attempts.append((first.read(), second.read()))
         return SequenceDatasetIterator([attempts])
-
-
-class Clashing(Sharded):
-    """A dataset two of whose shards make a resource of the same name."""
-
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        with prepared.create(f"parts/{shard['part'] % 11}.txt") as file:
-            file.write(b"x")
 
 
 def _log(line: str) -> None:

@@ -177,10 +177,6 @@ class ScriptedServer(WebServer):
         """The URL of ``path``, whose answers have these fields."""
         return self.url(path, *(Answer(**fault) for fault in faults))
 
-    def use(self, context: ssl.SSLContext) -> None:
-        """Use the certificate of ``context`` from now on."""
-        self._context = context
-
     def paths(self) -> list[str]:
         """The requested paths, in order."""
         return [seen.path for seen in self.requests]
@@ -196,8 +192,8 @@ class ScriptedServer(WebServer):
 class RangeServer(WebServer):
     """Serves ranges of ``body`` under every path on connections that are kept, as nginx does."""
 
-    def __init__(self, body: bytes, context: ssl.SSLContext | None = None, *, keeps: bool = True) -> None:
-        self._answer = Answer(body, ranges=True, is_last=not keeps)
+    def __init__(self, body: bytes, context: ssl.SSLContext | None = None) -> None:
+        self._answer = Answer(body, ranges=True, is_last=False)
         super().__init__(context)
 
     def answer(self, seen: Seen) -> Answer:

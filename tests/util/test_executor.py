@@ -1,28 +1,28 @@
-"""Threads that are shared: they come when there is something to do, and go; a forked process has its own."""
+"""Shared threads, locks, caches: they begin afresh in a forked process."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from process_harness import in_fork, run_python, until
+from worker_subjects import Numbers
 
+from data_stack.loader import Loader
+from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import Executor, computing, waiting
+from data_stack.util.forks import ForkLock, call_in_forks
+from data_stack.util.processors import n_processors, n_threads, n_threads_here
 
 
 def executor(most_threads: Callable[[], int] | None = None) -> Executor:
     return Executor("test-executor", most_threads, grace_seconds=1.0)
-
-
-def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not holds() and time.monotonic() < end:
-        time.sleep(0.01)
-    assert holds()
 
 
 def test_a_result_or_an_error_comes_back_from_a_named_thread() -> None:
@@ -46,7 +46,7 @@ def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | N
         go.wait(30)
 
     futures = [pool.submit(work) for _ in range(5)]
-    until(lambda: len(running) == expected)
+    assert until(lambda: len(running) == expected)
     time.sleep(0.05)
     n_running = len(running)
     go.set()
@@ -67,25 +67,21 @@ def test_map_keeps_the_order_and_is_no_further_ahead_than_it_may() -> None:
     results = executor().map(work, range(20), at_once=3)
 
     assert next(results) == 0
-    until(lambda: len(begun) >= 3)
+    assert until(lambda: len(begun) >= 3)
     time.sleep(0.05)
     assert len(begun) <= 4
     assert list(results) == [number * number for number in range(1, 20)]
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_has_threads_of_its_own_even_if_the_parent_was_at_work() -> None:
     go = threading.Event()
     busy = waiting.submit(go.wait, 30)
 
-    pid = os.fork()
-    if pid == 0:  # pragma: no cover
-        os._exit(waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
-    _, status = os.waitpid(pid, 0)
+    status = in_fork(lambda: waiting.submit(lambda: 7).result(30) + computing.submit(lambda: 1).result(30))
     go.set()
 
-    assert os.waitstatus_to_exitcode(status) == 8
+    assert status == 8
     assert busy.result()
 
 
@@ -99,7 +95,95 @@ waiting.submit(print, "done")
 time.sleep(0.1)
 """
     began = time.monotonic()
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
 
-    assert (ended.stdout, ended.stderr) == ("done\n", "")
+    assert run_python("-c", program) == ("done\n", "")
     assert time.monotonic() - began < 15
+
+
+class Counted:
+    def __init__(self) -> None:
+        self.n_forks = 0
+        call_in_forks(self.begin)
+
+    def begin(self) -> None:
+        self.n_forks += 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_method_is_called_in_the_child_only() -> None:
+    counted = Counted()
+
+    assert in_fork(lambda: counted.n_forks + 6) == 7
+    assert counted.n_forks == 0
+
+
+def test_nothing_is_said_at_the_end_of_python() -> None:
+    program = "from data_stack.util.byte_cache import ByteCache; import data_stack.util.executor; kept = ByteCache(1, len)"
+
+    assert run_python("-W", "error", "-c", program) == ("", "")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_lock_is_free_in_a_fork() -> None:
+    lock = ForkLock()
+
+    with lock:
+        assert in_fork(lock.__enter__) == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))
+def test_it_counts_what_it_keeps_and_keeps_to_its_limit(puts: list[tuple[int, int]]) -> None:
+    cache: ByteCache[int, bytes] = ByteCache(16, len)
+
+    for key, size in puts:
+        cache.put(key, bytes(size))
+
+    kept = cache.get_many(range(6))
+    assert cache.n_bytes == sum(map(len, kept.values())) <= 16
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_fork_can_use_it_though_a_thread_of_its_parent_was_in_it() -> None:
+    inside, go = threading.Event(), threading.Event()
+
+    def size_of(value: bytes) -> int:
+        if value == b"slow":
+            inside.set()
+            go.wait(0.5)  # longer than a fork that does not wait takes
+        return len(value)
+
+    cache: ByteCache[int, bytes] = ByteCache(100, size_of)
+    cache.put(1, b"quick")
+    thread = threading.Thread(target=cache.put, args=(2, b"slow"))
+    thread.start()
+    inside.wait(10)
+
+    def use() -> bool:
+        go.set()
+        cache.put(3, b"new")
+        return cache.get(1) == b"quick" and cache.get(3) == b"new"
+
+    status = in_fork(use)
+    go.set()
+    thread.join()
+
+    assert status == 0
+    assert cache.n_bytes == 9
+
+
+def test_a_process_by_itself_has_all_processors_that_it_may_run_on() -> None:
+    assert n_threads() == n_processors() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("n_workers", [1, 3])
+def test_worker_threads_share_them(n_workers: int) -> None:
+    with Loader(Numbers(8), 4, worker_kind="threads", workers=n_workers, transform=lambda batch: n_threads_here()) as loader:
+        found = set(loader)
+
+    assert found == {max(1, n_processors() // n_workers)}
+    assert n_threads_here() == n_processors()
+
+
+def test_a_process_of_multiprocessing_has_one() -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(n_threads) == 1

@@ -10,21 +10,17 @@ import hashlib
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import s3fs  # noqa: F401
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator, write_npy
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import StorageConnector
-from data_stack.io.storage_connectors.cached import CachedStorageConnector  # noqa: F401  # a fork is to have them already
-from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector  # noqa: F401
-from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector  # noqa: F401
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 
 NAME = "numbers"
@@ -105,18 +101,23 @@ def wrong_samples(factory: DatasetFactory, version: int) -> str | None:
 # ---------------------------------------------------------------------- the stores
 
 
-def connector_for(description: Description) -> StorageConnector:
+@contextlib.contextmanager
+def opened(description: Description) -> Iterator[StorageConnector]:
     """The store of a description; ``"leases": False`` gives one where every process may think that it is alone."""
     connector = storage_connector_from_url(description["url"])
     if not description.get("leases", True):
         kind = type(connector)
         connector.__class__ = type(f"Unleased{kind.__name__}", (kind,), {"lease": StorageConnector.lease})
-    return connector
+    try:
+        yield connector
+    finally:
+        getattr(connector, "close", lambda: None)()
 
 
-def close(connector: StorageConnector) -> None:
-    """Let go of what a connector keeps open, where it keeps something."""
-    getattr(connector, "close", lambda: None)()
+def read(description: Description, identifier: str) -> bytes:
+    """All bytes of a resource, by a new connector."""
+    with opened(description) as connector, connector.get_resource(identifier) as resource:
+        return resource.read()
 
 
 # ---------------------------------------------------------------------- what a process can be told to do
@@ -124,41 +125,46 @@ def close(connector: StorageConnector) -> None:
 
 def prepare(description: Description, sources: str, version: int = 1) -> str:
     """Prepare the dataset."""
-    with contextlib.closing(_Closing(description)) as held:
-        report = factory_for(held.connector, sources, version).prepare(progress=False)
+    with opened(description) as connector:
+        report = factory_for(connector, sources, version).prepare(progress=False)
         return "ready" if report.already_ready else "prepared"
 
 
-def prepare_with_small_files(description: Description, sources: str, most_bytes: int) -> str:
-    """Prepare the dataset where no file can be longer than ``most_bytes``: any write may find the disk full."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
+@contextlib.contextmanager
+def small_files(max_bytes: int) -> Iterator[None]:
+    """No file can be longer than that inside of the block: any write may find the disk full."""
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, hard))
     try:
-        return prepare(description, sources)
+        yield
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
 
 
-def create_with_small_files(description: Description, most_bytes: int) -> tuple[str, str, bool]:
-    """Write more than fits, in small pieces and in one; return the errors and whether the resource exists."""
-    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
-    errors = []
-    with contextlib.closing(_Closing(description)) as held:
-        for piece_bytes in (1_000, 5 * most_bytes):
+def prepare_with_small_files(description: Description, sources: str, max_bytes: int) -> str:
+    """Prepare the dataset on a disk that may be full."""
+    with small_files(max_bytes):
+        return prepare(description, sources)
+
+
+def create_with_small_files(description: Description, max_bytes: int) -> list[str]:
+    """Write more than fits, in small pieces and in one; return the errors, and what is stored."""
+    found = []
+    with opened(description) as connector:
+        for piece_bytes in (1_000, 5 * max_bytes):
             try:
-                with held.connector.create("x") as file:
-                    for _ in range(5 * most_bytes // piece_bytes):
+                with small_files(max_bytes), connector.create("x") as file:
+                    for _ in range(5 * max_bytes // piece_bytes):
                         file.write(bytes(piece_bytes))
-                errors.append("none")
             except OSError as error:
-                errors.append(type(error).__name__)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        return errors[0], errors[1], held.connector.has_resource("x")
+                found.append(type(error).__name__)
+        return found + connector.list_resources()
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:
     """Whether the dataset looks ready, and if so whether it is: "not ready", "right" or what is wrong."""
-    with contextlib.closing(_Closing(description)) as held:
-        factory = factory_for(held.connector, sources, version)
+    with opened(description) as connector:
+        factory = factory_for(connector, sources, version)
         if not factory.is_ready():
             return NOT_READY
         return wrong_samples(factory, version) or "; ".join(str(finding) for finding in factory.verify()) or RIGHT
@@ -166,25 +172,25 @@ def check(description: Description, sources: str, version: int = 1) -> str:
 
 def heal(description: Description, sources: str, version: int = 1) -> str:
     """Prepare it again, sweep, and say whether it is right now."""
-    with contextlib.closing(_Closing(description)) as held:
-        factory_for(held.connector, sources, version).prepare(progress=False)
-        held.connector.collect_garbage(0)
-        if left := held.connector.collect_garbage(0, dry_run=True):
+    with opened(description) as connector:
+        factory_for(connector, sources, version).prepare(progress=False)
+        connector.collect_garbage(0)
+        if left := connector.collect_garbage(0, dry_run=True):
             return f"left over: {left}"
     return check(description, sources, version)
 
 
 def use(description: Description, sources: str, version: int = 1) -> str:
     """Load the dataset as a training program does, prepared or not, and read every sample."""
-    with contextlib.closing(_Closing(description)) as held:
-        return wrong_samples(factory_for(held.connector, sources, version), version) or RIGHT
+    with opened(description) as connector:
+        return wrong_samples(factory_for(connector, sources, version), version) or RIGHT
 
 
 def sweep(description: Description, grace_seconds: float) -> None:
     """Collect garbage once in a while, beside whoever writes."""
-    with contextlib.closing(_Closing(description)) as held:
+    with opened(description) as connector:
         for _ in range(5):
-            held.connector.collect_garbage(grace_seconds)
+            connector.collect_garbage(grace_seconds)
             time.sleep(0.05)
 
 
@@ -199,13 +205,3 @@ def check_version(data: bytes) -> int:
     if data != version_of(number):
         raise ValueError(f"a mixture of versions: {len(data)} bytes that begin as {number}")
     return number
-
-
-class _Closing:
-    """A connector of a description, closed at the end."""
-
-    def __init__(self, description: Description) -> None:
-        self.connector = connector_for(description)
-
-    def close(self) -> None:
-        close(self.connector)

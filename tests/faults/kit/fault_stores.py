@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import secrets
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pymongo
 from bson import Binary
-from fault_processes import Fault
+from process_harness import Fault, flip_file, flipped
+from pymongo.database import Database
 from s3_server import REGION, S3Server
 
 Description = Mapping[str, Any]
@@ -25,22 +27,6 @@ DISK_ERRORS = (
     "EBUSY",
 )  # fmt: skip
 NETWORK_ERRORS = ("ECONNRESET", "EPIPE", "ETIMEDOUT", "ENETUNREACH", "EINTR", "ENOBUFS")
-
-
-def flipped(data: bytes, position: int) -> bytes:
-    """``data`` with one bit flipped."""
-    changed = bytearray(data)
-    changed[position // 8] ^= 1 << position % 8
-    return bytes(changed)
-
-
-def flip_bit_of_file(path: Path, position: int) -> None:
-    """Flip one bit of a file without its store."""
-    with path.open("r+b") as file:
-        file.seek(position // 8)
-        byte = file.read(1)
-        file.seek(position // 8)
-        file.write(flipped(byte, position % 8))
 
 
 class StoreKind(ABC):
@@ -98,49 +84,37 @@ class FileStores(StoreKind):
         self._folder, self._numbers = folder, itertools.count()
 
     def new(self) -> Description:
-        return {"url": str(self._folder / f"file-{next(self._numbers)}")}
-
-    def fault(self, description: Description, **what: Any) -> Fault:
-        return Fault(folder=description["url"], **what)
-
-    def left_over(self, description: Description) -> list[str]:
-        return [
-            str(path) for path in Path(description["url"]).rglob("*") if path.name.startswith(".~") or path.name == "journal.json"
-        ]
-
-    def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        flip_bit_of_file(Path(description["url"], identifier), position)
-
-    def discard(self, description: Description) -> None:
-        shutil.rmtree(description["url"], ignore_errors=True)
-
-
-class CachedStores(StoreKind):
-    """A folder before a folder: both are hit."""
-
-    name = "cached"
-    cost = 4
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._numbers = folder, itertools.count()
-
-    def new(self) -> Description:
-        top = self._folder / f"cached-{next(self._numbers)}"
-        top.mkdir()
-        return {"url": f"file://{quote(str(top))}/remote?cache={quote(str(top))}/local", "folder": str(top)}
+        folder = str(self._folder / f"{self.name}-{next(self._numbers)}")
+        return {"url": folder, "folder": folder, "files": folder}
 
     def fault(self, description: Description, **what: Any) -> Fault:
         return Fault(folder=description["folder"], **what)
 
     def left_over(self, description: Description) -> list[str]:
-        remote = FileStores(self._folder).left_over({"url": f"{description['folder']}/remote"})
-        return remote + [str(path) for path in Path(description["folder"], "local", "unfinished").rglob("*")]
+        paths = Path(description["files"]).rglob("*")
+        return [str(path) for path in paths if path.name.startswith(".~") or path.name == "journal.json"]
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        flip_bit_of_file(Path(description["folder"], "remote", identifier), position)
+        flip_file(Path(description["files"], identifier), position)
 
     def discard(self, description: Description) -> None:
         shutil.rmtree(description["folder"], ignore_errors=True)
+
+
+class CachedStores(FileStores):
+    """A folder before a folder: both are hit."""
+
+    name = "cached"
+    cost = 4
+
+    def new(self) -> Description:
+        top = super().new()["folder"]
+        Path(top).mkdir()
+        return {"url": f"file://{quote(top)}/remote?cache={quote(top)}/local", "folder": top, "files": f"{top}/remote"}
+
+    def left_over(self, description: Description) -> list[str]:
+        unfinished = Path(description["folder"], "local", "unfinished").rglob("*")
+        return super().left_over(description) + list(map(str, unfinished))
 
 
 class MongoDBStores(StoreKind):
@@ -171,8 +145,7 @@ class MongoDBStores(StoreKind):
         return Fault(sockets=True, **what)
 
     def left_over(self, description: Description) -> list[str]:
-        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
-            database = client[description["database"]]
+        with self._database(description) as database:
             needed = {pointer.get("file_id") for pointer in database["data_stack.resources"].find({}, {"file_id": 1})}
             left = [f"chunks of {each}" for each in database["data_stack.chunks"].distinct("files_id") if each not in needed]
             left += [
@@ -184,8 +157,7 @@ class MongoDBStores(StoreKind):
         return left
 
     def flip_bit(self, description: Description, identifier: str, position: int) -> None:
-        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
-            database = client[description["database"]]
+        with self._database(description) as database:
             pointer = database["data_stack.resources"].find_one({"_id": identifier}) or {}
             if "data" in pointer:
                 data = flipped(pointer["data"], position)
@@ -198,20 +170,25 @@ class MongoDBStores(StoreKind):
 
     def disown_uploads(self, description: Description) -> None:
         """Let the server believe that the processes which wrote are dead, though they are this one."""
-        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
-            uploads = client[description["database"]]["data_stack.uploads"]
-            for upload in list(uploads.find()):
+        with self._database(description) as database:
+            for upload in list(database["data_stack.uploads"].find()):
                 machine, pid, started = upload["owner"].split("-")
-                uploads.update_one({"_id": upload["_id"]}, {"$set": {"owner": f"{machine}-{pid}-{int(started) - 1}"}})
+                owner = {"owner": f"{machine}-{pid}-{int(started) - 1}"}
+                database["data_stack.uploads"].update_one({"_id": upload["_id"]}, {"$set": owner})
 
     def discard(self, description: Description) -> None:
-        with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
-            client.drop_database(description["database"])
+        with self._database(description) as database:
+            database.client.drop_database(database.name)
 
     def left_open(self) -> list[str]:
+        with self._database({"database": "admin"}) as database:
+            n_cursors = database.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+        return [f"{n_cursors} cursors"] if n_cursors else []
+
+    @contextlib.contextmanager
+    def _database(self, description: Description) -> Iterator[Database[Any]]:
         with pymongo.MongoClient[Any](f"{self._before}/?{self._after}") as client:
-            open_cursors = client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
-        return [f"{open_cursors} cursors"] if open_cursors else []
+            yield client[description["database"]]
 
 
 class S3Stores(StoreKind):

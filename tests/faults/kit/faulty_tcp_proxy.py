@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Callable
-from types import TracebackType
-from typing import Any
+import time
+
+Pair = tuple[socket.socket, socket.socket]
 
 
 class FaultyTCPProxy:
@@ -30,140 +29,104 @@ class FaultyTCPProxy:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self._to = (host, port)
-        self._faults: dict[str, float] = {}
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._transports: list[asyncio.WriteTransport] = []  # of all, also those that are closed when all is read
-        self.n_faults = 0
-        self._loop = asyncio.new_event_loop()
-        self._loop.set_exception_handler(lambda loop, context: None)  # a broken connection is its daily bread
-        self._server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.port = int(self._server.sockets[0].getsockname()[1])
-        self._thread = threading.Thread(target=self._loop.run_forever, name="faulty-tcp-proxy", daemon=True)
-        self._thread.start()
+        self._to, self._faults, self.n_faults = (host, port), dict[str, float](), 0
+        self._pairs: dict[Pair, int] = {}  # with how many of its ends are still read
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        self.port = int(self._listener.getsockname()[1])
+        self._threads[0].start()
 
     def set(self, **faults: float) -> None:
         """Let these faults happen from now on."""
-        self._call(lambda: self._faults.update(faults))
+        self._faults.update(faults)
 
     def clear(self) -> None:
         """No faults any more."""
-        self._call(self._faults.clear)
+        self._faults.clear()
 
     def cut_all(self) -> None:
         """Close all connections."""
-        self._call(lambda: self._cut(list(self._writers)))
-
-    def close(self) -> None:
-        """Close all, and stop."""
-
-        async def end() -> None:
-            # What was accepted just now begins first: a server that is closed (Python 3.11), and a task that is cancelled before
-            # it began, leave its socket open. Then each ends by itself, as its connection is cut.
-            self._loop.remove_reader(self._server.sockets[0])
-            await asyncio.sleep(0.01)
-            self._server.close()
-            while True:
-                for transport in self._transports:
-                    transport.abort()
-                others = asyncio.all_tasks() - {asyncio.current_task()}
-                if not others:
-                    break
-                await asyncio.wait(others, timeout=0.1)
-            await asyncio.sleep(0.05)  # the loop closes sockets in its next rounds
-
-        asyncio.run_coroutine_threadsafe(end(), self._loop).result(10)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        for pair in list(self._pairs):
+            self._cut(pair)
 
     def __enter__(self) -> FaultyTCPProxy:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *error: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._threads[0].join(10)
+        self._listener.close()
+        self.clear()
+        self.cut_all()
+        for thread in self._threads:
+            thread.join(10)
 
     # ------------------------------------------------------------------ inside
 
-    def _call(self, function: Callable[[], Any]) -> None:
-        async def call() -> None:
-            function()
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                try:
+                    far = socket.create_connection(self._to)
+                except OSError:
+                    near.close()
+                    continue
+                self._pairs[near, far] = 2
+                for arguments in ((near, far, "up", (near, far)), (far, near, "down", (near, far))):
+                    self._threads.append(threading.Thread(target=self._pump, args=arguments, daemon=True))
+                    self._threads[-1].start()
 
-        asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
+    def _cut(self, pair: Pair) -> None:
+        """Let both ends stop reading; the last of them closes both."""
+        for end in pair:
+            with contextlib.suppress(OSError):
+                if self._faults.get("reset"):
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                end.shutdown(socket.SHUT_RD if self._faults.get("reset") else socket.SHUT_RDWR)
 
-    def _cut(self, writers: list[asyncio.StreamWriter]) -> None:
-        for writer in writers:
-            if self._faults.get("reset"):
-                connection = writer.get_extra_info("socket")
-                with contextlib.suppress(OSError):
-                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                writer.transport.abort()
-            else:
-                writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
-        self._transports.append(writer.transport)
+    def _pump(self, source: socket.socket, target: socket.socket, way: str, pair: Pair) -> None:
         try:
-            far_reader, far_writer = await asyncio.open_connection(*self._to)
-        except OSError:
-            self._writers.discard(writer)
-            writer.close()
-            return
-        self._transports.append(far_writer.transport)
-        pair = [writer, far_writer]
-        self._writers.update(pair)
-        try:
-            await asyncio.gather(self._pump(reader, far_writer, "up", pair), self._pump(far_reader, writer, "down", pair))
-        finally:
-            self._writers.difference_update(pair)
-            for each in pair:
-                each.close()
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: str, pair: list[Any]) -> None:
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            while data := await reader.read(65_536):
-                if latency := self._faults.get("latency"):
-                    await asyncio.sleep(latency)
+            while data := source.recv(65_536):
+                time.sleep(self._faults.get("latency", 0))
                 before, cuts = self._harmed(data, way)
-                step = int(self._faults.get("slice", 0)) or max(1, int(self._faults.get("rate", 0)) // 20) or len(before)
-                if not self._faults.get("rate") and not self._faults.get("slice"):
-                    step = max(1, len(before))
+                rate = self._faults.get("rate", 0)
+                step = max(1, int(self._faults.get("slice", 0) or rate / 20 or len(before)))
                 for start in range(0, len(before), step):
-                    writer.write(before[start : start + step])
-                    await writer.drain()
-                    if rate := self._faults.get("rate"):
-                        await asyncio.sleep(step / rate)
+                    target.sendall(before[start : start + step])
+                    time.sleep(step / rate if rate else 0)
                 if cuts:
                     self._cut(pair)
-                    return
-            if writer.can_write_eof():
-                writer.write_eof()
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._cut(pair)
+        finally:
+            with self._lock:
+                self._pairs[pair] -= 1
+                if not self._pairs[pair]:
+                    del self._pairs[pair]
+                    for end in pair:
+                        end.close()
 
     def _harmed(self, data: bytes, way: str) -> tuple[bytes, bool]:
         """What is passed on of ``data``, and whether the connection ends there."""
         at = self._count(f"flip_{way}", len(data))
         if at is not None:
             data = data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
-        at = self._count(f"swallow_{way}", len(data), stays=True)
+        at = self._count(f"swallow_{way}", len(data))
         if at is not None:
+            self._faults[f"swallow_{way}"] = 0
             return data[:at], False
         at = self._count(f"cut_{way}", len(data))
-        return (data, False) if at is None else (data[:at], True)
+        return data[:at], at is not None
 
-    def _count(self, fault: str, n_bytes: int, *, stays: bool = False) -> int | None:
+    def _count(self, fault: str, n_bytes: int) -> int | None:
         """Where in the next ``n_bytes`` a fault happens; None if it does not."""
-        left = self._faults.get(fault)
-        if left is None:
-            return None
-        if left >= n_bytes:
-            self._faults[fault] = left - n_bytes
-            return None
-        self.n_faults += 1
-        if stays:
-            self._faults[fault] = 0
-        else:
-            del self._faults[fault]
-        return int(left)
+        with self._lock:
+            left = self._faults.pop(fault, None)
+            if left is None or left >= n_bytes:
+                self._faults.update({} if left is None else {fault: left - n_bytes})
+                return None
+            self.n_faults += 1
+            return int(left)

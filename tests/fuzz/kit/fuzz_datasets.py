@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import struct
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ class FuzzDataset:
     weight: int = 10
 
 
-def _pixels(i: int, height: int = 8, width: int = 6, channels: int = 3) -> Any:
+def pixels(i: int, height: int = 8, width: int = 6, channels: int = 3) -> Any:
     ramp = np.arange(height * width * channels, dtype=np.int64).reshape(height, width, channels)
     return ((ramp * (i + 3)) % 251).astype(np.uint8)
 
 
 def _video(i: int) -> Any:
-    return np.stack([_pixels(i + k, 16, 16) for k in range(2)])
+    return np.stack([pixels(i + k, 16, 16) for k in range(2)])
 
 
 def _tone(i: int) -> Any:
@@ -60,18 +61,18 @@ VALUES: Mapping[str, Any] = {
     "flac": lambda i: (_tone(i), 8000),
     "i64": lambda i: (-1) ** i * i * 10**8,
     "int": lambda i: (-1) ** i * 300**i,
-    "jpg": _pixels,
+    "jpg": pixels,
     "json": lambda i: {"a": [i, 1.5, None, True], "ü": "x" * i},
     "mp4": _video,
     "msgpack": lambda i: {"a": [i, 1.5, None, b"\0", 2**40], 7: "x" * 40},
     "npy": lambda i: np.arange(i, i + 4, dtype="<i8").reshape(2, 2),
-    "png": _pixels,
+    "png": pixels,
     "tree": lambda i: {"a": np.arange(i, dtype="<i4"), "b": [np.ones((2, i + 1), "<f8"), "text", {"c": i}]},
     "u64": lambda i: 2**64 - 1 - i,
     "utf8": lambda i: "äöü€" * i,
     "wav": lambda i: (_tone(i), 8000),
     "webm": _video,
-    "webp": _pixels,
+    "webp": pixels,
     "zstd(array)": lambda i: np.arange(40, dtype="<i4") * i,
     "zstd(json)": lambda i: ["word"] * (50 + i),
 }
@@ -106,28 +107,43 @@ SPECS: Mapping[str, tuple[Spec, int]] = {
 }
 
 
+def content_of(write: Callable[[Path], None]) -> Files:
+    """The files that a function writes into a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        write(Path(folder))
+        paths = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def write_files(folder: Path, files: Files) -> None:
+    """Replace what is in a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, data in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
 def written(spec: Spec, samples: Sequence[Mapping[str, Any]], *, shardlen: int | None = None, finished: bool = True) -> Files:
     """The files of a dataset."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "data"
-        writer: Any = RecordWriter(path, spec) if shardlen is None else ShardedRecordWriter(path, spec, shardlen=shardlen)
+
+    def write(folder: Path) -> None:
+        writer: Any = RecordWriter(folder, spec) if shardlen is None else ShardedRecordWriter(folder, spec, shardlen=shardlen)
         for sample in samples:
             writer.append(sample)
         if finished:
             writer.close()
         else:
             writer.abandon()
-        return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
+
+    return content_of(write)
 
 
 def read(files: Files) -> list[dict[str, Any]]:
     """The samples of a dataset that is not damaged; other tests show that they are what was written."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, data in files.items():
-            path = Path(folder) / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        with records.open(folder) as reader:
+        write_files(Path(folder, "data"), files)
+        with records.open(Path(folder, "data")) as reader:
             return list(reader)
 
 

@@ -6,15 +6,14 @@ import io
 import json
 import pickle
 import random
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from fuzz_datasets import Files, content_of, pixels, write_files
 from fuzz_mutations import mutated_bytes, mutated_json
 from fuzz_readings import Attempt, Violation, read_every_way
 
@@ -26,42 +25,20 @@ from data_stack.formats.webdataset import shard_names
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.folder import folder_of
 
-Files = Mapping[str, bytes]
 #: Of a dataset that was damaged so that it states more samples, no more are read.
 _MAX_SAMPLES = 40
-
-
-def _pixels(i: int) -> Any:
-    return ((np.arange(8 * 6 * 3).reshape(8, 6, 3) * (i + 3)) % 251).astype(np.uint8)
-
-
-def _content(write: Callable[[Path], None]) -> Files:
-    """The files that a function writes into a folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder))
-        paths = [path for path in sorted(Path(folder).rglob("*")) if path.is_file()]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
-def write_files(folder: Path, files: Files) -> None:
-    """Replace what is in a folder."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    for name, data in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
 
 
 def _shards(folder: Path) -> None:
     with WebDatasetWriter(folder, name="train", shardlen=3) as writer:
         for i in range(5):
             sample: dict[str, Any] = {"__key__": f"a/{i:03}", "cls": i, "json": {"i": [i]}, "npy": np.arange(i), "txt": "ä" * i}
-            writer.append(sample | ({"seg.png": _pixels(i)} if i % 2 else {"jpg": _pixels(i)}))
+            writer.append(sample | ({"seg.png": pixels(i)} if i % 2 else {"jpg": pixels(i)}))
 
 
 def _images(has_metadata: bool) -> Files:
     png = codec_of("png")
-    files = {f"{i}.png" if has_metadata else f"{'ab'[i % 2]}/{i}.png": png.encode(_pixels(i)) for i in range(4)}
+    files = {f"{i}.png" if has_metadata else f"{'ab'[i % 2]}/{i}.png": png.encode(pixels(i)) for i in range(4)}
     lines = [json.dumps({"file_name": name, "text": f"t{name}", "n": 1}) for name in files]
     return files | ({"metadata.jsonl": "\n".join(lines).encode()} if has_metadata else {})
 
@@ -113,9 +90,9 @@ class DamagedFiles:
         self._folder = folder / "files"
         dictionary = {"compression": "gzip", "version": "1.0", "use_deprecated_int96_timestamps": True}
         self._seeds: list[tuple[Callable[[Path], Any], Files]] = [
-            (_open_shards, _content(_shards)),
+            (_open_shards, content_of(_shards)),
             *((ImageFolderIterator, _images(has_metadata)) for has_metadata in (False, True)),
-            *((ParquetDataset, files) for files in (_plain(write_page_checksum=True), _plain(**dictionary), _content(_ours))),
+            *((ParquetDataset, files) for files in (_plain(write_page_checksum=True), _plain(**dictionary), content_of(_ours))),
         ]
 
     def execute(self, chance: random.Random) -> list[Attempt]:

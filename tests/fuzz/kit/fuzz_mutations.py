@@ -8,11 +8,11 @@ import json
 import random
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
-from fuzz_datasets import Files, FuzzDataset, bag_of, index_of, records_in
+from fuzz_datasets import FuzzDataset, bag_of, index_of, records_in
 
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
@@ -40,12 +40,10 @@ class Mutant:
     Attributes:
         dataset: what it was.
         files: content by path.
-        done: what was done to it.
     """
 
     dataset: FuzzDataset
     files: dict[str, bytes]
-    done: list[str] = field(default_factory=list)
 
     @property
     def promise(self) -> str:
@@ -56,26 +54,20 @@ class Mutant:
         - ``"anything"``: any values of the columns' types, as there is no manifest;
         - ``"lies"``: likewise, and different values in different ways, as a manifest was forged.
         """
-        manifests = [file for file in self.dataset.files if file.endswith(MANIFEST)]
-        if not manifests or any(file not in self.files for file in manifests):
-            strange = any(
-                self.files.get(file, b"") != self.dataset.files.get(file, b"") for file in self.files if file.endswith(MANIFEST)
-            )
-            return "lies" if strange else "anything"
-        return "truth" if all(self.files[file] == self.dataset.files[file] for file in manifests) else "lies"
+        before = {file: data for file, data in self.dataset.files.items() if file.endswith(MANIFEST)}
+        after = {file: data for file, data in self.files.items() if file.endswith(MANIFEST)}
+        if before and before.keys() <= after.keys():
+            return "truth" if all(after[file] == data for file, data in before.items()) else "lies"
+        return "anything" if after.items() <= before.items() else "lies"
 
     @property
     def is_damaged(self) -> bool:
         """Whether a file of the dataset differs; bytes after the records and other files do not matter."""
         if "shards" in self.dataset.name and any(file.startswith("000007/") for file in self.files):
             return True  # shards are missing before that one
-        return any(self._differs(file, data) for file, data in self.dataset.files.items())
-
-    def _differs(self, file: str, data: bytes) -> bool:
-        is_whole = file.endswith(".json")  # of another file the end does not matter
-        if file not in self.files:
-            return True
-        return (self.files[file] if is_whole else self.files[file][: len(data)]) != data
+        # Of JSON the end matters too.
+        ends = {file: None if file.endswith(".json") else len(data) for file, data in self.dataset.files.items()}
+        return any(file not in self.files or self.files[file][: ends[file]] != data for file, data in self.dataset.files.items())
 
 
 # ---------------------------------------------------------------------- bytes
@@ -167,11 +159,9 @@ def mutant_of(dataset: FuzzDataset, chance: random.Random) -> Mutant:
     mutant = Mutant(dataset, dict(dataset.files))
     manifests = [file for file in mutant.files if file.endswith(MANIFEST)]
     way = chance.random()
-    is_free = bool(manifests) and way < 0.35
-    if is_free:
+    if way < 0.35:
         for file in manifests:
             del mutant.files[file]
-        mutant.done.append("manifest removed")
     for _ in range(chance.choice((1, 1, 1, 1, 2, 3))):
         what = chance.random()
         if what < 0.55:
@@ -196,7 +186,6 @@ def _damage(mutant: Mutant, chance: random.Random) -> None:
     for _ in range(chance.choice((1, 1, 1, 2, 5))):
         data = mutated_bytes(data, chance, others)
     mutant.files[file] = data
-    mutant.done.append(f"bytes of {file}")
 
 
 def _rebuild(mutant: Mutant, chance: random.Random) -> None:
@@ -223,7 +212,6 @@ def _rebuild(mutant: Mutant, chance: random.Random) -> None:
         mutant.files[bag] = bag_of(rows, leading=mutant.dataset.name == "leading zeros" or chance.random() < 0.1)
     else:
         mutant.files[bag], mutant.files[index] = b"".join(rows), index_of(rows)
-    mutant.done.append(f"records of {bag}")
 
 
 def _change_spec(mutant: Mutant, chance: random.Random) -> None:
@@ -236,7 +224,6 @@ def _change_spec(mutant: Mutant, chance: random.Random) -> None:
     except (ValueError, RecursionError):
         return
     mutant.files[file] = json.dumps(mutated_json(spec, chance)).encode()
-    mutant.done.append(f"JSON of {file}")
 
 
 def _change_files(mutant: Mutant, chance: random.Random) -> None:
@@ -254,7 +241,6 @@ def _change_files(mutant: Mutant, chance: random.Random) -> None:
     else:
         extra = chance.choice(("refs.bag", "refs.bag.part", "refs.idx", "refs.idx.part", "000000/spec.json", "000007/x", "x.bag"))
         mutant.files.setdefault(extra, mutant.files[other])
-    mutant.done.append(f"change {what} of {file} and {other}")
 
 
 def resealed(manifest: bytes, files: Mapping[str, bytes]) -> bytes:
@@ -283,7 +269,3 @@ def _reseal(mutant: Mutant, chance: random.Random, *, n_lies: int | None = None)
             mutant.files[file] = seal_json(fields)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return  # the manifest was damaged before
-    mutant.done.append("manifest sealed again")
-
-
-__all__ = ["INTEGERS", "Files", "Mutant", "mutant_of", "mutated_bytes", "mutated_json", "resealed"]

@@ -7,18 +7,13 @@ import hashlib
 import logging
 import random
 import signal
-import ssl
-import subprocess
-import sys
-import textwrap
 import time
 import traceback
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trustme
+from process_harness import start_python, until
 
 from data_stack.exception import RetrievalError, SeveralRetrievalErrors
 from data_stack.io.resource_definition import ResourceDefinition
@@ -57,18 +52,6 @@ def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
     return str(caught.value)
 
 
-# ---------------------------------------------------------------------- what should just work
-
-
-def test_a_download_arrives_whole_verified_and_named(store: FileStorageConnector, server: ScriptedServer) -> None:
-    url = server.serve("/data.bin", BODY)
-
-    resource = fetch(store, url, sha256=SHA256)
-
-    assert resource == RetrievedResource("raw/data", url, len(BODY), SHA256, True)
-    assert stored(store) == BODY
-
-
 # ---------------------------------------------------------------------- cut and resumed
 
 
@@ -83,14 +66,6 @@ def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, se
     assert second.headers["if-range"] == '"one"'
     offset = int(second.headers["range"].removeprefix("bytes=").removesuffix("-"))
     assert 119_000 < offset <= 120_000
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_without_an_etag_a_cut_download_begins_again(store: FileStorageConnector, server: ScriptedServer, reset: bool) -> None:
-    fetch(store, server.script("/data.bin", {"body": BODY, "cut_at": 70_000, "reset": reset}, {"body": BODY}), sha256=SHA256)
-
-    assert stored(store) == BODY
-    assert "range" not in server.requests[1].headers
 
 
 @pytest.mark.parametrize(
@@ -133,7 +108,7 @@ def test_a_download_that_is_always_cut_ends_as_an_error(
 # ---------------------------------------------------------------------- asked again, or not
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+@pytest.mark.parametrize("status", [408, 429, 500, 504])
 def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: ScriptedServer, status: int) -> None:
     busy = {"status": status, "body": b"busy"}
 
@@ -142,7 +117,7 @@ def test_a_busy_server_is_asked_again(store: FileStorageConnector, server: Scrip
     assert len(server.requests) == 3
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 451, 204, 304])
+@pytest.mark.parametrize("status", [401, 404, 451, 204, 304])
 def test_a_refusal_is_taken_for_an_answer_and_the_mirror_is_asked(
     store: FileStorageConnector, server: ScriptedServer, other_server: ScriptedServer, status: int
 ) -> None:
@@ -159,12 +134,6 @@ def test_retry_after_is_obeyed_up_to_the_cap(store: FileStorageConnector, server
     fetch(store, server.script("/data.bin", busy, {"body": BODY}))
 
     assert time.monotonic() - started >= QUICK.max_wait_seconds  # and it came to an end
-
-
-def test_wrong_bytes_get_one_more_try(store: FileStorageConnector, server: ScriptedServer) -> None:
-    fetch(store, server.script("/data.bin", {"body": WRONG}, {"body": BODY}), sha256=SHA256)
-
-    assert stored(store) == BODY
 
 
 def test_wrong_bytes_from_everywhere_are_an_error_that_names_all(
@@ -216,43 +185,7 @@ def test_good_files_are_kept_and_all_failures_are_told(store: FileStorageConnect
     assert store.list_resources() == ["raw/good", "raw/late"]
 
 
-# ---------------------------------------------------------------------- servers that do not come to an end
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"hang_at": 0},
-        {"hang_at": 100_000},
-        {"drip_header": True},
-        {"seconds_per_byte": 0.02},
-        {"seconds_per_byte": 0.02, "announced": None},  # to be cut off looks like the end
-    ],
-    ids=["silent body", "half a body", "drips its header", "drips its body", "drips without length"],
-)
-def test_a_server_that_stalls_is_given_up(store: FileStorageConnector, server: ScriptedServer, fault: dict[str, Any]) -> None:
-    said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=0.4, limits=Limits(n_retries=0))
-
-    assert "no answer within 0.4 s" in said or "stalled" in said
-
-
-def test_a_slow_server_that_keeps_the_least_rate_is_waited_for(store: FileStorageConnector, server: ScriptedServer) -> None:
-    url = server.serve("/data.bin", BODY[:60], seconds_per_byte=0.03)
-
-    fetch(store, url, timeout_seconds=1.5, limits=Limits(least_bytes_per_second=10))
-
-    assert stored(store) == BODY[:60]
-
-
 # ---------------------------------------------------------------------- too much, too little, something else
-
-
-def test_an_announced_length_that_is_not_the_defined_size_is_refused_at_once(
-    store: FileStorageConnector, server: ScriptedServer
-) -> None:
-    said = refusal(store, server.serve("/data.bin", BODY, hang_at=0), size=7)
-
-    assert "announces 200,000 bytes, expected 7" in said
 
 
 def test_an_endless_answer_is_cut_at_the_limit(store: FileStorageConnector, server: ScriptedServer) -> None:
@@ -287,35 +220,6 @@ def test_five_redirects_are_followed_and_six_are_not(store: FileStorageConnector
 
     assert "redirects more than 5 times" in refusal(store, server.origin + "/6")
     fetch(store, server.origin + "/5", sha256=SHA256)
-
-    assert stored(store) == BODY
-
-
-def test_proxies_of_the_environment_are_used(
-    store: FileStorageConnector, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.serve("/data.bin", BODY)
-    monkeypatch.setenv("HTTP_PROXY", server.origin)
-
-    fetch(store, "http://data.example/data.bin", sha256=SHA256)
-
-    assert server.paths() == ["http://data.example/data.bin"]
-
-
-def test_a_redirect_never_leaves_encryption(
-    store: FileStorageConnector, server: ScriptedServer, tls_server: ScriptedServer, trusted: None
-) -> None:
-    url = tls_server.serve("/data.bin", status=302, headers={"Location": server.serve("/plain", BODY)})
-
-    assert "not encrypted" in refusal(store, url)
-    assert server.requests == []
-
-
-def test_the_body_of_a_redirect_is_not_read(store: FileStorageConnector, server: ScriptedServer) -> None:
-    server.serve("/there", BODY)
-    url = server.serve("/data.bin", BODY, status=302, headers={"Location": "/there"}, hang_at=10)
-
-    fetch(store, url, timeout_seconds=10.0, limits=Limits(n_retries=0))
 
     assert stored(store) == BODY
 
@@ -364,29 +268,6 @@ def test_secrets_of_a_url_are_never_shown(
     assert error.attempts[0][0].endswith(f"***@localhost:{server.port}/data.bin?size=1&access_token=***")
 
 
-# ---------------------------------------------------------------------- TLS
-
-
-def test_a_certificate_of_a_stranger_is_refused(store: FileStorageConnector, tls_server: ScriptedServer) -> None:
-    assert "its TLS certificate is refused" in refusal(store, tls_server.serve("/data.bin", BODY), sha256=SHA256)
-    assert tls_server.requests == []
-
-
-@pytest.mark.parametrize("flaw", ["expired", "of another host"])
-def test_a_flawed_certificate_is_refused(
-    store: FileStorageConnector, tls_server: ScriptedServer, authority: trustme.CA, trusted: None, flaw: str
-) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    if flaw == "expired":
-        authority.issue_cert("localhost", not_after=datetime(2020, 1, 1, tzinfo=timezone.utc)).configure_cert(context)
-    else:
-        authority.issue_cert("elsewhere.example").configure_cert(context)
-    url = tls_server.serve("/data.bin", BODY)
-    tls_server.use(context)
-
-    assert "its TLS certificate is refused" in refusal(store, url, sha256=SHA256)
-
-
 # ---------------------------------------------------------------------- names that are none
 
 
@@ -430,25 +311,17 @@ def test_offline_touches_no_network_and_deletes_nothing(
 # ---------------------------------------------------------------------- a process of its own
 
 
-def run_python(code: str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", textwrap.dedent(code), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 def test_ctrl_c_ends_promptly_and_publishes_nothing(store: FileStorageConnector, server: ScriptedServer) -> None:
     urls = [server.serve(f"/{i}", BODY, hang_at=100_000) for i in range(3)]
-    code = """
-        import sys
-        from data_stack.io.resource_definition import ResourceDefinition
-        from data_stack.io.retriever import retrieve
-        from data_stack.io.storage_connectors import FileStorageConnector
-        retrieve([ResourceDefinition(f"raw/{i}", url) for i, url in enumerate(sys.argv[2:])], FileStorageConnector(sys.argv[1]),
-                 timeout_seconds=3600)
-    """
+    program = (
+        "import sys; from data_stack.io.resource_definition import ResourceDefinition;"
+        "from data_stack.io.retriever import retrieve; from data_stack.io.storage_connectors import FileStorageConnector;"
+        "retrieve([ResourceDefinition(f'raw/{i}', url) for i, url in enumerate(sys.argv[2:])],"
+        "FileStorageConnector(sys.argv[1]), timeout_seconds=3600)"
+    )
 
-    with run_python(code, store.root_path, *urls) as process:
-        while len(server.requests) < 3:
-            time.sleep(0.01)
+    with start_python("-c", program, store.root_path, *urls) as process:
+        until(lambda: len(server.requests) == 3)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
 

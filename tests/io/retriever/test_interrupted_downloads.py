@@ -6,20 +6,17 @@ import contextlib
 import hashlib
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from process_harness import start_python, until
 
 from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
 from data_stack.stores.removal import collect_garbage
 
@@ -31,11 +28,6 @@ SHA256 = hashlib.sha256(BODY).hexdigest()
 CUT = 600_000
 GOOD: dict[str, Any] = {"body": BODY, "headers": {"ETag": '"one"'}, "ranges": True}
 ONCE = Limits(n_retries=0, backoff_seconds=0.001)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> StorageConnector:
-    return FileStorageConnector(tmp_path / "store")
 
 
 def fetch(store: StorageConnector, url: str, *, sha256: str | None = SHA256) -> None:
@@ -70,13 +62,6 @@ def interrupted_for_ever(server: ScriptedServer, *then: dict[str, Any]) -> str:
     return server.script("/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_the_next_command_asks_only_for_the_rest(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
     url = interrupted_for_ever(server, GOOD)
 
@@ -97,8 +82,8 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
         "from data_stack.io.retriever import retrieve; from data_stack.io.resource_definition import ResourceDefinition;"
         "retrieve([ResourceDefinition('raw/data', sys.argv[1], sha256=sys.argv[2])], store(sys.argv[3]))"
     )
-    with subprocess.Popen([sys.executable, "-c", program, url, SHA256, place]) as process:
-        wait_for(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
+    with start_python("-c", program, url, SHA256, place) as process:
+        until(lambda: any(path.stat().st_size > CUT / 2 for path in partials(tmp_path)))
         process.kill()
 
     store.remove_abandoned()  # as the next preparation does
@@ -156,16 +141,6 @@ def test_nothing_is_kept_that_could_not_be_verified(
     assert partials(tmp_path) == []
 
 
-def test_what_is_kept_tells_no_secret_of_the_url(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
-    url = interrupted_for_ever(server).replace("http://", "http://user:canary@") + "?token=canary"
-
-    interrupt(store, url)
-
-    (partial,) = partials(tmp_path)
-    assert "canary" not in str(partial)
-    assert partial.read_bytes() == BODY[: partial.stat().st_size]
-
-
 def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
     interrupt(store, interrupted_for_ever(server))
     (partial,) = partials(tmp_path)
@@ -185,7 +160,7 @@ def test_one_that_is_under_way_is_neither_swept_nor_shared(
     url = server.script("/data", GOOD | {"hang_at": CUT}, GOOD)
     first = threading.Thread(target=fetch, args=(store, url))
     first.start()
-    wait_for(lambda: any(path.stat().st_size for path in partials(tmp_path)))
+    until(lambda: any(path.stat().st_size for path in partials(tmp_path)))
 
     swept = collect_garbage(store, 0.0, dry_run=False)
     fetch(store, url)

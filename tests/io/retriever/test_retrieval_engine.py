@@ -8,22 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from minimal_connector import MinimalConnector
+from plain_connector import MinimalConnector
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    RetrievalError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, MalformedIdentifierError, RetrievalError, StorageError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever import (
-    Fetch,
-    RetrievedResource,
-    Transfer,
-    register_scheme,
-    retrieve,
-)
+from data_stack.io.retriever import Fetch, RetrievedResource, Transfer, register_scheme, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 BODY = b"the right bytes"
@@ -76,16 +65,6 @@ def test_what_is_stored_otherwise_is_replaced(any_store: StorageConnector, promi
     assert any_store.get_resource("a").read() == BODY
 
 
-@pytest.mark.parametrize(
-    "promise", [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}, {"size": 3}]
-)
-def test_what_is_not_as_promised_is_never_stored(any_store: StorageConnector, promise: dict[str, Any]) -> None:
-    with pytest.raises(RetrievalError):
-        retrieve([ResourceDefinition("a", "test:a", **promise)], any_store, fetchers={"test": Source()})
-
-    assert not any_store.has_resource("a")
-
-
 def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetched_once() -> None:
     store, source = InMemoryStorageConnector(), Source()
     definitions = [ResourceDefinition(name, f"test:{name}") for name in ("c", "a", "c", "b")]
@@ -94,19 +73,6 @@ def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetc
 
     assert [resource.identifier for resource in resources] == ["c", "a", "c", "b"]
     assert sorted(source.asked) == ["test:a", "test:b", "test:c"]
-
-
-def test_two_resources_of_one_name_are_refused_before_anything_is_fetched() -> None:
-    source = Source()
-
-    with pytest.raises(ConfigError, match="two different resources"):
-        retrieve(
-            [ResourceDefinition("a", "test:1"), ResourceDefinition("a", "test:2")],
-            InMemoryStorageConnector(),
-            fetchers={"test": source},
-        )
-
-    assert source.asked == []
 
 
 @pytest.mark.parametrize("identifier", ["../x", "/x", "a\0", "a\\b", "nul", ""])
@@ -198,6 +164,3 @@ def test_a_scheme_that_is_taken_or_none_cannot_be_registered(scheme: str) -> Non
 
     with pytest.raises(ConfigError):
         register_scheme(scheme, fetch)
-
-
-# ---------------------------------------------------------------------- what is shown

@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from process_census import until
+from process_harness import until
 
 from data_stack.exception import (
     ChecksumMismatchError,

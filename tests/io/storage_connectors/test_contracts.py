@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from minimal_connector import MinimalConnector
+from plain_connector import MinimalConnector
 from s3_server import S3Server
 from sftp_server import SFTPServer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from urllib.parse import quote
 
 import paramiko
 import pytest
+from process_harness import frozen
 from sftp_server import PASSWORD, USER, SFTPServer
 
 from data_stack.exception import StorageError, StorageUnavailableError
@@ -120,8 +120,7 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
         )
         connector = FsspecStorageConnector("sftp://127.0.0.1/a", timeout_seconds=0.3, **options)
         FsspecStorageConnector("sftp://127.0.0.1/a", **options).set_resource("a", BIG)
-        with connector.get_resource("a") as resource:
-            os.kill(server.pid, signal.SIGSTOP)
+        with connector.get_resource("a") as resource, frozen(server.pid):
             calls: list[Callable[[], object]] = [resource.read]
             for each in (blind, connector):
                 calls += [partial(each.has_resource, "a"), partial(each.set_resource, "a", BIG), each.list_resources]
@@ -130,4 +129,3 @@ def test_every_call_ends_in_time_whether_the_server_is_silent_from_the_start_or_
                 with pytest.raises(StorageUnavailableError, match="sftp://"):
                     call()
                 assert time.monotonic() - start < 25
-            os.kill(server.pid, signal.SIGCONT)

@@ -1,6 +1,6 @@
 /* Counts the calls of the C library that touch files below one folder or send to a socket, and at the n-th does something bad.
  *
- * Preloaded into a process that arms it (fault_child.py): cp_arm(folder, n, action, error, sticky, looking, sockets).
+ * Preloaded into a process that arms it (process_harness.py): cp_arm(folder, n, action, error, sticky, looking, sockets).
  *   action "count" nothing but counting   "kill" SIGKILL before   "killafter" SIGKILL after   "torn" half of a write, then SIGKILL
  *          "error" the call fails with `error`, once or (sticky) from then on
  *          "power", "powerafter" the ext4 below the folder is shut down with its journal unwritten (nothing unsynced arrived)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trustme
 from web_server import ScriptedServer
 
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -29,29 +27,6 @@ def other_server() -> Iterator[ScriptedServer]:
     scripted.close()
 
 
-@pytest.fixture(scope="session")
-def authority() -> trustme.CA:
-    """A certificate authority that nobody trusts by himself."""
-    return trustme.CA()
-
-
-@pytest.fixture
-def tls_server(authority: trustme.CA) -> Iterator[ScriptedServer]:
-    """A web server with a good certificate of ``authority``."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
-    scripted = ScriptedServer(context)
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture
-def trusted(authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trust ``authority`` as a user would."""
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "ca.pem"))
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> FileStorageConnector:
     """An empty store on disk."""
@@ -61,14 +36,6 @@ def store(tmp_path: Path) -> FileStorageConnector:
 @pytest.fixture(autouse=True)
 def _no_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever proxies and switches this machine has are not those of a test."""
-    for name in (
-        "http_proxy",
-        "https_proxy",
-        "all_proxy",
-        "no_proxy",
-        "DATA_STACK_OFFLINE",
-        "REQUESTS_CA_BUNDLE",
-        "CURL_CA_BUNDLE",
-    ):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "DATA_STACK_OFFLINE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
