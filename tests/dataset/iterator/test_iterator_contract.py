@@ -69,10 +69,7 @@ def sequence() -> SequenceDatasetIterator:
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence of lists": sequence,
     "sequence of arrays": lambda: SequenceDatasetIterator([np.arange(N) * 10, np.arange(N) % 2, np.arange(N) % 2]),
-    "sequence of tensors": lambda: SequenceDatasetIterator([torch.arange(N) * 10, torch.arange(N) % 2, torch.arange(N) % 2]),
-    "view of a client's": lambda: DatasetIteratorView(ClientIterator(), range(N)),
     "view of views": lambda: DatasetIteratorView(DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]),
-    "informed client's": lambda: InformedDatasetIterator(ClientIterator(), DatasetMeta()),
     "informed client's wrapper": lambda: InformedDatasetIterator(ClientWrapper(sequence()), DatasetMeta()),
     "combined": lambda: CombinedDatasetIterator(
         [

@@ -43,13 +43,6 @@ def refusal(store: FileStorageConnector, source: str) -> str:
     return str(caught.value)
 
 
-def test_a_file_arrives_by_its_path(store: FileStorageConnector, path: Path) -> None:
-    (resource,) = retrieve([ResourceDefinition("raw/data", str(path), sha256=SHA256)], store)
-
-    assert (resource.size, resource.sha256, resource.verified) == (len(BODY), SHA256, True)
-    assert store.get_resource("raw/data").read() == BODY
-
-
 @pytest.mark.parametrize("host", ["", "localhost"])
 def test_a_file_arrives_by_its_url(store: FileStorageConnector, path: Path, host: str) -> None:
     url = path.as_uri().replace("file://", f"file://{host}")

@@ -60,15 +60,6 @@ def refusal(store: FileStorageConnector, *sources: str, **options: Any) -> str:
 # ---------------------------------------------------------------------- what should just work
 
 
-def test_a_download_arrives_whole_verified_and_named(store: FileStorageConnector, server: ScriptedServer) -> None:
-    url = server.serve("/data.bin", BODY)
-
-    resource = fetch(store, url, sha256=SHA256)
-
-    assert resource == RetrievedResource("raw/data", url, len(BODY), SHA256, True)
-    assert stored(store) == BODY
-
-
 # ---------------------------------------------------------------------- cut and resumed
 
 
@@ -83,14 +74,6 @@ def test_a_cut_download_goes_on_where_it_was_cut(store: FileStorageConnector, se
     assert second.headers["if-range"] == '"one"'
     offset = int(second.headers["range"].removeprefix("bytes=").removesuffix("-"))
     assert 119_000 < offset <= 120_000
-
-
-@pytest.mark.parametrize("reset", [False, True])
-def test_without_an_etag_a_cut_download_begins_again(store: FileStorageConnector, server: ScriptedServer, reset: bool) -> None:
-    fetch(store, server.script("/data.bin", {"body": BODY, "cut_at": 70_000, "reset": reset}, {"body": BODY}), sha256=SHA256)
-
-    assert stored(store) == BODY
-    assert "range" not in server.requests[1].headers
 
 
 @pytest.mark.parametrize(
@@ -150,15 +133,6 @@ def test_a_refusal_is_taken_for_an_answer_and_the_mirror_is_asked(
 
     assert resource.source == mirror
     assert len(server.requests) == 1
-
-
-def test_retry_after_is_obeyed_up_to_the_cap(store: FileStorageConnector, server: ScriptedServer) -> None:
-    busy = {"status": 503, "headers": {"Retry-After": "1000000000"}}
-    started = time.monotonic()
-
-    fetch(store, server.script("/data.bin", busy, {"body": BODY}))
-
-    assert time.monotonic() - started >= QUICK.max_wait_seconds  # and it came to an end
 
 
 def test_wrong_bytes_get_one_more_try(store: FileStorageConnector, server: ScriptedServer) -> None:
@@ -234,14 +208,6 @@ def test_a_server_that_stalls_is_given_up(store: FileStorageConnector, server: S
     said = refusal(store, server.serve("/data.bin", BODY, **fault), timeout_seconds=0.4, limits=Limits(n_retries=0))
 
     assert "no answer within 0.4 s" in said or "stalled" in said
-
-
-def test_a_slow_server_that_keeps_the_least_rate_is_waited_for(store: FileStorageConnector, server: ScriptedServer) -> None:
-    url = server.serve("/data.bin", BODY[:60], seconds_per_byte=0.03)
-
-    fetch(store, url, timeout_seconds=1.5, limits=Limits(least_bytes_per_second=10))
-
-    assert stored(store) == BODY[:60]
 
 
 # ---------------------------------------------------------------------- too much, too little, something else

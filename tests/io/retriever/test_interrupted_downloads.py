@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
+from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.stores.removal import collect_garbage
 
 if TYPE_CHECKING:
@@ -109,21 +108,6 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
     assert partials(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    "then", [{"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True}, {"body": BODY}], ids=["changed", "without ranges"]
-)
-def test_what_cannot_be_gone_on_with_begins_at_its_start(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
-) -> None:
-    url = interrupted_for_ever(server, then)
-
-    interrupt(store, url)
-    fetch(store, url)
-
-    assert stored(store) == BODY
-    assert partials(tmp_path) == []
-
-
 def test_what_was_damaged_meanwhile_is_found_and_fetched_anew_once(
     store: StorageConnector, server: ScriptedServer, tmp_path: Path
 ) -> None:
@@ -164,19 +148,6 @@ def test_what_is_kept_tells_no_secret_of_the_url(store: StorageConnector, server
     (partial,) = partials(tmp_path)
     assert "canary" not in str(partial)
     assert partial.read_bytes() == BODY[: partial.stat().st_size]
-
-
-def test_it_is_swept_when_it_is_a_day_old(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
-    interrupt(store, interrupted_for_ever(server))
-    (partial,) = partials(tmp_path)
-
-    assert collect_garbage(store, DAY_SECONDS, dry_run=False) == []
-    assert [garbage.size for garbage in collect_garbage(store, 0.0, dry_run=True)] == [partial.stat().st_size]
-    os.utime(partial, (time.time() - DAY_SECONDS - 1,) * 2)
-    (garbage,) = collect_garbage(store, DAY_SECONDS, dry_run=False)
-
-    assert garbage.reason == "an interrupted download"
-    assert not partial.exists()
 
 
 def test_one_that_is_under_way_is_neither_swept_nor_shared(

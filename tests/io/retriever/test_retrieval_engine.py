@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
 from typing import Any
 
 import pytest
@@ -86,16 +84,6 @@ def test_what_is_not_as_promised_is_never_stored(any_store: StorageConnector, pr
     assert not any_store.has_resource("a")
 
 
-def test_results_come_in_the_order_of_the_definitions_and_a_repeated_one_is_fetched_once() -> None:
-    store, source = InMemoryStorageConnector(), Source()
-    definitions = [ResourceDefinition(name, f"test:{name}") for name in ("c", "a", "c", "b")]
-
-    resources = retrieve(definitions, store, fetchers={"test": source})
-
-    assert [resource.identifier for resource in resources] == ["c", "a", "c", "b"]
-    assert sorted(source.asked) == ["test:a", "test:b", "test:c"]
-
-
 def test_two_resources_of_one_name_are_refused_before_anything_is_fetched() -> None:
     source = Source()
 
@@ -121,26 +109,6 @@ def test_a_malformed_identifier_is_refused_before_anything_is_fetched(store: Fil
 
 
 # ---------------------------------------------------------------------- at once, and to an end
-
-
-def test_no_more_transfers_than_allowed_run_at_once() -> None:
-    at_once: list[int] = []
-    running = threading.Semaphore(2)
-
-    def fetch(source: str, transfer: Transfer) -> None:
-        at_once.append(1 if running.acquire(blocking=False) else 99)
-        time.sleep(0.01)
-        transfer.write(BODY)
-        running.release()
-
-    retrieve(
-        [ResourceDefinition(str(i), "test:x") for i in range(8)],
-        InMemoryStorageConnector(),
-        max_parallel=2,
-        fetchers={"test": fetch},
-    )
-
-    assert at_once == [1] * 8
 
 
 # ---------------------------------------------------------------------- what goes wrong
