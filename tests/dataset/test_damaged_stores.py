@@ -102,12 +102,7 @@ def cached(make: Make) -> Make:
     return make_cached
 
 
-STORES: dict[str, Make] = {
-    "folder": in_folder,
-    "objects": in_objects,
-    "mongodb": in_mongodb,
-    "cached folder": cached(in_folder),
-}
+STORES: dict[str, Make] = {"folder": in_folder, "objects": in_objects, "mongodb": in_mongodb, "cached folder": cached(in_folder)}
 
 
 @pytest.fixture(params=STORES)

@@ -10,12 +10,7 @@ import pytest
 
 from data_stack.dataset.encoders import ClassMapping, ContinuousEncoder
 from data_stack.dataset.factory import DatasetCard, DatasetFactory
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    SequenceDatasetIterator,
-    column_names,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator, column_names
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.factories.prepared import Resources
@@ -64,15 +59,9 @@ def test_a_name_that_there_is_not_is_refused_where_it_is_asked_for(flowers: Info
 
 SAME: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
     (lambda it: it.select("number", "size"), lambda it: it.select(2, 0)),
-    (
-        lambda it: it.windows(2, offsets={0: ["size"], 1: None}),
-        lambda it: it.windows(2, offsets={0: [0], 1: None}),
-    ),
+    (lambda it: it.windows(2, offsets={0: ["size"], 1: None}), lambda it: it.windows(2, offsets={0: [0], 1: None})),
     (lambda it: it.split([0.5, 0.5], stratify="species")[0], lambda it: it.split([0.5, 0.5], stratify=1)[0]),
-    (
-        lambda it: it.encode({"size": ContinuousEncoder()}, fit_on=it),
-        lambda it: it.encode({0: ContinuousEncoder()}, fit_on=it),
-    ),
+    (lambda it: it.encode({"size": ContinuousEncoder()}, fit_on=it), lambda it: it.encode({0: ContinuousEncoder()}, fit_on=it)),
 ]
 
 

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.fields import (
-    FieldsDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
+from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 

@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 from layer_laws import Columns, Samples
 
-from data_stack.dataset.iterator import (
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 from data_stack.exception import ConfigError
 

@@ -143,11 +143,7 @@ class Shortened(SequenceDatasetIterator):
 
 
 @pytest.mark.parametrize(
-    "doubled",
-    [
-        Doubled([[1, 2, 3], [7, 8, 9]]),
-        DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2]),
-    ],
+    "doubled", [Doubled([[1, 2, 3], [7, 8, 9]]), DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2])]
 )
 def test_a_subclass_that_changes_samples_changes_batches_columns_and_views(doubled: DatasetIteratorIF) -> None:
     assert list(doubled) == [(2, 7), (4, 8), (6, 9)]

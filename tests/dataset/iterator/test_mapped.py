@@ -11,11 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError

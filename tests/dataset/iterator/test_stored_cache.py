@@ -26,10 +26,7 @@ from data_stack.dataset.iterator.access import own_access
 from data_stack.dataset.iterator.layers import stored_samples
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 

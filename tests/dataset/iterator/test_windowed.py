@@ -14,10 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.testing import DatasetIteratorContract

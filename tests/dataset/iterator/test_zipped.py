@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    InformedDatasetIterator,
-)
+from data_stack.dataset.iterator import InformedDatasetIterator
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError

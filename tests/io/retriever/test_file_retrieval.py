@@ -8,18 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.exception import (
-    ChecksumMismatchError,
-    ConfigError,
-    RetrievalError,
-)
+from data_stack.exception import ChecksumMismatchError, ConfigError, RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever import (
-    FileRetrieverImpl,
-    RetrieverFactory,
-    import_file,
-    retrieve,
-)
+from data_stack.io.retriever import FileRetrieverImpl, RetrieverFactory, import_file, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 
 BODY = bytes(range(256)) * 5000

@@ -8,20 +8,9 @@ from typing import Any
 import pytest
 from minimal_connector import MinimalConnector
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    RetrievalError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, MalformedIdentifierError, RetrievalError, StorageError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever import (
-    Fetch,
-    RetrievedResource,
-    Transfer,
-    register_scheme,
-    retrieve,
-)
+from data_stack.io.retriever import Fetch, RetrievedResource, Transfer, register_scheme, retrieve
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
 BODY = b"the right bytes"

@@ -12,12 +12,7 @@ from pathlib import Path
 import pytest
 from process_census import until
 
-from data_stack.exception import (
-    ChecksumMismatchError,
-    ResourceNotFoundError,
-    StorageFullError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
