@@ -40,13 +40,7 @@ def __dir__() -> list[str]:
 def _stub() -> Any:
     from data_stack.util.lazy import attach_stub  # not above, for importing data_stack imports nothing else
 
-    return attach_stub(__name__, __file__, optional=_OPTIONAL, explain=_explain)
-
-
-def _explain(name: str) -> str:
-    from data_stack.dataset.iterator.names_of_others import FUNCTIONS, explain
-
-    return explain(name, FUNCTIONS)
+    return attach_stub(__name__, __file__, optional=_OPTIONAL)
 
 
 def _find_version() -> str:

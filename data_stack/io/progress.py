@@ -39,17 +39,13 @@ def progress_as(progress: bool | None) -> Iterator[None]:
 
 
 def new_bar(*arguments: Any, **options: Any) -> Any:
-    """A tqdm bar: an output of a notebook, text on standard error elsewhere; removed when done.
+    """A tqdm bar on standard error, removed when done.
 
     Args:
         arguments: as for ``tqdm.tqdm``.
         options: as for ``tqdm.tqdm``.
     """
-    if _is_in_notebook():  # tqdm is imported only if a bar is shown
-        from data_stack.io.notebook_bar import NotebookBar
-
-        return NotebookBar(*arguments, **options)
-    return import_module("tqdm").tqdm(*arguments, leave=False, **options)
+    return import_module("tqdm").tqdm(*arguments, leave=False, **options)  # imported only if a bar is shown
 
 
 def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> Iterable[_Item]:

@@ -142,12 +142,7 @@ def _without_credentials(request: requests.PreparedRequest) -> requests.Prepared
 
 
 def send(
-    url: str,
-    origin: Any,
-    headers: Mapping[str, str],
-    auth: tuple[bytes, bytes] | None,
-    timeout_seconds: float,
-    clock: Clock,
+    url: str, origin: Any, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None, timeout_seconds: float, clock: Clock
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 

@@ -102,14 +102,7 @@ def cached(make: Make) -> Make:
     return make_cached
 
 
-STORES: dict[str, Make] = {
-    "folder": in_folder,
-    "objects": in_objects,
-    "mongodb": in_mongodb,
-    "cached folder": cached(in_folder),
-    "cached objects": cached(in_objects),
-    "cached mongodb": cached(in_mongodb),
-}
+STORES: dict[str, Make] = {"folder": in_folder, "objects": in_objects, "mongodb": in_mongodb, "cached folder": cached(in_folder)}
 
 
 @pytest.fixture(params=STORES)
@@ -145,18 +138,6 @@ def test_it_is_prepared_again_when_it_is_loaded(
     assert factory(store).verify() == []
     iterator, _ = factory(store).get_dataset_iterator()
     assert iterator[7][0] == 7
-
-
-def test_a_source_that_is_read_as_it_is_is_retrieved_again(made: tuple[StorageConnector, Damager], tmp_path: Path) -> None:
-    store, damage = made
-    factory = numbers_class(tmp_path, is_raw=True)
-    factory(store).prepare()
-
-    damage("content", SOURCE)
-    iterator, _ = factory(without_cache(store, tmp_path / "other cache")).get_dataset_iterator()
-
-    assert iterator[N - 1][0] == N - 1
-    assert factory(store).verify() == []
 
 
 def test_where_nothing_can_be_written_the_damage_is_the_cause_and_says_what_to_do(

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from layer_laws import Samples
 
 import data_stack
@@ -44,8 +41,6 @@ WORDS = [["cat", "dog", "bird"][i % 3] for i in range(N)]
 IMAGES = RNG.integers(0, 256, size=(N, 4, 5), dtype=np.uint8)
 RAGGED = [IMAGES[i, : 2 + i % 2] for i in range(N)]
 
-Point = namedtuple("Point", ["sample", "target"])
-
 
 def ordinal() -> CategoricalEncoder:
     return CategoricalEncoder("ordinal")
@@ -60,12 +55,8 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
         {"x": ContinuousEncoder(), "y": CategoricalEncoder("ordinal")},
     ),
-    "named_tuples": lambda: fitted(
-        Samples([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: CategoricalEncoder("ordinal")}
-    ),
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
-    "view": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS])[::-1], {0: ContinuousEncoder()})[3:],
     "parts": lambda: fitted(
         CombinedDatasetIterator(
             [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
@@ -132,23 +123,6 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
 # ---------------------------------------------------------------------- classes
 
 
-@given(
-    labels=st.lists(st.sampled_from([0, 1, 2, "a", "b"]), max_size=12),
-    mapping=st.dictionaries(st.sampled_from([0, 1, 2, "a", "b"]), st.sampled_from([0, 9, "z"]), max_size=4),
-    indices=st.lists(st.integers(0, 11), max_size=6),
-)
-def test_dropped_labels_leave_their_samples_out(labels: list[Any], mapping: dict[Any, Any], indices: list[int]) -> None:
-    source = Samples([(i, label) for i, label in enumerate(labels)])
-    expected = [(i, mapping[label]) for i, label in enumerate(labels) if label in mapping]
-
-    stack = source.map_classes(ClassMapping(mapping, unmapped="drop"))
-
-    assert list(stack) == expected
-    positions = [index for index in indices if index < len(expected)]
-    assert stack.__getitems__(positions) == [expected[position] for position in positions]
-    assert stack.read_column(0).tolist() == [i for i, _ in expected]
-
-
 # ---------------------------------------------------------------------- meta
 
 
@@ -203,18 +177,13 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
         lambda it: it.encode({}),
         lambda it: it.encode({0: np.log}),
         lambda it: it.encode({2.5: OneHotEncoder([1])}),
-        lambda it: it.encode({True: OneHotEncoder([1])}),
         lambda it: it.encode({5: OneHotEncoder([0])})[0],
-        lambda it: it.encode({"label": OneHotEncoder([0])})[0],
         lambda it: it.encode({1: OneHotEncoder([0]), -1: OneHotEncoder([0])})[0],
-        lambda it: fitted(it, ContinuousEncoder()).read_column(7),
         lambda it: fitted(it[:0], ContinuousEncoder()),
         lambda it: fitted(it, dict.fromkeys([0, 1], ContinuousEncoder())),
         lambda it: it[:0].one_hot(),
         lambda it: it.one_hot(column=0),
         lambda it: it.map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]),
-        lambda it: Samples([(1, "a"), (2, {})]).one_hot(),
-        lambda it: Samples(WORDS).encode({1: OneHotEncoder([0])})[0],
         lambda it: informed().one_hot().one_hot(),
     ],
 )

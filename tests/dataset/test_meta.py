@@ -5,13 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
-from data_stack.dataset.meta import (
-    DatasetMeta,
-    DatasetMetaIF,
-    IdentifiyingInfoIF,
-    IteratorMeta,
-    MetaFactory,
-)
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IdentifiyingInfoIF, IteratorMeta, MetaFactory
 
 TRAIN = MetaFactory.get_dataset_meta("a", "mnist", "train", MetaFactory.get_iterator_meta(sample_pos=2, target_pos=0, tag_pos=1))
 

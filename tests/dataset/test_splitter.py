@@ -7,18 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import (
-    Column,
-    DatasetIterator,
-    SequenceDatasetIterator,
-)
-from data_stack.dataset.splitter import (
-    CVSplitterImpl,
-    NestedCVSplitterImpl,
-    Splitter,
-    SplitterFactory,
-    StratifiedSplitterImpl,
-)
+from data_stack.dataset.iterator import Column, DatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.splitter import CVSplitterImpl, NestedCVSplitterImpl, Splitter, SplitterFactory, StratifiedSplitterImpl
 from data_stack.exception import ConfigError
 
 N = 23

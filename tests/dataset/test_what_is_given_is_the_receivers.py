@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 
@@ -27,7 +27,6 @@ def samples_of(kind: str) -> list[Any]:
     rng = np.random.default_rng(0)
     ragged = [rng.integers(1, 9, size=k % 3 + 1) for k in range(N)]
     samples: dict[str, list[Any]] = {
-        "numbers": [(k, k / 2) for k in range(N)],
         "arrays": [(np.full((2, 3), k), k) for k in range(N)],
         "ragged": [(each, "word") for each in ragged],
         "nested": [{"box": {"xy": [k, {"deep": np.ones(2)}], "tags": {"a", str(k)}}, "raw": bytearray(b"ab")} for k in range(N)],
@@ -37,20 +36,7 @@ def samples_of(kind: str) -> list[Any]:
     return samples[kind]
 
 
-KINDS = ["numbers", "arrays", "ragged", "nested", "tensors", "named"]
-
-
-class Source:
-    """A list, as it is."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self.samples = samples
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.samples[index]
+KINDS = ["arrays", "ragged", "nested", "tensors", "named"]
 
 
 def scribble(value: Any, depth: int = 0) -> None:
@@ -106,27 +92,15 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "one by one": lambda given: [given[k] for k in range(len(given))],
     "iteration": lambda given: list(given),
     "list": lambda given: given.__getitems__(list(range(len(given)))),
-    "repeated": lambda given: given.__getitems__([1, 1])[:1],
     "batch": lambda given: given.read_batch(list(range(len(given)))),
     "loader inline": lambda given: list(Loader(given, 3, worker_kind="inline")),
     "loader threads": lambda given: list(Loader(given, 2, worker_kind="threads", workers=2)),
     "loader, torch": lambda given: list(Loader(given, 3, worker_kind="inline").torch()),
-    "loader, samples": lambda given: list(Loader(given, 3, worker_kind="inline", collate=_as_they_are)),
 }
 
 
 def _key(given: Any) -> Any:
     return next(iter(given[0])) if isinstance(given[0], dict) else 0
-
-
-def _as_they_are(samples: list[Any]) -> list[Any]:
-    return samples
-
-
-def source_of(kind: str) -> Any:
-    from data_stack.dataset.iterator.adapted import as_iterator
-
-    return as_iterator(Source(copy.deepcopy(samples_of(kind))))
 
 
 def check(given: Any, way: str) -> None:
@@ -143,39 +117,4 @@ def test_what_a_layer_gave_may_be_written_into(layer: str, kind: str) -> None:
     if layer == "stored cache" and kind in ("nested", "named"):
         return  # it takes no bytearrays and no named tuples
     for way in WAYS:
-        check(LAYERS[layer](source_of(kind)), way)
-
-
-class KeptColumns(DatasetIteratorIF):
-    """A client that gives the very columns that it keeps."""
-
-    def __init__(self) -> None:
-        self.columns = (np.arange(4), np.arange(4) * 2)
-
-    def __len__(self) -> int:
-        return 4
-
-    def __getitem__(self, index: Any) -> Any:
-        return tuple(column[index] for column in self.columns)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return []
-
-    def read_batch(self, indices: Any) -> Any:
-        return self.columns
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        return self.columns[key]
-
-
-@pytest.mark.parametrize("worker_kind", ["inline", "threads"])
-def test_columns_that_a_client_keeps_are_not_written_into(worker_kind: Any) -> None:
-    client = KeptColumns()
-
-    with Loader(client, 4, worker_kind=worker_kind) as loader:
-        for numbers, doubled in loader:
-            numbers += 1
-            doubled += 1
-
-    assert [column.tolist() for column in client.columns] == [[0, 1, 2, 3], [0, 2, 4, 6]]
+        check(LAYERS[layer](as_iterator(samples_of(kind))), way)

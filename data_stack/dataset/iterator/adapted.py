@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from data_stack.dataset.iterator.contract import DatasetIterator, DatasetIteratorIF, Sample
 from data_stack.exception import ConfigError
+
+_NO_SAMPLES = (str, bytes, bytearray, memoryview, Mapping)
 
 
 class Indexable(Protocol):
@@ -41,19 +43,11 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     # pandas, Arrow, polars
     is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
     is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
-    if isinstance(samples, str):
-        hint = f"; load the dataset first: data_stack.load({samples!r:.80}, split=…)"
-    elif isinstance(samples, Mapping) and samples and all(isinstance(each, DatasetIteratorIF) for each in samples.values()):
-        hint = f"; choose one of its iterators: {', '.join(f'[{name!r}]' for name in samples):.200}"
-    elif isinstance(samples, Mapping) or is_of_columns:
-        hint = "; make an iterator of its columns: data_stack.from_numpy(…), from_pandas(…), from_polars(…) or from_arrow(…)"
-    elif isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF):
-        hint = "; pass the iterators one by one, as in combine(*iterators)"
-    elif isinstance(samples, Iterator):
-        hint = "; collect its samples in a list"
-    elif not is_indexable or isinstance(samples, (bytes, bytearray, memoryview)):
-        hint = ""
-    else:
+    is_list_of_iterators = isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF)
+    if is_indexable and not is_of_columns and not is_list_of_iterators and not isinstance(samples, _NO_SAMPLES):
         return AdaptedIterator(samples)
     shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"
-    raise ConfigError(f"expected an iterator, or an object with len() and [i] such as a list, got {shown}{hint}")
+    raise ConfigError(
+        f"expected an iterator, or an object with len() and [i] such as a list, got {shown}. Load a dataset by load(), "
+        f"choose one of several iterators, and make one of columns by from_numpy(), from_pandas() or from_arrow()"
+    )

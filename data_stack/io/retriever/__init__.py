@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from data_stack.io.retriever.original import (
-    FileRetrieverImpl,
-    HTTPRetrieverImpl,
-    Retriever,
-    RetrieverFactory,
-    RetrieverImplIF,
-)
-from data_stack.io.retriever.retriever import (
-    RetrievedResource,
-    import_file,
-    is_offline,
-    register_scheme,
-    retrieve,
-)
+from data_stack.io.retriever.original import FileRetrieverImpl, HTTPRetrieverImpl, Retriever, RetrieverFactory, RetrieverImplIF
+from data_stack.io.retriever.retriever import RetrievedResource, import_file, is_offline, register_scheme, retrieve
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
 from data_stack.io.web import Limits
 

@@ -64,13 +64,7 @@ class ResourceWriter(io.BufferedIOBase):
     mode = "w+b"
     _sealed = True  # until it is made
 
-    def __init__(
-        self,
-        identifier: str,
-        file: IO[bytes],
-        partial: Partial | None = None,
-        explain: Explain | None = None,
-    ) -> None:
+    def __init__(self, identifier: str, file: IO[bytes], partial: Partial | None = None, explain: Explain | None = None) -> None:
         self.identifier, self.partial = identifier, partial
         self._file = file
         self._explain = explain or functools.partial(storage_error, f"could not write {identifier!r}")

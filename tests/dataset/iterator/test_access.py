@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
@@ -127,16 +125,3 @@ def test_a_redefinition_that_calls_the_default_by_super_gets_what_the_class_abov
 
     assert (shifted[0].tolist(), both[0].tolist()) == ([4], [7])
     assert DatasetIteratorView(Both([np.arange(4)]), [1, 3]).read_column(0).tolist() == [2, 6]
-
-
-def test_a_stack_goes_when_its_last_user_does() -> None:
-    stack: Any = Negated(Pages()).take(20).select("x").map(dict).cache().shuffle(1)
-    assert stack[3]
-    held = weakref.ref(stack.underlying_iterators[0].underlying_iterators[0])
-    gc.disable()
-    try:
-        del stack
-
-        assert held() is None
-    finally:
-        gc.enable()

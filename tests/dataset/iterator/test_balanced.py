@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,29 +53,6 @@ def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples
 )
 def test_orders_never_change(labels: list[Any], seed: int, epoch: int, expected: list[int]) -> None:
     assert drawn(labels, seed, epoch=epoch, n_samples=12) == expected
-
-
-@pytest.mark.parametrize(
-    "labels",
-    [
-        ["b", "a", "b", "c", "b"],
-        [b"b", b"a", b"b", b"c", b"b"],
-        [2.5, -1.0, 2.5, 0.0, 2.5],
-        np.array([2, -100_000, 2, 10**12, 2]),
-        np.array(["b", "a", "b", "c", "b"]),
-        np.eye(3)[[1, 0, 1, 2, 1]],
-        [np.eye(3, dtype=np.uint8)[number] for number in [1, 0, 1, 2, 1]],
-        torch.tensor([5, 3, 5, 4, 5]),
-        [np.int64(5), np.int64(3), np.int64(5), np.int64(4), np.int64(5)],
-        [("x", 1), ("x", 2), ("x", 1), ("y", 1), ("x", 1)],
-        ["b", 1, "b", (2, "x"), "b"],
-        np.array([[2], [0], [2], [1], [2]]),
-        np.array(["2020", "2021", "2020", "2022", "2020"], dtype="datetime64[D]"),
-    ],
-    ids=str,
-)
-def test_classes_may_be_of_any_kind(labels: Any) -> None:
-    assert drawn(labels, n_samples=30) == drawn([0, 1, 0, 2, 0], n_samples=30)
 
 
 @pytest.mark.parametrize(

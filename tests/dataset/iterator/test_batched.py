@@ -10,19 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from layer_laws import Samples, check_all_ways_agree
 
-from data_stack.dataset.iterator import DatasetIterator
 from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator
 from data_stack.values.stacking import stack_samples
-
-
-class Huge(DatasetIterator):
-    """More samples than 32 bits can count."""
-
-    def __len__(self) -> int:
-        return 2**40 + 1
-
-    def __getitem__(self, index: Any) -> Any:
-        return index, str(index)
 
 
 @given(
@@ -50,22 +39,3 @@ def test_batches_obey_the_law(n_samples: int, batch_size: int, drop_last: bool, 
 
     check_all_ways_agree(batches, expected, data)
     check_all_ways_agree(pickle.loads(pickle.dumps(batches)), expected, data)
-
-
-def test_batches_of_bare_values_are_arrays() -> None:
-    batches = BatchedDatasetIterator(Samples([1.5, 2.5, 3.5, 4.5]), 2)
-
-    assert [batch.tolist() for batch in batches] == batches.read_batch([0, 1]).tolist() == [[1.5, 2.5], [3.5, 4.5]]  # type: ignore[union-attr]
-    assert batches.read_column(0).tolist() == [1.5, 3.5]
-
-
-def test_making_batches_reads_nothing_and_keeps_nothing_of_any_number_of_samples() -> None:
-    batches = BatchedDatasetIterator(Huge(), 3)
-
-    assert len(batches) == (2**40 + 1 + 2) // 3
-    assert batches[-1][0].tolist() == [2**40 - 1, 2**40]
-    assert batches[np.array([2**31], dtype=np.uint32)][0][0].tolist() == [3 * 2**31, 3 * 2**31 + 1, 3 * 2**31 + 2]
-    assert batches.read_column(0, np.array([2**31 - 1], dtype=np.int32)).tolist() == [
-        [3 * 2**31 - 3, 3 * 2**31 - 2, 3 * 2**31 - 1]
-    ]
-    assert len(pickle.dumps(batches)) < 1000

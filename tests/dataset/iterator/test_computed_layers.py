@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_stack.dataset.iterator import (
-    DatasetIterator,
-    DatasetIteratorIF,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator

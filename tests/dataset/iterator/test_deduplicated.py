@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_laws import Samples
 
 from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, iterator_digests
@@ -26,20 +25,6 @@ def test_the_first_of_equal_samples_stays() -> None:
 
     assert list(iterator) == [(1, "a"), (2, "a"), (1, "b")]
     assert iterator.indices.tolist() == [0, 1, 3]
-
-
-def test_arrays_tensors_and_ragged_arrays_are_equal_by_content() -> None:
-    values = [
-        np.array([1, 2]),
-        torch.tensor([1.0, 2.0]),
-        [1, 2],
-        np.array([[1, 2]]),
-        np.array([1, 2, 3]),
-        np.array([1.0, 2.0, 3.0]),
-    ]
-
-    assert kept(Samples([(value, "x") for value in values])) == [0, 3, 4]
-    assert kept(Samples([np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([2, 1])])) == [0, 2]
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
@@ -16,13 +15,9 @@ from data_stack.dataset.iterator import (
     DatasetIterator,
     DatasetIteratorIF,
     InMemoryDatasetIterator,
-    InterleavedDatasetIterator,
-    MixedDatasetIterator,
     SequenceDatasetIterator,
     ZippedDatasetIterator,
 )
-from data_stack.exception import ConfigError
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import Loader
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
@@ -73,12 +68,8 @@ STACKS: dict[str, Callable[[tuple[Any, ...]], tuple[DatasetIteratorIF, Any]]] = 
     "sequence": lambda values: (sequence(values), 0),
     "client's": lambda values: (OfAClient(list(values)), "x"),
     "combined": lambda values: (combined(values), 0),
-    "interleaved": lambda values: (InterleavedDatasetIterator(parts(values)), 0),
-    "mixed": lambda values: (MixedDatasetIterator(parts(values), [1] * len(values), seed=1), 0),
     "kept": lambda values: (InMemoryDatasetIterator(combined(values)), 0),
     "cached": lambda values: (combined(values).cache(), 0),
-    "repeated": lambda values: (combined(values).repeat(2), 0),
-    "shuffled": lambda values: (combined(values).shuffle(3), 0),
     "mapped": lambda values: (combined(values).map(lambda sample: sample), 0),
     "mapped by batches": lambda values: (combined(values).map(lambda batch: batch, batched=True), 0),
     "renamed": lambda values: (combined(values).as_dict("x"), "x"),
@@ -115,21 +106,5 @@ def assert_same_in_all_ways(iterator: DatasetIteratorIF, key: Any) -> None:
 def test_values_stay_what_they_are_beside_any_other(values: tuple[Any, Any], stack: str) -> None:
     iterator, key = STACKS[stack](values)
 
-    if stack not in ("shuffled", "mixed", "repeated"):
-        assert [meaning(sample[key]) for sample in iterator] == list(map(meaning, values))
+    assert [meaning(sample[key]) for sample in iterator] == list(map(meaning, values))
     assert_same_in_all_ways(iterator, key)
-
-
-@given(values=PAIRS)
-def test_a_stored_cache_gives_the_values_or_refuses_them(
-    values: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cached: Any = sequence(values).cache(storage=FileStorageConnector(tmp_path_factory.mktemp("cache")))
-    try:
-        cached.fill()
-    except ConfigError as error:
-        assert "cannot be kept in a store" in str(error)  # noqa: PT017  # either is right
-        return
-
-    assert [meaning(value) for (value,) in cached] == list(map(meaning, values))
-    assert_same_in_all_ways(cached, 0)

@@ -3,63 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    Batch,
-    Column,
-    DatasetIterator,
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-)
-from data_stack.dataset.iterator.layers.fields import (
-    FieldsDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator
+from data_stack.dataset.iterator.layers.fields import FieldsDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats import records
-
-
-class Recording(DatasetIterator):
-    """Dicts ``{"image", "label", "tag"}`` from a store of columns; tells what it was asked for."""
-
-    def __init__(self) -> None:
-        self.requests: list[Any] = []
-        self._columns = {"image": np.arange(20).reshape(5, 4), "label": np.arange(5) % 2, "tag": np.arange(5)}
-
-    def __len__(self) -> int:
-        return 5
-
-    def __getitem__(self, index: int) -> Any:
-        self.requests.append(index)
-        return {key: column[index] for key, column in self._columns.items()}
-
-    def read_batch(self, indices: Any) -> Batch:
-        self.requests.append("batch")
-        return {key: column[indices] for key, column in self._columns.items()}
-
-    def read_column(self, key: Any, indices: Any = None) -> Column:
-        self.requests.append(key)
-        return self._columns[key][slice(None) if indices is None else indices]
-
-
-def test_only_sample_0_is_read_when_columns_are_chosen_and_only_they_are_read_later() -> None:
-    source = Recording()
-
-    selected = source.select("label", "tag").rename({"label": "target"}).as_tuple("target")
-    assert (set(source.requests), len(selected)) == ({0}, 5)
-    batch = selected.read_batch([1, 0])
-
-    assert isinstance(batch, tuple)
-    assert batch[0].tolist() == [1, 0]
-    assert set(source.requests) == {0, "label"}
-    assert source.requests.count(0) <= 3  # sample 0, once for each layer that wants to know what columns there are
-
+from data_stack.exception import ConfigError
 
 TUPLES = [(1, 2, 3)]
 DICTS = [{"a": 1, "b": 2}]
@@ -107,21 +60,6 @@ def test_columns_that_the_samples_lack_are_refused_when_a_sample_is_read(
     for read in (list, lambda it: it.__getitems__(range(len(it))), lambda it: it.read_batch(range(len(it)))):
         with pytest.raises(ConfigError):
             read(iterator)
-
-
-def test_a_key_is_looked_for_in_the_schema_where_there_is_one(tmp_path: Path) -> None:
-    with records.RecordWriter(tmp_path / "records", {"a": "i64", "b": "utf8[]"}) as writer:
-        writer.append({"a": 1, "b": ["x"]})
-    data = bytearray((tmp_path / "records" / "b.bag").read_bytes())
-    data[-1] ^= 1  # damage that reading a sample finds
-    (tmp_path / "records" / "b.bag").write_bytes(data)
-    reader = records.open(tmp_path / "records")
-
-    with pytest.raises(ConfigError, match="no column 'c': they have the columns 'a', 'b'"):
-        reader.take(1).select("c")
-
-    with pytest.raises(DatasetFileCorruptError):
-        reader.take(1).select("b")[0]
 
 
 META = DatasetMeta(IteratorMeta(0, 1, 2), "id", "digits", "train", "label", ("zero", "one"), ("x", "y"))

@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from layer_laws import Columns, Samples
 
-from data_stack.dataset.iterator import (
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.filtered import FilteredDatasetIterator
 from data_stack.exception import ConfigError
 
@@ -32,32 +29,6 @@ def test_with_a_column_only_that_column_is_read_and_in_blocks() -> None:
     assert sum(length for _, length in source.requests) == 50_000
     assert max(length for _, length in source.requests) <= 1 << 14
     assert filtered.indices.tolist() == [i for i in range(50_000) if i % 7 in {1, 2}]
-
-
-@pytest.mark.parametrize(
-    ("column", "kind"),
-    [
-        (np.arange(3), int),
-        (np.arange(3.0, dtype=np.float32), float),
-        (["a", "b", "c"], str),
-        (np.array(["a", "b", "c"]), str),
-        ([None, None, None], type(None)),
-        (np.array(["2020-01-01"] * 3, dtype="M8[ns]"), np.datetime64),
-        (np.zeros((3, 2)), np.ndarray),
-        (torch.arange(3), int),
-        ([np.zeros(1), np.zeros(2), np.zeros(3)], np.ndarray),
-    ],
-)
-def test_a_column_gives_python_numbers_arrays_or_what_is_in_the_sample(column: Any, kind: type) -> None:
-    given_to_it: list[Any] = []
-
-    def predicate(value: Any) -> bool:
-        given_to_it.append(value)
-        return True
-
-    FilteredDatasetIterator(SequenceDatasetIterator([column]), predicate, column=0)
-
-    assert [type(value) for value in given_to_it] == [kind] * 3
 
 
 @pytest.mark.parametrize(

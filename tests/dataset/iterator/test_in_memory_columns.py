@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import pickle
 import tracemalloc
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, Listed, check_equal_to_list, exact
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
-from data_stack.formats import records
 
 
 def samples_of(structure: str, kinds: list[str], n_samples: int) -> list[Any]:
@@ -33,14 +29,6 @@ def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples:
     check_equal_to_list(pickle.loads(pickle.dumps(in_memory)), samples, indices)
 
 
-def test_parameters_and_tensors_with_gradient_are_kept_as_they_are() -> None:
-    samples = [(torch.ones(2, requires_grad=True), torch.nn.Parameter(torch.ones(1)), torch.eye(2).to_sparse())] * 2
-
-    in_memory = InMemoryDatasetIterator(samples)
-
-    assert all(kept is given_ for kept, given_ in zip(in_memory[1], samples[1], strict=True))
-
-
 def test_many_small_samples_of_arrays_take_little_more_memory_than_their_bytes() -> None:
     n_samples = 50_000
     source = SequenceDatasetIterator([np.arange(n_samples), np.random.rand(n_samples, 2)])
@@ -54,16 +42,3 @@ def test_many_small_samples_of_arrays_take_little_more_memory_than_their_bytes()
     assert exact(in_memory[7]) == exact(source[7])
     assert exact(in_memory.read_batch([7, -1])) == exact(source.read_batch([7, -1]))
     assert kept < 1.1 * n_bytes
-
-
-@pytest.mark.parametrize("form", ["tuples", "dicts", "bare"])
-def test_columns_of_one_shape_give_the_samples_of_their_source(form: str, tmp_path: Path) -> None:
-    with records.RecordWriter(tmp_path / "records", {"a": "i64", "b": "array"}) as writer:
-        for i in range(9):
-            writer.append({"a": i, "b": np.full((2, 2), i)})
-    dicts: Any = records.open(tmp_path / "records")
-    tuples = SequenceDatasetIterator([np.arange(9), np.random.rand(9, 2), np.arange(9) + np.datetime64("2020")])
-    source = {"tuples": tuples, "dicts": dicts, "bare": dicts.map(len)}[form]
-
-    for in_memory in (source.in_memory(), pickle.loads(pickle.dumps(source.in_memory()))):
-        check_equal_to_list(in_memory, [source[i] for i in range(9)], [3, -1, 3])

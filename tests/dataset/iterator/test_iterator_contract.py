@@ -69,10 +69,7 @@ def sequence() -> SequenceDatasetIterator:
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sequence of lists": sequence,
     "sequence of arrays": lambda: SequenceDatasetIterator([np.arange(N) * 10, np.arange(N) % 2, np.arange(N) % 2]),
-    "sequence of tensors": lambda: SequenceDatasetIterator([torch.arange(N) * 10, torch.arange(N) % 2, torch.arange(N) % 2]),
-    "view of a client's": lambda: DatasetIteratorView(ClientIterator(), range(N)),
     "view of views": lambda: DatasetIteratorView(DatasetIteratorView(sequence(), range(N)[::-1]), range(N)[::-1]),
-    "informed client's": lambda: InformedDatasetIterator(ClientIterator(), DatasetMeta()),
     "informed client's wrapper": lambda: InformedDatasetIterator(ClientWrapper(sequence()), DatasetMeta()),
     "combined": lambda: CombinedDatasetIterator(
         [
@@ -146,11 +143,7 @@ class Shortened(SequenceDatasetIterator):
 
 
 @pytest.mark.parametrize(
-    "doubled",
-    [
-        Doubled([[1, 2, 3], [7, 8, 9]]),
-        DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2]),
-    ],
+    "doubled", [Doubled([[1, 2, 3], [7, 8, 9]]), DoubledView(SequenceDatasetIterator([[1, 2, 3], [7, 8, 9]]), [0, 1, 2])]
 )
 def test_a_subclass_that_changes_samples_changes_batches_columns_and_views(doubled: DatasetIteratorIF) -> None:
     assert list(doubled) == [(2, 7), (4, 8), (6, 9)]

@@ -54,10 +54,7 @@ LAYERS: dict[str, tuple[Make, Callable[[Samples], Samples]]] = {
     "as_dict": (lambda it: it.as_dict(*"abc"), named),
     "rename": (lambda it: it.as_dict(*"abc").rename({"a": "c", "c": "a"}), lambda samples: named(samples, "cba")),
     "as_tuple": (lambda it: it.as_dict(*"abc").as_tuple("c", "a"), lambda samples: [(z, x) for x, _, z in samples]),
-    "zip": (
-        lambda it: it.zip(it.skip(0).map(negated, column=1)),
-        lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples],
-    ),
+    "zip": (lambda it: it.zip(it.skip(0).map(negated, column=1)), lambda samples: [(x, y, z, x, -y, z) for x, y, z in samples]),
     "one_hot": (
         lambda it: it.one_hot([0, 1, 2]),
         lambda samples: [(x, np.eye(3, dtype=np.float32)[y], z) for x, y, z in samples],

@@ -3,35 +3,18 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from layer_laws import Columns, Samples, as_plain, check_all_ways_agree
+from layer_laws import as_plain, check_all_ways_agree
 
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
-
-
-class Recording(Samples):
-    """Tells what it was asked for."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        super().__init__(samples)
-        self.requests: list[list[int]] = []
-
-    def __getitems__(self, indices: Any) -> list[Any]:
-        self.requests.append(list(indices))
-        return [self.samples[index] for index in indices]
 
 
 def tagged(sample: Any) -> Any:
@@ -47,10 +30,6 @@ def jittered(sample: Any, generator: np.random.Generator) -> Any:
 
 def jittered_batch(batch: Any, generators: list[np.random.Generator]) -> Any:
     return batch[0], [generator.integers(1 << 40) for generator in generators]
-
-
-def failing(sample: Any) -> Any:
-    raise ZeroDivisionError(f"cannot map {sample!r}")
 
 
 @given(data=st.data(), batched=st.booleans(), n=st.integers(0, 9), seed=st.integers(-5, 2**70), epoch=st.integers(0, 3))
@@ -76,43 +55,6 @@ def test_a_random_map_draws_anew_for_each_position_epoch_and_seed_and_alike_per_
 
     assert len({value for values in drawn for value in values}) == 200
     assert by_batch == drawn[0]
-
-
-def test_samples_of_a_batch_are_fetched_in_one_request() -> None:
-    source = Recording([(i,) for i in range(10)])
-    mapped = MappedDatasetIterator(source, tagged)
-
-    mapped.read_batch([3, 1])
-    mapped.__getitems__([-1, 0])
-    mapped.read_column(0, [7, 7])
-    mapped[2:].read_column(1, [0])
-
-    assert source.requests == [[3, 1], [9, 0], [7, 7], [2]]
-
-
-@pytest.mark.parametrize(
-    ("result", "expected", "dtype"),
-    [
-        ([1, 2, 3], [1, 2, 3], np.int64),
-        (torch.tensor([1.5, 2, 3]), [1.5, 2, 3], np.float32),
-        (np.array(["a", "bb", "c"]), ["a", "bb", "c"], object),
-        (np.array([1, 2, 3], dtype=object), [1, 2, 3], np.int64),
-        ([[1], [1, 2], []], [[1], [1, 2], []], object),
-        (range(3), [0, 1, 2], np.int64),
-    ],
-)
-def test_columns_of_a_batched_function_become_what_their_values_stack_to(result: Any, expected: Any, dtype: Any) -> None:
-    source = SequenceDatasetIterator([np.arange(3)])
-
-    bare = source.map(lambda batch: result if len(batch[0]) == 3 else result[: len(batch[0])], batched=True)
-    named = source.map(lambda batch: {"c": result}, batched=True).read_batch([0, 1, 2])
-
-    column = bare.read_batch([0, 1, 2])
-    assert isinstance(column, np.ndarray)
-    assert isinstance(named, dict)
-    assert (as_plain(column), column.dtype) == (expected, dtype)
-    assert (as_plain(named["c"]), named["c"].dtype) == (expected, dtype)
-    assert as_plain(bare.__getitems__([0, 1, 2])) == expected
 
 
 @pytest.mark.parametrize(
@@ -163,33 +105,6 @@ def test_every_way_to_a_mapped_column_gives_the_function_of_its_value(
     ]
     check_all_ways_agree(mapped, expected, data)
     check_all_ways_agree(pickle.loads(pickle.dumps(mapped)), expected, data)
-
-
-def test_other_columns_are_read_without_the_function_and_the_mapped_one_without_the_others() -> None:
-    source = Columns(np.arange(5), np.arange(5) * 10)
-
-    mapped = source.map(failing, column=0)
-
-    assert mapped.read_column(1).tolist() == [0, 10, 20, 30, 40]
-    assert source.map(plus, column=0).read_column(0, [4, 1]).tolist() == [5, 2]
-    assert source.requests == [(1, 5), (0, 2)]
-    with pytest.raises(ZeroDivisionError, match="cannot map 3"):
-        mapped.read_column(0, [3])
-
-
-@pytest.mark.parametrize("batched", [True, False])
-def test_a_mapped_column_keeps_the_form_of_samples(batched: bool) -> None:
-    class Point(NamedTuple):
-        x: int
-        y: int
-
-    for sample in (Point(1, 2), [1, 2], {"x": 1, "y": 2}, (1, 2)):
-        mapped = Samples([sample]).map(np.negative, column="y" if isinstance(sample, dict) else 1, batched=batched)
-
-        assert type(mapped[0]) is type(sample)
-        assert as_plain(mapped[0]) == ({"x": 1, "y": -2} if isinstance(sample, dict) else [1, -2])
-    with pytest.raises(ConfigError, match="no column 2"):
-        Samples([(1, 2)]).map(np.negative, column=2)[0]
 
 
 def test_the_meta_forgets_what_a_mapped_column_no_longer_is() -> None:

@@ -72,13 +72,6 @@ def test_composed_positions_are_positions_of_positions(drawn: tuple[list[Positio
     assert take(result, backwards).tolist() == expected[::-1]
 
 
-def test_an_index_array_takes_four_bytes_a_position_where_they_suffice() -> None:
-    few, many = check_positions(np.array([0, 1]), 2**31), check_positions(np.array([0, 2**31]), 2**31 + 1)
-
-    assert (as_index_array(few).dtype.name, as_index_array(many).dtype.name) == ("int32", "int64")
-    assert as_index_array(many).tolist() == [0, 2**31]
-
-
 @pytest.mark.parametrize("indices", [range(11), range(-11, 0), range(5, 20, 5), range(20, 5, -5)])
 def test_a_range_that_leaves_the_iterator_names_the_position(indices: range) -> None:
     with pytest.raises(DatasetOutOfBoundsError, match=r"position (-11|10|15|20) is outside of an iterator of 10 samples"):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 import io
-import logging
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -28,24 +26,9 @@ from data_stack.dataset.iterator.access import own_access
 from data_stack.dataset.iterator.layers import stored_samples
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
-
-
-class Counting(InMemoryStorageConnector):
-    """Notes each request for ranges."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.requests: list[list[tuple[int, int]]] = []
-
-    def read_ranges(self, identifier: str, ranges: Any) -> list[bytes]:
-        self.requests.append(list(ranges))
-        return super().read_ranges(identifier, ranges)
 
 
 def cached(source: Any, storage: StorageConnector, identifier: str | None = None) -> StoredCacheDatasetIterator:
@@ -81,18 +64,6 @@ def test_stored_samples_equal_those_of_a_list(data: st.DataObject, n_samples: in
         check_equal_to_list(in_small_blocks(samples, InMemoryStorageConnector(), most_in_block), samples, indices)
 
 
-def test_other_samples_under_the_same_identifier_are_replaced_and_the_log_says_so(
-    storage: StorageConnector, caplog: pytest.LogCaptureFixture
-) -> None:
-    StoredCacheDatasetIterator(SequenceDatasetIterator([[1, 2]]), storage, "x").fill()
-
-    with caplog.at_level(logging.INFO, logger="data_stack"):
-        again = list(StoredCacheDatasetIterator(SequenceDatasetIterator([[3, 4, 5]]), storage, "x"))
-
-    assert again == [(3,), (4,), (5,)]
-    assert "holds 2 samples" in caplog.text
-
-
 @pytest.mark.parametrize("content", [b"", b"a table,of,mine\n", b"DSsampl", b"x" * 100_000])
 def test_what_is_no_cache_is_refused_and_stays(content: bytes, storage: StorageConnector) -> None:
     storage.set_resource("mine", io.BytesIO(content))
@@ -104,28 +75,6 @@ def test_what_is_no_cache_is_refused_and_stays(content: bytes, storage: StorageC
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
-
-
-def test_a_batch_is_one_request() -> None:
-    storage = Counting()
-    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([np.random.rand(2000, 50), range(2000)]), storage)
-    cache.fill()
-
-    storage.requests.clear()
-    cache.read_batch([1999, 5, 1000])
-
-    assert len(storage.requests) == 1
-    assert sum(size for _, size in storage.requests[0]) <= 10 * 2**18
-
-
-def test_the_samples_are_read_from_a_memory_map_where_there_are_files(tmp_path: Path) -> None:
-    cache = StoredCacheDatasetIterator(SequenceDatasetIterator([np.arange(1000)]), FileStorageConnector(tmp_path))
-    identifier = cache.fill()
-    assert cache[5] == (5,)
-
-    os.unlink(tmp_path / identifier)
-
-    assert cache.read_column(0).tolist() == list(range(1000))
 
 
 # --- writing -------------------------------------------------------------------------------------------------------
@@ -154,20 +103,6 @@ def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(val
 
     with pytest.raises(ConfigError, match=f"(?s)sample 2 cannot be kept.*{named}.*map"):
         cache[0]
-
-    assert not storage.has_resource("x")
-
-
-@pytest.mark.parametrize("n_given", [2, 4])
-def test_an_iterator_that_gives_more_or_fewer_samples_than_it_says_is_refused(n_given: int) -> None:
-    class Lying(Listed):
-        def __iter__(self) -> Iterator[Any]:
-            return iter([(0,)] * n_given)
-
-    storage = InMemoryStorageConnector()
-
-    with pytest.raises(ConfigError, match=f"3.*{n_given} samples"):
-        cached(Lying([(0,)] * 3), storage, "x")[0]
 
     assert not storage.has_resource("x")
 
@@ -236,19 +171,6 @@ def test_a_flipped_bit_is_an_error_or_makes_no_difference(tmp_path: Path, in_fil
         storage.set_resource("x", io.BytesIO(data))
         with suppress(DatasetFileCorruptError, ConfigError):
             assert exact(read_everything(StoredSamples(storage, "x"))[0]) == exact(SAMPLES)
-
-
-def test_a_damaged_cache_is_named_with_what_to_do_and_never_replaced_silently(storage: StorageConnector) -> None:
-    source = SequenceDatasetIterator([list(range(1000)), [np.full(500, i) for i in range(1000)]])
-    data = bytearray(stored_bytes(storage, cached(source, storage, "x").fill()))
-    data[data.index(np.full(500, 900).tobytes())] ^= 1
-    storage.set_resource("x", io.BytesIO(data))
-    cache = cached(source, storage, "x")
-
-    assert cache.read_column(0, [0]).tolist() == [0]
-    for read in (lambda: list(cache), lambda: cache.read_batch([900])):
-        with pytest.raises(DatasetFileCorruptError, match=r"'x'.*damaged.*bytes from .*Delete"):
-            read()
 
 
 @given(data=st.data())

@@ -9,32 +9,10 @@ from typing import Any
 import pytest
 from layer_laws import Samples
 
-from data_stack.dataset.iterator import (
-    Column,
-    InformedDatasetIterator,
-)
+from data_stack.dataset.iterator import InformedDatasetIterator
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
-
-
-class Recording(Samples):
-    """Tells which columns it was asked for."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        super().__init__(samples)
-        self.columns_read: list[Any] = []
-
-    def read_column(self, key: Any, indices: Any = None) -> Column:
-        self.columns_read.append(key)
-        return super().read_column(key, indices)
-
-
-def test_a_column_is_read_from_the_iterator_that_has_it() -> None:
-    images, labels = Recording([(i, "x") for i in range(4)]), Recording([(i % 2,) for i in range(4)])
-
-    assert images.zip(labels).read_column(-1, [1, 2]).tolist() == [1, 0]
-    assert (images.columns_read, labels.columns_read) == ([], [0])
 
 
 def test_iterators_of_unequal_lengths_are_refused_with_their_lengths() -> None:

@@ -32,10 +32,6 @@ def note_on(root: Path, identifier: str) -> Path:
     return root / ".data_stack/digests" / f"{identifier}~"
 
 
-def files_below(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
     before = os.umask(0o027)
     try:
@@ -47,22 +43,6 @@ def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector,
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
     assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
     assert connector.root_path == str(root)
-
-
-def test_nothing_is_written_by_looking(connector: FileStorageConnector, root: Path) -> None:
-    assert not connector.has_resource("a")
-    assert connector.list_resources() == []
-    with pytest.raises(ResourceNotFoundError):
-        connector.stat("a")
-
-    assert not root.exists()
-
-
-def test_a_store_that_cannot_be_written_is_our_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"in the way")
-
-    with pytest.raises(StorageError, match="could not store 'a'"):
-        FileStorageConnector(tmp_path / "file").set_resource("a", b"x")
 
 
 # ---------------------------------------------------------------------- containment

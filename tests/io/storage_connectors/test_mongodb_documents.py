@@ -35,19 +35,6 @@ def documents(mongodb: Database[Any], name: str) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- what is written
 
 
-def test_a_small_resource_is_one_document(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
-    before = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None)
-
-    connector.set_resource("a/b.txt", b"small")
-
-    (pointer,) = documents(mongodb, "resources")
-    assert (pointer["_id"], pointer["length"], pointer["data"]) == ("a/b.txt", 5, b"small")
-    assert pointer["sha256"] == hashlib.sha256(b"small").hexdigest()
-    assert abs(pointer["modified"] - before) < datetime.timedelta(minutes=1)
-    assert "file_id" not in pointer
-    assert documents(mongodb, "files") == documents(mongodb, "chunks") == []
-
-
 def test_a_large_resource_is_a_pointer_to_a_file_in_chunks(connector: MongoDBStorageConnector, mongodb: Database[Any]) -> None:
     connector.set_resource("a/b.bin", CONTENT)
 
@@ -209,14 +196,3 @@ def test_a_damaged_small_resource_is_an_error_of_ours(connector: MongoDBStorageC
 
         with pytest.raises(DataStackError, match="'victim'"):
             content(connector, "victim")
-
-
-def test_what_tools_add_to_documents_is_left_alone(
-    connector: MongoDBStorageConnector, victim: Callable[[], dict[str, Any]], mongodb: Database[Any]
-) -> None:
-    file_id = victim()["file_id"]
-    update(mongodb["data_stack.resources"], {"_id": "victim"}, {"comment": "kept", "tags": ["a", {"b": 1}], "data": b"evil"})
-    update(mongodb["data_stack.chunks"], {"files_id": file_id, "n": 2}, {"comment": "x"})
-    mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 6, "data": b"more"})
-
-    assert content(connector, "victim") == CONTENT

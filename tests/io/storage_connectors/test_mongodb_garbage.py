@@ -15,7 +15,7 @@ from typing import Any
 import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
-from mongodb_commands import SentCommands, kill_at_command, meanwhile
+from mongodb_commands import kill_at_command, meanwhile
 from pymongo.database import Database
 from sizes import FULL
 
@@ -105,24 +105,6 @@ def test_the_lease_of_a_dead_process_is_garbage_and_that_of_a_live_one_is_not(
 
 
 # ---------------------------------------------------------------------- moving
-
-
-@pytest.mark.parametrize("data", [b"small", version(0)], ids=["small", "large"])
-def test_moving_sends_no_bytes_and_readers_go_on(connector: MongoDBStorageConnector, mongodb: Database[Any], data: bytes) -> None:
-    connector.set_resource("a", data)
-    connector.set_resource("b", version(1))
-    with connector.get_resource("a") as first, connector.get_resource("b") as second:
-        with SentCommands(mongodb.name) as sent:
-            connector.move_resource("a", "b")
-        connector.collect_garbage()
-
-        assert (first.read(), second.read()) == (data, version(1))
-    assert not [command for command in sent.writing if "chunks" in str(command)]
-    assert connector.list_resources() == ["b"]
-    assert content(connector, "b") == data
-    connector.collect_garbage(0)
-    assert content(connector, "b") == data
-    assert_no_orphans(mongodb)
 
 
 def test_what_is_replaced_while_it_is_moved_is_not_moved(

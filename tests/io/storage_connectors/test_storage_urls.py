@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import sys
@@ -14,10 +13,7 @@ import pytest
 
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
-from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, parse_bytes, storage_connector_from_url
-
-MONGODB = ["mongodb", "mongodb+srv"]
-CLOUD = ["s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"]
+from data_stack.io.storage_connectors.url import parse_bytes, storage_connector_from_url
 
 
 def root_of(url_or_path: Any) -> str:
@@ -74,33 +70,7 @@ def test_an_unknown_scheme_is_answered_with_those_there_are_and_shows_no_passwor
     assert "hidden" not in str(caught.value)
 
 
-def test_other_schemes_are_asked_for_only_when_one_is_needed() -> None:
-    asked = []
-
-    def more_schemes() -> dict[str, Any]:
-        asked.append(True)
-        return {"remote": lambda url: InMemoryStorageConnector(), "file": lambda url: None}
-
-    storage_connector_from_url("memory://", more_schemes=more_schemes)
-    storage_connector_from_url("/data", more_schemes=more_schemes)
-    assert isinstance(storage_connector_from_url("file:///data", more_schemes=more_schemes), FileStorageConnector)
-    assert not asked
-
-    storage_connector_from_url("remote://host", more_schemes=more_schemes)
-    assert asked == [True]
-
-
 # ------------------------------------------------------------------ databases and clouds
-
-
-def test_no_plugin_takes_a_built_in_scheme() -> None:
-    def fail() -> Any:
-        raise AssertionError("asked")
-
-    assert sorted(BUILT_IN_STORAGE_SCHEMES) == sorted(["file", "memory", *MONGODB, *CLOUD])
-    for scheme in [*MONGODB, *CLOUD]:
-        with contextlib.suppress(ConfigError, MissingDependencyError):
-            storage_connector_from_url(f"{scheme}://user:canary@host.invalid/place", more_schemes=fail)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, SupportsIndex
 
@@ -21,25 +20,6 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.util.byte_cache import ByteCache
 
 _ENTRY_BYTES = 250  # of what keeps a sample in its place
-
-
-@dataclass(frozen=True)
-class CacheInfo:
-    """What a cache did so far, in this process.
-
-    Attributes:
-        hits: samples that came from memory; one asked for twice in a batch counts once.
-        misses: samples that were read.
-        n_samples: samples kept now.
-        n_bytes: the memory they take, as estimated.
-        max_bytes: the most that is kept; None for all.
-    """
-
-    hits: int
-    misses: int
-    n_samples: int
-    n_bytes: int
-    max_bytes: int | None
 
 
 @layer("cached")
@@ -79,11 +59,6 @@ class CachedDatasetIterator(LayerDatasetIterator):
         self.__dict__.update(state)
         own_access(self)
 
-    def cache_info(self) -> CacheInfo:
-        """How often samples were found, and what is kept."""
-        access: Any = own_access(self)
-        return access.info()  # type: ignore[no-any-return]  # that of this class
-
 
 class _CachedAccess(KeptAccess, OneToOneAccess):
     """Access to samples that are kept once they were read; the length is taken when it is made.
@@ -98,11 +73,6 @@ class _CachedAccess(KeptAccess, OneToOneAccess):
         self._max_bytes, self._n_total = max_bytes, below.n_samples
         # position -> (sample, its bytes)
         self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))
-        self._hits = self._misses = 0
-
-    def info(self) -> CacheInfo:
-        """See :meth:`CachedDatasetIterator.cache_info`."""
-        return CacheInfo(self._hits, self._misses, len(self._kept), self._kept.n_bytes, self._max_bytes)
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
@@ -120,8 +90,6 @@ class _CachedAccess(KeptAccess, OneToOneAccess):
         """The samples at these positions, of which those that are not kept are read in one request."""
         found = self._kept.get_many(positions)
         missing = [position for position in dict.fromkeys(positions) if position not in found]
-        self._hits += len(found)
-        self._misses += len(missing)
         for position, value in zip(missing, self._read(missing), strict=True):
             # a row of a batch that was read at once is a view: kept, it would keep the whole batch
             sample = value if self._max_bytes is None else copy_value(value)

@@ -48,11 +48,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     _known_fingerprint: str | None = None
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF | Iterable[Sample],
-        *,
-        progress: bool | None = False,
-        keep_source: bool = True,
+        self, dataset_iterator: DatasetIteratorIF | Iterable[Sample], *, progress: bool | None = False, keep_source: bool = True
     ) -> None:
         self._underlying: list[Any] = [dataset_iterator] if keep_source else []
         self._columns: tuple[Any, Any] | None = None

@@ -10,7 +10,6 @@ from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, acc
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.named_columns import column_key_by
-from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -22,7 +21,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
     """The samples of ``dataset_iterator``, of the dataset that ``dataset_meta`` describes.
 
     It adds no layer of its own: ``underlying_iterators`` are those of ``dataset_iterator``, and what only that has, such as the
-    ``indices`` of a view or ``cache_info`` of a cache, is found here too. A slice is a view with the same meta.
+    ``indices`` of a view or ``fill`` of a stored cache, is found here too. A slice is a view with the same meta.
 
     Args:
         dataset_iterator: the samples; it stays the caller's to close.
@@ -51,7 +50,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
             wrapped = vars(self).get("_dataset_iterator")
             if not name.startswith("_") and hasattr(wrapped, name):
                 return getattr(wrapped, name)
-            raise missing_attribute(self, name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
 
     def make_access(self) -> SampleAccess:
         below = access_to(as_iterator(self._dataset_iterator))

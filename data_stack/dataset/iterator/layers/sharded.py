@@ -59,13 +59,13 @@ class ShardedDatasetIterator(DatasetIteratorView):
     def _part_of(self, n_samples: int) -> Positions:
         rank, world = self._rank, self._world
         per_rank, n_left = divmod(n_samples, world)
+        if self._uneven == "drop":
+            n_samples, n_left = n_samples - n_left, 0
         if self._uneven == "keep" or n_left == 0:
             if self._contiguous:
                 start = rank * per_rank + min(rank, n_left)
                 return range(start, start + per_rank + (rank < n_left))
             return range(rank, n_samples, world)
-        if self._uneven == "drop":
-            return range(rank * per_rank, (rank + 1) * per_rank) if self._contiguous else range(rank, per_rank * world, world)
         start, step = (rank * (per_rank + 1), 1) if self._contiguous else (rank, world)
         last = start + per_rank * step
         if last < n_samples:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from data_stack.io.storage_connectors.cached.connector import CachedStorageConnector, CacheInfo, uncached
+from data_stack.io.storage_connectors.cached.connector import CachedStorageConnector, uncached
 
-__all__ = ["CacheInfo", "CachedStorageConnector", "uncached"]
+__all__ = ["CachedStorageConnector", "uncached"]

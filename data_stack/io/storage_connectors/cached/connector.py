@@ -10,7 +10,6 @@ import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
 
 from data_stack.exception import (
@@ -37,25 +36,6 @@ from data_stack.io.storage_connectors.connector import (
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 _REMEMBERED = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class CacheInfo:
-    """Statistics of one connector in this process, and the size of its cache.
-
-    Attributes:
-        hits: resources opened that were whole on the local disk.
-        misses: resources opened that were not.
-        fetched_bytes: read from the remote.
-        held_bytes: size of the cache on the disk.
-        max_bytes: its limit; None for no limit.
-    """
-
-    hits: int
-    misses: int
-    fetched_bytes: int
-    held_bytes: int
-    max_bytes: int | None
 
 
 class CachedStorageConnector(StorageConnector):
@@ -169,10 +149,6 @@ class CachedStorageConnector(StorageConnector):
                 f"raise max_bytes (now {self._max_bytes}), make room on the disk, or let verify_resource() note their digests"
             )
         return wanted
-
-    def cache_info(self) -> CacheInfo:
-        """Statistics of the cache; this scans its folder."""
-        return CacheInfo(**self._asked.counts, held_bytes=self._folder.count_bytes(), max_bytes=self._max_bytes)
 
     # ------------------------------------------------------------------ writing, by the remote
 

@@ -264,10 +264,6 @@ class CacheFolder:
         self._left -= size
         return True
 
-    def count_bytes(self) -> int:
-        """Size of all files on the disk."""
-        return sum(item.disk_bytes for item in self._items())
-
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
         notes = [unseal_json(item.path) for item in self._items("notes")]

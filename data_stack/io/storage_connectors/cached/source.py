@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -34,12 +33,10 @@ class Remote:
     Attributes:
         store: the connector.
         folder: the local side.
-        counts: hits, misses and fetched bytes.
     """
 
     def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
         self.store, self.folder = store, folder
-        self.counts: Counter[str] = Counter(hits=0, misses=0, fetched_bytes=0)
         self._silent_until = 0.0
 
     def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
@@ -100,7 +97,6 @@ class CachedResource:
         remote, content = self.remote, self.content
         whole = remote.folder.open_whole(content)
         if whole is not None:
-            remote.counts["hits"] += 1
             return whole
         has_blocks, resource = remote.folder.has_blocks(content), None
         if not (has_blocks and remote.is_silent()):
@@ -112,12 +108,10 @@ class CachedResource:
         if resource is not None and self.content != content:  # it was replaced in between
             resource.close()
             return self()
-        remote.counts["misses"] += 1
         if content.size > WHOLE_BYTES or resource is None:
             return BlockedSource(_CachedBlocks(self, resource))
         with resource:
             data = remote.ask(self.identifier, lambda: resource.read_at(0, content.size))
-        remote.counts["fetched_bytes"] += len(data)
         actual = hashlib.sha256(data).hexdigest()
         if actual != content.sha256:
             raise ChecksumMismatchError(self.identifier, repr(remote.store), content.sha256, actual)
@@ -209,7 +203,6 @@ class _CachedBlocks(Blocks):
         pieces = self._remote.ask(
             identifier, lambda: [resource.read_at(*ranges[0])] if len(ranges) == 1 else resource.read_ranges(ranges)
         )
-        self._remote.counts["fetched_bytes"] += sum(map(len, pieces))
         for (start, size), data in zip(ranges, pieces, strict=True):
             if len(data) != size:
                 end = str(start + len(data))

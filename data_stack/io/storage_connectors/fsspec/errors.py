@@ -8,14 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
-_BUSY: Final = {
-    errno.EBUSY,
-    errno.EAGAIN,
-    121,
-    errno.EHOSTUNREACH,
-    errno.ENETUNREACH,
-    errno.ENOTCONN,
-}
+_BUSY: Final = {errno.EBUSY, errno.EAGAIN, 121, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN}
 #: Exceptions of botocore, aiohttp, azure and paramiko for a server that did not answer.
 _UNREACHABLE: Final = {
     "HTTPClientError", "ClientError", "IncompleteRead", "ServiceRequestError", "ServiceResponseError", "SSHException", "EOFError",

@@ -89,12 +89,11 @@ class Pointer:
             refuse("does not have the fields of a pointer")
         if named != identifier:
             refuse(f"belongs to {str(named)[:80]!r}")
-        if type(size) is not int or not 0 <= size <= MAX_RESOURCE_BYTES:
-            refuse("has an impossible size")
-        if type(block_bytes) is not int or not 1024 <= block_bytes <= PART_BYTES or PART_BYTES % block_bytes:
-            refuse("has an impossible block_bytes")
-        if not _is_hexadecimal(sha256, 64) or not (version is None or _is_hexadecimal(version, 32)):
-            refuse("has an impossible sha256 or version")
+        is_size_right = type(size) is int and 0 <= size <= MAX_RESOURCE_BYTES
+        is_block_right = type(block_bytes) is int and 1024 <= block_bytes <= PART_BYTES and PART_BYTES % block_bytes == 0
+        is_version_right = _is_hexadecimal(sha256, 64) and (version is None or _is_hexadecimal(version, 32))
+        if not (is_size_right and is_block_right and is_version_right):
+            refuse("has an impossible size, digest or version")
         n_digests = -(-size // block_bytes) * DIGEST_BYTES
         blocks, inline = rest[:n_digests], rest[n_digests:]
         if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > MAX_INLINE_BYTES:

@@ -19,7 +19,7 @@ DEFAULT_INLINE_BYTES: Final = 128 * 1024
 
 _URI: Final = re.compile(r"(?P<scheme>mongodb(?:\+srv)?)://(?P<authority>[^/?]*)(?:/(?P<database>[^?]*))?(?:\?(?P<query>.*))?")
 _HOST: Final = re.compile(r"(\[[^\[\]]+\]|[^:\[\]]+)(:[0-9]{1,5})?")
-_BUCKET: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}", re.ASCII)
+_BUCKET: Final = re.compile(r"(?!system\.)(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,59}(?<!\.)", re.ASCII)
 _DATABASE: Final = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
 _UNVERIFIED: Final = {"tlsallowinvalidcertificates", "tlsallowinvalidhostnames", "tlsinsecure", "ssl_cert_reqs"}
 #: URL option (lower case) -> parameter and type.
@@ -77,10 +77,10 @@ class Settings:
         if not _DATABASE.fullmatch(str(self.database)):
             raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
         bucket: Any = self.bucket
-        if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket) or bucket.endswith(".") or ".." in bucket:
-            raise ConfigError("a bucket has 1 to 60 letters, digits or '_.-', without '..' or a dot at the end")
-        if self.bucket.startswith("system."):
-            raise ConfigError("'system.' is reserved by MongoDB; choose another bucket")
+        if not isinstance(bucket, str) or not _BUCKET.fullmatch(bucket):
+            raise ConfigError(
+                "a bucket has 1 to 60 letters, digits or '_.-', without '..', a dot at the end, or 'system.' at the start"
+            )
         if not 0.1 <= self.timeout_seconds <= 86_400:
             raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
         if not 1024 <= self.chunk_bytes <= 8 << 20:
