@@ -40,7 +40,13 @@ def __dir__() -> list[str]:
 def _stub() -> Any:
     from data_stack.util.lazy import attach_stub  # not above, for importing data_stack imports nothing else
 
-    return attach_stub(__name__, __file__, optional=_OPTIONAL)
+    return attach_stub(__name__, __file__, optional=_OPTIONAL, explain=_explain)
+
+
+def _explain(name: str) -> str:
+    from data_stack.dataset.iterator.names_of_others import FUNCTIONS, explain
+
+    return explain(name, FUNCTIONS)
 
 
 def _find_version() -> str:

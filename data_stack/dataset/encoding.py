@@ -25,7 +25,9 @@ from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedErr
 
 
 def encode(
-    iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
+    iterator: DatasetIteratorIF,
+    encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
+    fit_on: DatasetIteratorIF | None = None,
 ) -> DatasetIteratorIF:
     """``iterator.encode``: columns encoded.
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
 from data_stack.factories.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
@@ -157,7 +158,7 @@ class DatasetDefinition:
             known = ["split", *self.options]
             raise ConfigError(
                 f"dataset {self.card.name!r} has no configuration key {key!r:.80}"
-                f"{did_you_mean(key, known)}; it has: {', '.join(known)}"
+                f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
             )
         for key, required in self.options.items():
             if required and key not in options:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
 from data_stack.formats.conversion.location import find_source_format
@@ -201,7 +202,7 @@ def open_as(
             taken = ["format", "target", "columns", *sorted(known)]
             raise ConfigError(
                 f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
-                f"{did_you_mean(name, taken)}; "
+                f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; "
                 f"its options: {', '.join(taken)}"
             )
     if ".tsv" in place.name.lower():

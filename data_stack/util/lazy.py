@@ -11,7 +11,7 @@ from typing import Any
 
 
 def attach_stub(
-    package: str, file: str, *, optional: Collection[str] = ()
+    package: str, file: str, *, optional: Collection[str] = (), explain: Callable[[str], str] = lambda name: ""
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package whose stub imports all its names (PEP 562).
 
@@ -27,6 +27,7 @@ def attach_stub(
         file: its ``__file__``.
         optional: names that need an optional package. They and the modules are not in ``__all__``, so that a star import works
             without such packages.
+        explain: returns what the error about an unknown name adds.
     """
     origins: dict[str, tuple[str, str]] = {}
     for node in ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8")).body:
@@ -35,7 +36,9 @@ def attach_stub(
 
     def import_name(name: str) -> Any:
         if name not in origins:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=sys.modules[package])
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{explain(name)}", name=name, obj=sys.modules[package]
+            )
         module, attribute = origins[name]
         if module == package:
             return import_module(f"{module}.{attribute}")  # the import binds the name

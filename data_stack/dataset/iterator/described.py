@@ -4,29 +4,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.named_columns import ColumnKey
+from data_stack.dataset.iterator.names_of_others import Attribute, FamiliarNames
 
 
-class Attribute:
-    """An attribute of iterators that is computed when it is read, and that a client's class or instance may define or set.
-
-    Args:
-        function: of the iterator.
-    """
-
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self._function = function
-        functools.update_wrapper(self, function)  # type: ignore[arg-type]  # for its documentation
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self._function if instance is None else self._function(instance)
-
-
-class DescribedIterator:
+class DescribedIterator(FamiliarNames):
     """Methods that describe an iterator, or convert its samples for other libraries."""
 
     # ------------------------------------------------------------------ its columns

@@ -1,9 +1,10 @@
-"""Names that iterators share with other libraries give way to an attribute of a client."""
+"""Names of other libraries: some are ours, too, and give way to a client's attribute; an error says what the others are here."""
 
 from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator.names_of_others import FUNCTIONS, METHODS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -85,6 +87,33 @@ def test_a_wrapper_of_a_client_that_keeps_its_samples_elsewhere_has_the_names() 
 
     assert (wrapper.column_names, [*wrapper.head(1)], list(wrapper.features)) == (["x", "y"], [(0, "a")], ["x", "y"])
     assert repr(wrapper) == "<Wrapper: 3 samples of 'w', columns x, y>"
+    with pytest.raises(AttributeError, match="no attribute 'targets'; here it is"):
+        wrapper.targets  # noqa: B018
+
+
+def test_a_method_of_another_library_is_an_error_that_says_ours() -> None:
+    for name, ours in METHODS.items():
+        for iterator in (Plain(), informed(Plain())):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}'; here it is ") as caught:
+                getattr(iterator, name)
+            assert ours in str(caught.value)
+        assert getattr(informed(Plain(**{name: "mine"})), name) == "mine"
+        assert not hasattr(DatasetIteratorIF, name)
+
+
+def test_a_function_of_another_library_is_an_error_that_says_ours() -> None:
+    for name, ours in FUNCTIONS.items():
+        with pytest.raises(AttributeError, match=f"module 'data_stack' has no attribute '{name}'; here it is ") as caught:
+            getattr(data_stack, name)
+        assert ours in str(caught.value)
+
+
+def test_an_argument_of_another_load_is_an_error_that_says_ours(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+
+    for dataset in ("digits", str(tmp_path / "a.csv")):
+        with pytest.raises(ConfigError, match="'cache_dir'; here it is "):
+            data_stack.load(dataset, split="train" if dataset == "digits" else None, cache_dir="x")
 
 
 def test_a_dict_of_splits_says_that_it_is_one() -> None:
