@@ -60,9 +60,9 @@ class Loader:
     Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are redrawn for each epoch.
 
     **Workers.** The consumer's own thread gathers arrays fastest, threads suit decoders that release the GIL, and processes suit
-    Python code; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker
-    processes are forks of a fresh interpreter, which the first loader starts; they receive the pickled iterator and functions,
-    also those of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
+    Python code; "auto" measures the first batches, and continues with the fastest kind. Worker processes are forks of a fresh
+    interpreter, which the first loader starts; they receive the pickled iterator and functions, also those of a notebook or
+    script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
     iteration; inside ``with`` they stay for the next one.
 
     Args:

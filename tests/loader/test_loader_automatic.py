@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import itertools
-import math
 import os
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -16,10 +16,11 @@ import pytest
 from loader_sources import Computing, computing, fail_elsewhere
 from process_census import census, left_since
 
-from data_stack.dataset.iterator import Batch, DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
 from data_stack.loader.workers import automatic
+from data_stack.util.processors import n_processors
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -49,37 +50,25 @@ def test_a_loader_of_arrays_stays_inline() -> None:
     assert stats.choice.startswith("inline: it only copies rows of arrays")
 
 
-class Changing(DatasetIterator):
-    """Numbers; each request takes as long as ``seconds`` says at that time."""
-
-    def __init__(self, n: int) -> None:
-        self.n, self.seconds = n, 0.004
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> int:
-        return index
-
-    def read_batch(self, indices: Any) -> Batch:
-        threading.Event().wait(self.seconds)
-        return np.array(indices)
+def sleep(sample: Any) -> Any:
+    time.sleep(0.001)
+    return sample
 
 
-def test_what_has_become_cheap_is_made_inline_and_what_has_become_slow_by_threads_from_the_epoch_after_on() -> None:
-    source = Changing(16 * 60)
-    kinds = []
+@pytest.mark.skipif(n_processors() == 1, reason="one processor")
+def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes() -> None:
+    waiting, computing = InMemoryDatasetIterator(range(16)).repeat(1000).map(sleep), Computing(16_000, 5000)
 
-    with loader(source) as subject:
-        for seconds in (0.004, 0.0, 0.0, 0.004, 0.004):
-            source.seconds = seconds
-            batches = list(subject)
-            kinds.append(subject.stats().worker_kind)
-            np.testing.assert_array_equal(np.concatenate(batches), np.arange(16 * 60))
+    with loader(waiting, epochs=None) as waits, loader(computing, epochs=None) as computes:
+        for _ in zip(range(3000), waits, strict=False):
+            if waits.stats().worker_kind == "threads":
+                break
+        for _ in zip(range(3000), computes, strict=False):
+            if computes.stats().worker_kind == "processes":
+                break
 
-    assert kinds[0] == "threads"
-    assert kinds[2] == "inline"
-    assert kinds[4] == "threads"
+        assert waits.stats().worker_kind == "threads"
+        assert "processes" in computes.stats().choice
 
 
 # --------------------------------------------------------------------------------------------------------- for any choice
@@ -95,7 +84,6 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
 
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
     monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
-    monkeypatch.setattr(automatic, "_CHANGED", math.inf)  # on a busy machine
     monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
 
 

@@ -181,7 +181,7 @@ def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
 
     (warning,) = told
     assert warning.category is RuntimeWarning
-    assert "a worker thread is making step 0 of epoch 0 (samples 0, 1, 2, 3)" in str(warning.message)
+    assert "a worker thread takes long to make step 0 of epoch 0 (samples 0, 1, 2, 3)" in str(warning.message)
     iteration.close()  # type: ignore[attr-defined]
 
 

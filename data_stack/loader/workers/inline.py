@@ -45,7 +45,7 @@ class InlineWorkers(Workers):
     def _make(self) -> MadeBatch:
         """The oldest job's batch; begins to make those of the other jobs of its epoch, too."""
         jobs = [self._jobs.popleft()]
-        while self._jobs and self._jobs[0].epoch == jobs[0].epoch:
+        while self._maker.can_join and self._jobs and self._jobs[0].epoch == jobs[0].epoch:
             jobs.append(self._jobs.popleft())
         if len(jobs) == 1:
             return self._maker.make(jobs[0])
