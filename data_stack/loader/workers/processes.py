@@ -250,14 +250,17 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled
-        culprit = "what a loader was given"
-        parts = {"the transform": maker._transform, "collate": maker._collate, "the iterator": maker.stacks.iterator}
-        for name, part in parts.items():
-            try:
-                dump(part)
-            except Exception:  # noqa: BLE001  # as above
-                culprit = f"{name} {part!r:.200}"
+        parts = {"the iterator": maker.stacks.iterator, "collate": maker._collate, "the transform": maker._transform}
+        culprits = [f"{name} {part!r:.200}" for name, part in parts.items() if not _pickles(part)]
         raise ConfigError(
-            f"{culprit} cannot be sent to worker processes: {type(error).__name__}: {error}. "
+            f"{', '.join(culprits)} cannot be sent to worker processes: {type(error).__name__}: {error}. "
             f"Use worker_kind='threads', or open files and connections when they are first used"
         ) from error
+
+
+def _pickles(part: Any) -> bool:
+    try:
+        dump(part)
+    except Exception:  # noqa: BLE001  # any error of an object
+        return False
+    return True
