@@ -108,9 +108,9 @@ OWN = np.arange(24.0)
 KEPT: list[Any] = []
 
 
-def fresh_and_kept(indices: Any) -> Batch:
-    KEPT.append(np.zeros(len(indices)))
-    return (KEPT[-1],)
+def keeping(*columns: Any) -> Batch:
+    KEPT.extend(columns)
+    return tuple(columns)
 
 
 def lent_to_a_tensor(indices: Any) -> Batch:
@@ -119,22 +119,9 @@ def lent_to_a_tensor(indices: Any) -> Batch:
     return (made,)
 
 
-def the_same_twice(indices: Any) -> Batch:
-    made = np.zeros(len(indices))
-    KEPT.append(None)
-    return made, made
-
-
-def overlapping_parts_of_one(indices: Any) -> Batch:
-    made = np.zeros(2 * len(indices))
-    return made[: len(indices)], made[len(indices) // 2 :][: len(indices)]
-
-
 def objects_that_are_kept(indices: Any) -> Batch:
-    values = [np.zeros(number % 3 + 1) for number in range(len(indices))]
-    KEPT.extend(values)
     column = np.empty(len(indices), dtype=object)
-    column[:] = values
+    column[:] = keeping(*[np.zeros(number % 3 + 1) for number in range(len(indices))])
     return (column,)
 
 
@@ -142,10 +129,10 @@ ANSWERS: list[Callable[[Any], Batch]] = [
     lambda indices: OWN,
     lambda indices: (OWN[::-1],),
     lambda indices: (indices, indices),
-    fresh_and_kept,
+    lambda indices: keeping(np.zeros(len(indices))),
+    lambda indices: (np.zeros(len(indices)),) * 2,
+    lambda indices: tuple(np.lib.stride_tricks.sliding_window_view(np.zeros(2 * len(indices)), len(indices), writeable=True)[:2]),
     lent_to_a_tensor,
-    the_same_twice,
-    overlapping_parts_of_one,
     objects_that_are_kept,
 ]
 
@@ -157,7 +144,7 @@ def test_no_array_that_a_client_keeps_is_handed_out(number: int) -> None:
     batches = list(loader(Answer(ANSWERS[number]), 24, epochs=2))
 
     handed_out = [array for batch in batches for array in arrays_in(batch)]
-    kept = [OWN, *[np.asarray(each) for each in KEPT if each is not None]]
+    kept = [OWN, *map(np.asarray, KEPT)]
     for place, array in enumerate(handed_out):
         assert array.flags.writeable
         assert not any(np.shares_memory(array, other) for other in [*kept, *handed_out[:place]])
