@@ -127,6 +127,8 @@ class AutomaticWorkers(Workers):
         options: of threads and processes, see :func:`workers_of_kind`.
     """
 
+    _left_at: float | None  # when the consumer got its last batch
+
     def __init__(self, maker: BatchMaker, n_workers: int, *, with_processes: bool = True, **options: Any) -> None:
         self._maker, self._most_workers, self._options = maker, n_workers, options
         self._next: Workers | None = None  # take over once they are ready
@@ -199,7 +201,7 @@ class AutomaticWorkers(Workers):
         self._n_made = self._n_measured = 0
         self._waiting = 0.0
         self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
-        self._left_at: float | None = None  # when the consumer got its last batch
+        self._left_at = None
 
     def _next_made(self) -> MadeBatch:
         try:
