@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex
@@ -12,7 +13,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.exception import ConfigError
-from data_stack.loader.ragged import Ragged, common_dtype, fill, join, value_arrays
+from data_stack.loader.ragged import common_dtype, fill, join, value_arrays
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import Batch, Column, keys_of
 
@@ -104,14 +105,19 @@ class Padded(Collation):
             return (*padded.values(), *lengths)
         return (padded[0], *lengths) if lengths else padded[0]
 
-    def _pad(self, arrays: Column | list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
-        """Values (shape ``(n, extent, ...)``, or n arrays with the same number of dimensions) as one array, and their lengths."""
+    def _pad(self, arrays: list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
+        """Values, arrays with the same number of dimensions, as one array, and their lengths."""
         value = self._value[key] if isinstance(self._value, dict) else self._value
-        shapes = _shapes(arrays)
-        n_extents = shapes.shape[1]
-        self._check_extents(n_extents, name)
+        n_extents = arrays[0].ndim if arrays else 1
+        shapes = np.array([array.shape for array in arrays], dtype=np.int64).reshape(len(arrays), n_extents)
+        for what, n_given in (("to", len(self._to)), ("multiple_of", len(self._multiple_of)), ("lengths", self._n_lengths)):
+            if n_given > n_extents:
+                raise ConfigError(f"{what} is for {n_given} extents, but the values of {name} have {n_extents}")
         largest = shapes.max(axis=0, initial=0).tolist()
-        wanted = [self._extent(place, extent) for place, extent in enumerate(largest)]
+        wanted = [
+            fixed if fixed is not None else -(-extent // (multiple or 1)) * (multiple or 1)
+            for extent, fixed, multiple in itertools.zip_longest(largest, self._to, self._multiple_of)
+        ]
         for place, (extent, most) in enumerate(zip(largest, wanted, strict=True)):
             if extent > most and not self._truncates:
                 at = int((shapes[:, place] > most).argmax())
@@ -120,26 +126,13 @@ class Padded(Collation):
                     f"which is longer than to={most}; pass a larger to=, or truncate=True"
                 )
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
-        dtype = arrays.dtype if isinstance(arrays, np.ndarray) else common_dtype(arrays, name)
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
-        padded = fill((len(shapes), *wanted), value, dtype, name)
+        padded = fill((len(shapes), *wanted), value, common_dtype(arrays, name), name)
         for row, array in zip(padded, arrays, strict=True):
             part = array[tuple(map(slice, wanted))]
             row[tuple(map(slice, part.shape))] = part
         return padded, lengths
-
-    def _check_extents(self, n_extents: int, name: str) -> None:
-        for what, n_given in (("to", len(self._to)), ("multiple_of", len(self._multiple_of)), ("lengths", self._n_lengths)):
-            if n_given > n_extents:
-                raise ConfigError(f"{what} is for {n_given} extents, but the values of {name} have {n_extents}")
-
-    def _extent(self, place: int, largest: int) -> int:
-        fixed = self._to[place] if place < len(self._to) else None
-        if fixed is not None:
-            return fixed
-        multiple = self._multiple_of[place] if place < len(self._multiple_of) else 1
-        return -(-largest // multiple) * multiple
 
 
 class Concatenated(Collation):
@@ -165,11 +158,7 @@ class Concatenated(Collation):
         made = dict(columns)
         for key, name in _chosen(columns, self._keys, batch):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
-            if isinstance(arrays, np.ndarray):
-                n_samples, extent = arrays.shape[:2]
-                offsets = np.arange(n_samples + 1, dtype=np.int64) * extent
-                made[key] = Ragged(arrays.reshape(n_samples * extent, *arrays.shape[2:]), offsets)
-            elif arrays is not None:
+            if arrays is not None:
                 made[key] = join(arrays, common_dtype(arrays, name), name)
         if isinstance(batch, dict):
             return made
@@ -191,28 +180,17 @@ def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, bat
     return [(key, "the column" if is_bare else f"column {key!r}") for key in columns if keys is None or key in keys]
 
 
-def _values(column: Column, name: str, *, is_named: bool) -> Column | list[Column] | None:
-    """The arrays of numbers in a column, or the array of all of them; None for a column without such arrays."""
-    if column.dtype != object:
-        if column.ndim > 1 and column.dtype.kind in "biufc":
-            return column
-        arrays = None
-    else:
+def _values(column: Column, name: str, *, is_named: bool) -> list[Column] | None:
+    """The arrays of numbers in a column; None for a column without such arrays."""
+    if column.dtype == object:
         arrays = value_arrays(column, name)
+    else:
+        arrays = list(column) if column.ndim > 1 and column.dtype.kind in "biufc" else None
     if arrays is None and is_named:
         raise ConfigError(
             f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another column"
         )
     return arrays
-
-
-def _shapes(arrays: Column | list[Column]) -> npt.NDArray[np.int64]:
-    """The shape of each value, as rows of shape ``(n, number of extents)``."""
-    if isinstance(arrays, np.ndarray):
-        return np.broadcast_to(np.array(arrays.shape[1:], dtype=np.int64), (len(arrays), arrays.ndim - 1))
-    if not arrays or arrays[0].ndim == 1:
-        return np.array([len(array) for array in arrays], dtype=np.int64).reshape(len(arrays), 1)
-    return np.array([array.shape for array in arrays], dtype=np.int64)
 
 
 def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:

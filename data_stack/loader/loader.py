@@ -22,14 +22,12 @@ from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
-from data_stack.loader.page import facts_of_loader
 from data_stack.loader.plan import Plan, Uneven
 from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
-from data_stack.loader.schedule import NEVER, Schedule
-from data_stack.loader.session import LoaderStatistics, Session
+from data_stack.loader.session import NEVER, LoaderStatistics, Schedule, Session
 from data_stack.loader.state import LoaderState
 from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
-from data_stack.show.markup import Block, as_html, as_text
+from data_stack.show.markup import Heading, as_html
 from data_stack.show.page import IteratorPage
 
 _Self = TypeVar("_Self", bound="Loader")
@@ -60,9 +58,9 @@ class Loader:
     Random layers of the stack (``shuffle``, ``mix``, ``map(…, seed=…)``) are redrawn for each epoch.
 
     **Workers.** The consumer's own thread gathers arrays fastest, threads suit decoders that release the GIL, and processes suit
-    Python code; "auto" measures the first batches, keeps the fastest kind, and chooses again when an epoch begins. Worker
-    processes are forks of a fresh interpreter, which the first loader starts; they receive the pickled iterator and functions,
-    also those of a notebook or script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
+    Python code; "auto" measures the first batches, and continues with the fastest kind. Worker processes are forks of a fresh
+    interpreter, which the first loader starts; they receive the pickled iterator and functions, also those of a notebook or
+    script. Their batches arrive in anonymous shared memory, without a copy. Workers end with the
     iteration; inside ``with`` they stay for the next one.
 
     Args:
@@ -135,9 +133,9 @@ class Loader:
             drop_last=_check_bool("drop_last", drop_last),
             uneven=uneven,
         )
-        for name, function in (("collate", None if isinstance(collate, Collation) else collate), ("transform", transform)):
-            if not (function is None or callable(function)):
-                raise ConfigError(f"{name} must be a function, or None, got {function!r:.80}")
+        if not isinstance(collate, Collation):
+            _check_function("collate", collate)
+        _check_function("transform", transform)
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
         make_workers = functools.partial(
             workers_of_kind,
@@ -150,8 +148,6 @@ class Loader:
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)
 
-    # ------------------------------------------------------------------------------------------------------------- iteration
-
     def __iter__(self) -> Iterator[Any]:
         """Begin an iteration, see the class.
 
@@ -163,8 +159,7 @@ class Loader:
                 group have different datasets, seeds, states or arguments.
 
         Warns:
-            UserWarning: this is one of several training processes, but there is neither ``shard`` nor a process group; or the
-                order reads a remote store sample by sample.
+            UserWarning: one of several training processes has no ``shard``; or the order reads a remote store sample by sample.
         """
         session = self._session
         session.end_iteration()
@@ -173,7 +168,7 @@ class Loader:
         session.go_to(*session.tell())  # another iteration begins at the same place, until this one returns a batch
         end_epoch = NEVER if self._epochs is None else session.first_epoch + self._epochs
         schedule = Schedule(self._order, session.seed, self._plan_of, session.epoch, session.position, end_epoch)
-        return session.iterate(schedule, None if self._conversion is None else self._conversion.convert_all)
+        return session.iterate(schedule, iter if self._conversion is None else self._conversion.convert_all)
 
     def __len__(self) -> int:
         """The number of this rank's batches in an iteration, also in one that continues from a state.
@@ -240,18 +235,8 @@ class Loader:
         made = "" if self._conversion is None else f", as {self._conversion.name}"
         return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{rank}{made}>"
 
-    def __str__(self) -> str:
-        return f"{as_text(self._facts())}\n\n{IteratorPage(self._iterator)}"
-
     def _repr_html_(self) -> str:
-        return as_html([*self._facts(), *IteratorPage(self._iterator).document(2)])
-
-    def _facts(self) -> list[Block]:
-        session, conversion = self._session, None if self._conversion is None else self._conversion.name
-        place = (session.epoch, session.position)
-        return facts_of_loader(session.plan, self._order, session.seed, self._epochs, place, conversion)
-
-    # ----------------------------------------------------------------------------------------------------------------- state
+        return as_html([Heading(1, repr(self)), *IteratorPage(self._iterator).document(2)])
 
     def state_dict(self) -> dict[str, Any]:
         """The position of the consumer as JSON data, which any loader of the same samples can load, see :class:`LoaderState`.
@@ -290,22 +275,14 @@ class Loader:
         session = self._session
         if session.fingerprint is None:
             session.fingerprint = fingerprint(self._iterator)
-        return LoaderState(
-            seed=session.seed,
-            epoch=session.epoch,
-            position=session.position,
-            first_epoch=session.first_epoch,
-            n_samples=self._plan_of(session.epoch).n_samples,
-            order=self._order_content(),
-            fingerprint=session.fingerprint,
-        )
+        n_samples = self._plan_of(session.epoch).n_samples
+        place = session.seed, session.epoch, session.position, session.first_epoch
+        return LoaderState(*place, n_samples, self._order_content(), session.fingerprint)
 
     def _order_content(self) -> dict[str, Any]:
         """What identifies the order, as JSON returns it."""
         content: dict[str, Any] = json.loads(json.dumps(self._order.content()))
         return content if self._redraws else {**content, "redraw": False}
-
-    # ------------------------------------------------------------------------------------------------------------- frameworks
 
     def convert(self: _Self, conversion: Conversion) -> _Self:
         """This loader with converted batches.
@@ -338,25 +315,21 @@ class Loader:
     def jax(self, *, device: Any = None) -> Loader:
         """This loader with JAX arrays instead of numpy's, see :class:`data_stack.loader.jax.JaxConversion` and :meth:`convert`.
 
-        Args:
-            device: a device or sharding of JAX's; None for its default device.
+        ``device`` is a device or sharding of JAX's; None for its default device.
         """
         from data_stack.loader.jax import JaxConversion
 
         return self._twin(Loader, JaxConversion(device))
 
     def example_batch(self) -> tuple[Any, int]:
-        """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch.
-
-        The calling thread makes it; the state does not change.
-        """
+        """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch."""
         epoch = self._session.tell()[0]
         for job, mark in Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1).jobs():
             return self._maker.make(job).batch, mark.n_samples
         return None, 0
 
     def stats(self) -> LoaderStatistics:
-        """The figures of the current or last iteration, see :class:`LoaderStatistics`."""
+        """The figures of the current or last iteration."""
         return self._session.statistics()
 
     def close(self) -> None:
@@ -441,6 +414,11 @@ def _check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file count as true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
+
+
+def _check_function(name: str, value: Any) -> None:
+    if not (value is None or callable(value)):
+        raise ConfigError(f"{name} must be a function, or None, got {value!r:.80}")
 
 
 def _check_timeout(value: Any) -> float | None:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hash_array, hash_of, permute_array
+from data_stack.dataset.randomness.keyed import hash_array, permute_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
@@ -294,16 +294,12 @@ class _DrawnBlocks:
         self._key = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        mixed = positions if self._key is None or not len(positions) else self._mix(positions, self._key)
+        mixed = positions if self._key is None else self._mix(positions, self._key)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
 
     def _mix(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
-        """Permute at least one position within its window."""
-        first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
-        if first == last:  # takes half the time
-            start, end = int(self._windows.starts[first]), int(self._windows.ends[first])
-            return start + permute_array(end - start, hash_of(key, first), positions - start).view(np.int64)
+        """Permute positions within their windows."""
         windows = self._windows.of(positions)
         starts = self._windows.starts[windows]
         sizes = (self._windows.ends[windows] - starts).astype(np.uint64)

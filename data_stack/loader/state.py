@@ -46,17 +46,20 @@ class LoaderState:
         Raises:
             LoaderStateError: it is not a state, was changed, or belongs to another version of data_stack.
         """
-        if not isinstance(state, Mapping) or "data_stack_loader" not in state:
-            raise LoaderStateError(f"expected the state of a loader, as state_dict() returns it, got {state!r:.120}")
-        if state["data_stack_loader"] != _VERSION:
-            raise LoaderStateError(
-                f"this state of a loader has version {state['data_stack_loader']!r:.20}, expected {_VERSION}: "
-                f"load it with the version of data_stack that saved it"
-            )
         names = [field.name for field in fields(cls)]
-        if missing := [name for name in [*names, "digest"] if name not in state]:
-            raise LoaderStateError(f"this state of a loader lacks {', '.join(missing)}; load what state_dict() returned")
-        check_seal({name: state[name] for name in ["data_stack_loader", *names, "digest"]}, "a loader")
+        if not isinstance(state, Mapping) or state.get("data_stack_loader") != _VERSION or not {*names, "digest"} <= state.keys():
+            raise LoaderStateError(
+                f"expected the state of a loader of version {_VERSION}, as state_dict() of this data_stack returns it, "
+                f"got {state!r:.120}"
+            )
+        try:
+            digest = _digest({name: state[name] for name in ["data_stack_loader", *names]})
+        except (AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
+            digest = ""
+        if str(state["digest"]) != digest:
+            raise LoaderStateError(
+                "this state of a loader was changed or damaged: its digest does not match; load what state_dict() returned"
+            )
         # some checkpoints make numpy's integers, or arrays, of numbers
         numbers: dict[str, Any] = {name: int(state[name]) for name in names if name not in ("order", "fingerprint")}
         return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
@@ -85,28 +88,8 @@ class LoaderState:
 
 
 def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a state with their digest, for :func:`check_seal`."""
+    """The fields of a state with their digest."""
     return {**fields, "digest": _digest(fields)}
-
-
-def check_seal(state: Mapping[str, Any], what: str) -> None:
-    """Compare the fields of a state with its digest.
-
-    Args:
-        state: what :func:`seal` returned.
-        what: the owner of the state, for the message.
-
-    Raises:
-        LoaderStateError: a field was changed or damaged.
-    """
-    try:
-        digest = _digest({name: value for name, value in state.items() if name != "digest"})
-    except (AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
-        digest = ""
-    if str(state.get("digest")) != digest:
-        raise LoaderStateError(
-            f"this state of {what} was changed or damaged: its fields do not match its digest; load what state_dict() returned"
-        )
 
 
 def _digest(fields: Mapping[str, Any]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import pickle
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.loader import Bucketed, Loader, Padded, Shuffled
+from data_stack.loader import Bucketed, Loader, Shuffled
 
 LENGTHS = np.random.default_rng(0).lognormal(4, 0.9, 10_000).astype(np.int64)
 
@@ -53,34 +51,6 @@ def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_length
         chunks.sort(key=lambda its: (lengths[its].min(), lengths[its].max()))
         joined = lengths[np.concatenate(chunks)]
         assert (np.diff(joined) >= 0).all()
-
-
-@pytest.mark.parametrize("world", [1, 2, 3])
-def test_each_batch_of_each_rank_is_a_chunk_and_a_state_goes_on_with_them(world: int) -> None:
-    values = SequenceDatasetIterator([np.arange(1000), [[n] * int(length % 50) for n, length in enumerate(LENGTHS[:1000])]])
-    order = Bucketed(LENGTHS[:1000] % 50, chunk=16, window=4)
-    whole = epoch_of(order, 1000, seed=3)
-
-    parts: list[list[list[int]]] = []
-    for rank in range(world):
-        loader = Loader(
-            values, 16, shuffle=order, seed=3, shard=(rank, world), worker_kind="inline", collate=Padded({1: 0}), uneven="keep"
-        )
-        batches = iter(loader)
-        taken = [next(batches)[0].tolist() for _ in range(5)]
-        again = Loader(
-            values, 16, shuffle=pickle.loads(pickle.dumps(order)), shard=(rank, world), worker_kind="inline", uneven="keep"
-        )
-        again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
-        taken += [batch[0].tolist() for batch in again]
-        parts.append(taken)
-
-    assert sorted(n for part in parts for batch in part for n in batch) == list(range(1000))
-    n_steps = 1000 // (16 * world)
-    for rank, part in enumerate(parts):
-        for step, batch in enumerate(part[:n_steps]):
-            at = (step * world + rank) * 16
-            assert batch == whole[at : at + 16].tolist()
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
-from data_stack.loader import Collation, Concatenated, Loader, Padded, Ragged
+from data_stack.loader import Collation, Concatenated, Padded, Ragged
 from data_stack.values.stacking import stack_samples, stack_values
 
 TEXTS: list[dict[str, Any]] = [
@@ -101,14 +100,6 @@ def test_values_are_filled_up_to_a_stated_length_or_a_multiple() -> None:
     assert padded([[], []], Padded(multiple_of=4))[0].shape == (2, 0)
 
 
-def test_what_is_too_long_is_cut_off_on_request() -> None:
-    for values, rows in (([[1, 2, 3], [4]], [[1, 2], [4, 0]]), ([[1, 2, 3], [1, 2, 3]], [[1, 2]] * 2)):
-        batch, lengths = padded(values, Padded(to=2, truncate=True))
-
-        assert batch.tolist() == rows
-        assert lengths.tolist() == [min(len(value), 2) for value in values]
-
-
 def test_pictures_are_padded_in_both_extents() -> None:
     pictures = [np.full((2, 3, 3), 1, np.uint8), np.full((4, 1, 3), 2, np.uint8)]
 
@@ -195,15 +186,6 @@ def test_values_come_one_after_the_other() -> None:
     assert batch["tokens"].nbytes == 4 * 4 + 4 * 8
 
 
-def test_values_of_one_shape_are_ragged_too_and_tuples_stay_tuples() -> None:
-    values, labels = padded([(np.full((2, 3), n), n) for n in range(4)], Concatenated())
-
-    assert values.values.shape == (8, 3)
-    assert values.offsets.tolist() == [0, 2, 4, 6, 8]
-    assert (values[3] == 3).all()
-    assert labels.tolist() == [0, 1, 2, 3]
-
-
 def test_a_ragged_array_is_checked() -> None:
     for offsets in ([0, 2], [1, 3], [0, 3, 2, 3], [], [[0, 3]], [0.0, 3.0]):
         with pytest.raises(ConfigError):
@@ -213,21 +195,3 @@ def test_a_ragged_array_is_checked() -> None:
 
 
 # ---------------------------------------------------------------------- under a loader
-
-
-class TestUnderALoader:
-    LISTS = [list(range(n % 5)) for n in range(50)]
-
-    def test_batches_are_padded_and_their_arrays_the_receivers(self) -> None:
-        iterator = SequenceDatasetIterator([np.arange(200).reshape(50, 4), self.LISTS])
-
-        loader = Loader(iterator, 8, shuffle=True, worker_kind="inline", collate=Padded(-1))
-        seen: dict[int, list[int]] = {}
-        for rows, lists, row_lengths, lengths in loader:
-            assert row_lengths.tolist() == [4] * len(rows)
-            for row, values, length in zip(rows, lists, lengths, strict=True):
-                seen[int(row[0]) // 4] = values[:length].tolist()
-            lists[:] = rows[:] = -7
-
-        assert [seen[n] for n in range(50)] == self.LISTS
-        assert iterator[7][0].tolist() == [28, 29, 30, 31]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import copy
-import gc
-import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -19,24 +17,8 @@ from loader_batches import numbers_given, numbers_to
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError
-from data_stack.loader import BlockShuffled, Loader, Shuffled
-from data_stack.loader.conversion import Conversion, Pairs
+from data_stack.loader import Loader, Shuffled
 from data_stack.loader.torch import TorchDataset
-
-
-class Piecewise(Conversion):
-    """A conversion that is given as the generator of all batches."""
-
-    name = "the same"
-
-    def __init__(self, convert: Callable[[Pairs], Pairs]) -> None:
-        self._convert = convert
-
-    def convert(self, batch: Any) -> Any:
-        return batch
-
-    def convert_all(self, pairs: Pairs) -> Pairs:
-        return self._convert(pairs)
 
 
 def loader_of(iterator: Any, batch_size: Any = 4, **options: Any) -> Loader:
@@ -48,10 +30,6 @@ def order_of(n: int, seed: int, epoch: int) -> list[int]:
 
 
 # -------------------------------------------------------------------------------------------------------------------- batches
-
-
-def test_batches_follow_the_iterator_and_the_last_one_is_shorter() -> None:
-    assert numbers_given(loader_of(numbers_to(10))) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
 
 
 def test_a_transform_gets_what_was_collated_and_decides_what_is_handed_out() -> None:
@@ -75,17 +53,6 @@ def test_draws_of_a_transform_depend_on_seed_epoch_and_position_alone() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------- epochs
-
-
-def test_each_iteration_is_the_next_epoch_in_an_order_of_its_own() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True, seed=3)
-
-    epochs = []
-    for number in range(3):
-        assert loader.epoch == number
-        epochs.append([place for batch in numbers_given(loader) for place in batch])
-
-    assert epochs == [order_of(10, 3, number) for number in range(3)]
 
 
 def test_the_length_is_that_of_a_whole_iteration_in_every_phase() -> None:
@@ -132,21 +99,6 @@ def test_after_a_break_the_next_epoch_begins() -> None:
     assert numbers_given(loader)[0] == order_of(10, 0, 1)[:4]
 
 
-def test_random_layers_of_the_stack_are_drawn_anew_for_each_epoch() -> None:
-    stack = numbers_to(12).shuffle(seed=1).map(lambda sample, rng: (sample[0] + rng.random(),), seed=2)
-    loader = loader_of(stack)
-
-    epochs = [np.concatenate([batch[0] for batch in loader]) for _ in range(3)]
-
-    for number, epoch in enumerate(epochs):
-        assert epoch.tolist() == stack.at_epoch(number).read_column(0).tolist()
-    assert not np.array_equal(epochs[0], epochs[1])
-
-
-def keeps(sample: Any, rng: np.random.Generator) -> Any:
-    return (sample[0], rng.random() < 0.5)
-
-
 # --------------------------------------------------------------------------------------------------------------- small datasets
 
 
@@ -172,20 +124,6 @@ def test_a_second_iteration_ends_the_first_which_says_so() -> None:
     with pytest.raises(RuntimeError, match="another one began"):
         next(first)
     assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
-
-
-def test_an_old_iteration_that_is_thrown_away_leaves_the_new_one_alone() -> None:
-    loader = loader_of(numbers_to(10), worker_kind="threads")
-    with loader:
-        first = iter(loader)
-        next(first)
-        second = iter(loader)
-        next(second)
-
-        del first
-        gc.collect()
-
-        assert [batch[0].tolist() for batch in second] == [[4, 5, 6, 7], [8, 9]]
 
 
 class Failing(DatasetIterator):
@@ -239,56 +177,6 @@ def test_a_function_that_fails_is_named_with_its_samples(option: str) -> None:
         next(iter(loader))
 
 
-def test_a_conversion_that_takes_a_batch_ahead_leaves_the_state_at_what_was_received() -> None:
-    def one_ahead(pairs: Iterator[Any]) -> Iterator[Any]:
-        before = next(pairs)
-        for pair in pairs:
-            yield before
-            before = pair
-        yield before
-
-    loader = loader_of(numbers_to(10))
-    positions = []
-    for _ in loader.convert(Piecewise(one_ahead)):
-        positions.append((loader.state_dict()["epoch"], loader.state_dict()["position"]))
-
-    assert positions == [(0, 4), (0, 8), (1, 0)]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_child_iterates_by_itself_and_not_on_its_parents_iteration() -> None:
-    loader = loader_of(numbers_to(10), shuffle=True)
-    batches = iter(loader)
-    next(batches)
-
-    def child() -> str:
-        try:
-            next(batches)
-        except RuntimeError as error:
-            return f"{'fork of its process' in str(error)} {numbers_given(loader)[0]}"
-        return "no error"
-
-    assert in_child(child) == f"True {order_of(10, 0, 1)[:4]}"
-    assert sum(len(batch[0]) for batch in batches) == 6
-
-
-def in_child(function: Callable[[], str]) -> str:
-    """What a function gives in a forked child."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.write(writer, function().encode())
-        finally:
-            os._exit(0)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as answers:
-        answer = answers.read().decode()
-    os.waitpid(pid, 0)
-    return answer
-
-
 # ------------------------------------------------------------------------------------------------------------ the loader itself
 
 
@@ -340,16 +228,6 @@ def test_the_figures_count_what_was_handed_out() -> None:
     assert 0 < after.waiting_share <= 1
     assert after == loader.stats()  # the clock has stopped
     assert "20 samples in 3 batches" in str(after)
-
-
-def test_a_loader_says_what_it_is() -> None:
-    loader = loader_of(numbers_to(40), shuffle=BlockShuffled(block_lengths=10, window=2), seed=3, shard=(1, 4))
-
-    text = repr(loader)
-
-    order = "BlockShuffled(block_lengths=10, window=2)"
-    assert text == f"<Loader: batches of 4 of <SequenceDatasetIterator: 40 samples>, {order}, seed 3, rank 1 of 4>"
-    assert (loader.batch_size, loader.shard) == (4, (1, 4))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ from loader_batches import beginning_at, rows_and_numbers
 jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
 
 from data_stack.dataset.iterator import SequenceDatasetIterator  # noqa: E402  # behind the line that may skip this module
-from data_stack.exception import LoadingError  # noqa: E402  # likewise
 from data_stack.loader import Concatenated, Loader, Ragged  # noqa: E402  # likewise
 
 
@@ -20,19 +18,6 @@ def of_one_batch(value: Any, device: Any = None) -> Any:
     """What JAX gets of a batch."""
     (converted,) = Loader(rows_and_numbers(2), 2, worker_kind="inline", transform=lambda _: value).jax(device=device)
     return converted
-
-
-def test_batches_are_those_of_the_loader() -> None:
-    loader = Loader(rows_and_numbers(), 16, shuffle=True, seed=2, worker_kind="inline")
-
-    expected = list(loader)
-    loader.set_epoch(0)
-    batches = list(loader.jax())
-
-    assert all(isinstance(column, jax.Array) for batch in batches for column in batch)
-    for batch, arrays in zip(batches, expected, strict=True):
-        assert [column.tolist() for column in batch] == [array.tolist() for array in arrays]
-    assert len(loader.jax()) == 7
 
 
 def test_an_array_that_is_aligned_is_not_copied_on_the_cpu() -> None:
@@ -96,14 +81,3 @@ def test_ragged_columns_go_through_compiled_functions() -> None:
     assert isinstance(doubled, Ragged)
     assert (doubled.values.tolist(), doubled.offsets.tolist()) == ([0, 2, 4, 0, 2], [0, 6, 6, 10])
     assert isinstance(ragged.values, jax.Array)
-
-
-def test_an_error_names_its_sample_and_a_loader_of_jax_pickles() -> None:
-    def failing(sample: Any) -> Any:
-        if sample[1] == 5:
-            raise ValueError("five")
-        return sample
-
-    with pytest.raises(LoadingError, match="sample 5 could not be read"):
-        list(Loader(rows_and_numbers(10).map(failing), 4, worker_kind="inline").jax())
-    assert len(list(pickle.loads(pickle.dumps(Loader(rows_and_numbers(10), 4, worker_kind="inline").jax())))) == 3

@@ -46,26 +46,3 @@ def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> No
         for other in range(rank):
             assert len(seen[rank] & seen[other]) <= 2  # a window of two blocks may lie across the border
     assert [len(blocks) for blocks in blocks_of] == [len(blocks_of[0])] * world
-
-
-def test_another_number_of_ranks_goes_on_in_the_middle_of_an_epoch_with_each_sample_once() -> None:
-    iterator = SequenceDatasetIterator([np.arange(1000)])
-    order = Lanes(BlockShuffled(block_lengths=50, window=2), lanes=4, batch_size=16)
-    before: list[int] = []
-    state = None
-    for rank in range(4):
-        loader = Loader(iterator, 16, shuffle=order, seed=1, shard=(rank, 4), uneven="keep", worker_kind="inline")
-        for step, batch in enumerate(loader):
-            before += batch[0].tolist()
-            if step == 5:
-                state = loader.state_dict()
-                break
-    assert state is not None
-
-    after: list[int] = []
-    for rank in range(3):
-        loader = Loader(iterator, 16, shuffle=order, seed=1, shard=(rank, 3), uneven="keep", worker_kind="inline")
-        loader.load_state_dict(state)
-        after += [sample for batch in loader for sample in batch[0].tolist()]
-
-    assert sorted(before + after) == list(range(1000))

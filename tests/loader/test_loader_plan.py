@@ -49,19 +49,6 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     assert len(positions) == n - position + n_missing
 
 
-@given(sizes, batch_sizes, worlds, st.sampled_from(UNEVEN), st.data())
-def test_without_the_last_step_all_batches_are_full_and_nothing_repeats(
-    n: int, batch: int, world: int, uneven: Uneven, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, n))
-    plans = ranks(n, batch, world, True, uneven)
-
-    positions = dealt(plans, position)
-
-    assert positions == list(range(position, n - (n - position) % (batch * world)))
-    assert {len(each) for plan in plans for each in batches(plan, position)} <= {batch}
-
-
 @given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
 def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 from process_census import census, children, left_since, own_bytes
-from process_harness import is_running, until
 from sizes import sized
 from worker_subjects import Mixed, Numbers, Told, strange
 
@@ -25,6 +24,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers import processes
+from data_stack.testing.iterators import assert_same
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="what a process has is counted in /proc"),
@@ -59,28 +59,6 @@ def loader(samples: Any, batch_size: int = 16, **options: Any) -> Loader:
     return Loader(samples, batch_size, **{"worker_kind": "processes", "workers": 2, **options})
 
 
-def assert_equal(batch: Any, expected: Any) -> None:
-    """The same structure, types and values."""
-    assert type(batch) is type(expected)
-    if isinstance(batch, dict):
-        assert list(batch) == list(expected)
-        for key in batch:
-            assert_equal(batch[key], expected[key])
-    elif isinstance(batch, (tuple, list)):
-        assert len(batch) == len(expected)
-        for each, other in zip(batch, expected, strict=True):
-            assert_equal(each, other)
-    elif isinstance(batch, np.ndarray):
-        assert (batch.dtype, batch.shape) == (expected.dtype, expected.shape)
-        assert batch.flags.writeable == expected.flags.writeable
-        if batch.dtype == object:
-            assert_equal(batch.tolist(), expected.tolist())
-        else:
-            np.testing.assert_array_equal(batch, expected)
-    else:
-        assert batch == expected
-
-
 # ------------------------------------------------------------------------------------------------------------- the same batches
 
 
@@ -89,7 +67,7 @@ def test_every_kind_of_column_is_as_it_is_inline() -> None:
 
     batches = list(loader(Mixed(), shuffle=True))
 
-    assert_equal(batches, expected)
+    assert_same(batches, expected)
 
 
 def test_what_a_transform_gives_comes_as_it_is() -> None:
@@ -105,28 +83,8 @@ def test_what_a_transform_gives_comes_as_it_is() -> None:
             assert (type(tensor), tensor.dtype) == (type(its_like), its_like.dtype)
             assert torch.equal(tensor, its_like)
         assert batch["shared"][0] is batch["shared"][1]
-        assert_equal(batch, other)
-
-
-def test_a_map_of_a_file_is_opened_again_not_copied(tmp_path: Path) -> None:
-    np.save(tmp_path / "images.npy", np.arange(4_000_000, dtype=np.int64).reshape(4000, 1000))
-    images = np.load(tmp_path / "images.npy", mmap_mode="r")[100:]  # 32 MB
-
-    with loader(SequenceDatasetIterator([images]), 39, shuffle=True) as mapped:
-        pairs = list(
-            zip(mapped, loader(SequenceDatasetIterator([images]), 39, shuffle=True, worker_kind="inline", workers=0), strict=True)
-        )
-        used = own_bytes(worker_ids())
-
-    assert len(pairs) == 100
-    assert all(np.array_equal(batch, expected) for (batch,), (expected,) in pairs)
-    assert used < 2 * 60e6 + 32e6  # the batches are kept here; what workers have beside them is Python
-
-
-def test_large_jobs_do_not_block() -> None:
-    batches = list(loader(SequenceDatasetIterator([np.arange(2_000_000)]), 250_000, shuffle=True, prefetch=4))
-
-    assert np.array_equal(np.sort(np.concatenate([batch[0] for batch in batches])), np.arange(2_000_000))
+        assert not batch["frozen"].flags.writeable
+        assert_same(batch, other)
 
 
 def test_batches_that_are_kept_stay_as_they_are() -> None:
@@ -151,22 +109,6 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
     assert (kept[0] == 7).all()
 
 
-SCRIPT_OF_A_HOARDER = """
-import resource
-import numpy as np
-from process_census import descriptors
-from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.loader import Loader
-from data_stack.loader.workers import processes
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-images = np.random.default_rng(0).integers(0, 255, (1200, 3000), dtype=np.uint8)
-batches = list(Loader(SequenceDatasetIterator([images]), 2, worker_kind="processes", workers=2))
-assert len(batches) == 600 and np.array_equal(np.concatenate([batch[0] for batch in batches]), images)
-del batches
-print("descriptors of batches left:", sum("batches" in each for each in descriptors()))
-"""
-
-
 def python(program: str, folder: Path, warnings: str = "error", **options: Any) -> subprocess.Popen[str]:
     """Run a program as a script without a main guard; its output is read through pipes."""
     (folder / "script.py").write_text(program, encoding="utf-8")
@@ -175,12 +117,6 @@ def python(program: str, folder: Path, warnings: str = "error", **options: Any) 
         [sys.executable, "-u", "-W", warnings, str(folder / "script.py")],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder, **options
     )  # fmt: skip
-
-
-def test_keeping_every_batch_does_not_use_up_the_descriptors(tmp_path: Path) -> None:
-    output, errors = python(SCRIPT_OF_A_HOARDER, tmp_path).communicate(timeout=60)
-
-    assert (output, errors) == ("descriptors of batches left: 0\n", "")
 
 
 # --------------------------------------------------------------------------------------------------- scripts and notebooks
@@ -329,21 +265,13 @@ def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
             killer.join()
 
 
-def test_a_worker_that_is_stopped_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_LOOKS_UNTIL_STUCK", 2)
-
-    with pytest.raises(WorkerError, match=r"has been stopped for 0.5 s, as SIGSTOP does while it made step 1 of epoch 0 .*ended"):
-        list(loader(Numbers(64), workers=1, transform=Told("stop", 16)))
-
-
-@pytest.mark.filterwarnings("ignore:.* while it started:RuntimeWarning")
 def test_a_slow_worker_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_WARN_SECONDS", 0.3)
+    monkeypatch.setattr(processes.ProcessWorkers, "warns_after_seconds", 0.3)
 
     with loader(Numbers(64), workers=1, transform=Told("sleep", 32)) as slow:
         batches = iter(slow)
         next(batches)
-        with pytest.warns(RuntimeWarning, match="takes long while it made step 2 ") as seen:
+        with pytest.warns(RuntimeWarning, match="takes long to make step 2 ") as seen:
             n_batches = len(list(batches))
 
     assert n_batches == 3
@@ -351,7 +279,9 @@ def test_a_slow_worker_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_worker_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(WorkerError, match=r"was not done within timeout_seconds=2 "):
+    with pytest.raises(
+        WorkerError, match=r"worker process \d .* did not make the batch of step 2 .* within timeout_seconds=2\. It was ended"
+    ):
         # the batch is not a worker's first one: while it starts, it is at something else
         list(loader(Numbers(64), transform=Told("sleep_long", 32), timeout_seconds=2))
 
@@ -400,49 +330,6 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
 
     assert (lines, output, errors) == (["True\n"] * n_rounds, "", "")
     assert script.returncode == 0
-
-
-SCRIPT_TO_KILL = """
-import sys, time
-from process_census import children
-from worker_subjects import Numbers, Told
-from data_stack.loader import Loader
-from data_stack.loader.workers import processes
-
-batches = iter(Loader(Numbers(64), 16, worker_kind="processes", workers=3, transform=Told("freeze", 32)))
-next(batches)
-print(*children())
-time.sleep(600)
-"""
-
-
-def test_workers_end_with_a_main_process_that_is_killed(tmp_path: Path) -> None:
-    with python(SCRIPT_TO_KILL, tmp_path) as script:
-        assert script.stdout is not None
-        workers = [int(pid) for pid in script.stdout.readline().split()]
-        assert len(workers) == 3
-
-        script.kill()
-        script.wait()
-
-        assert until(lambda: not any(map(is_running, workers)), seconds=30)
-
-
-SCRIPT_THAT_ENDS = """
-import sys
-from worker_subjects import Numbers, Told
-from data_stack.loader import Loader
-from data_stack.loader.workers import processes
-
-batches = iter(Loader(Numbers(64), 16, worker_kind="processes", workers=2, transform=Told("sleep_long", 32)))
-print(next(batches)[:3])
-"""
-
-
-def test_a_script_that_just_ends_does_not_hang(tmp_path: Path) -> None:
-    output, errors = python(SCRIPT_THAT_ENDS, tmp_path).communicate(timeout=60)
-
-    assert (output, errors) == ("[0 1 2]\n", "")
 
 
 def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:

@@ -86,14 +86,6 @@ def test_a_random_order_warns_once_and_says_what_to_do(
         next(iter(Loader(rows.shuffle(1), 16, worker_kind="inline")))
 
 
-@pytest.mark.parametrize("open_rows", SOURCES)
-def test_other_orders_are_silent(store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF]) -> None:
-    rows = open_rows(store)
-
-    for shuffle in (False, BlockShuffled(), BlockShuffled(block_lengths=100)):
-        next(iter(Loader(rows, 16, shuffle=shuffle, worker_kind="inline")))
-
-
 def test_samples_that_fit_into_the_cache_and_those_of_this_machine_are_shuffled_silently(
     store: FarStorageConnector, tmp_path: Path
 ) -> None:

@@ -37,18 +37,6 @@ def of_one_batch(value: Any) -> Any:
 # ------------------------------------------------------------------ tensors
 
 
-def test_batches_are_those_of_the_loader() -> None:
-    loader = inline(rows_and_numbers(), 16, shuffle=True, seed=2)
-
-    expected = list(loader)
-    loader.set_epoch(0)
-    batches = list(loader.tensorflow())
-
-    for batch, arrays in zip(batches, expected, strict=True):
-        assert [tensor.dtype for tensor in batch] == [tf.float32, tf.int64]
-        assert [tensor.numpy().tolist() for tensor in batch] == [array.tolist() for array in arrays]
-
-
 def test_an_array_that_is_aligned_is_not_copied_and_others_may_be_computed_with() -> None:
     arrays = [beginning_at(0), *[beginning_at(offset) for offset in (4, 16, 32)]]
 
@@ -199,13 +187,3 @@ def test_errors_say_which_sample_and_a_left_dataset_leaves_nothing() -> None:
     loader.close()
 
     assert threads() == threads_before
-
-
-def test_a_graph_computes_with_the_batches_and_keras_trains_on_them() -> None:
-    dataset = inline(rows_and_numbers(), 16, shuffle=True).tensorflow().dataset().map(lambda x, y: (x / 300, y / 100)).prefetch(2)
-    model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-
-    history = model.fit(dataset, epochs=3, shuffle=False, verbose=0)
-
-    assert history.history["loss"][-1] < history.history["loss"][0]

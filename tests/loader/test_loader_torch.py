@@ -13,7 +13,6 @@ import pytest
 import torch
 from loader_batches import rows_and_numbers
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
-from torch.utils.data import DataLoader, DistributedSampler
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
@@ -134,19 +133,6 @@ def test_ragged_columns_have_tensors_that_torchs_nested_tensor_takes() -> None:
     assert [row.tolist() for row in ragged] == [row.tolist() for row in rows]
 
 
-def test_workers_give_the_same_tensors_which_may_be_kept_and_written_to() -> None:
-    expected = list(Loader(rows_and_numbers(), 8, shuffle=True, worker_kind="inline"))
-
-    with Loader(rows_and_numbers(), 8, shuffle=True, worker_kind="processes", workers=2).torch() as loader:
-        batches = []
-        for batch in loader:
-            batch[0].neg_()
-            batches.append(batch)
-
-    for batch, arrays in zip(batches, expected, strict=True):
-        assert [tensor.tolist() for tensor in batch] == [(-arrays[0]).tolist(), arrays[1].tolist()]
-
-
 # ------------------------------------------------------------------ devices
 
 
@@ -240,25 +226,6 @@ def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() ->
 # ------------------------------------------------------------------ under torch's own loader
 
 
-@pytest.mark.parametrize("n_workers", [0, 2])
-def test_a_stack_under_torchs_loader_and_distributed_sampler(n_workers: int) -> None:
-    stack = rows_and_numbers(101).shuffle(5).map(lambda sample: (sample[0] * 2, sample[1]))
-    dataset = TorchDataset(stack)
-    received: list[list[int]] = []
-
-    for rank in range(3):
-        sampler: DistributedSampler[Any] = DistributedSampler(dataset, num_replicas=3, rank=rank, seed=1)
-        sampler.set_epoch(1)
-        loader = DataLoader(dataset, batch_size=8, sampler=sampler, collate_fn=collate, num_workers=n_workers)
-        received.append([])
-        for images, labels in loader:
-            assert torch.equal(images[:, 0], labels * 6.0)
-            received[-1] += labels.tolist()
-
-    assert [len(labels) for labels in received] == [34, 34, 34]
-    assert {label for labels in received for label in labels} == set(range(101))
-
-
 # ------------------------------------------------------------------ a whole training
 
 
@@ -287,16 +254,6 @@ def test_other_columns_without_a_value_stay_lists(values: list[Any]) -> None:
 
 
 # ------------------------------------------------------------------ ranks
-
-
-def test_the_shard_of_a_process_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    alone = shard_of_process()
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "4")
-
-    assert (alone, shard_of_process()) == ((0, 1), (1, 4))
 
 
 @pytest.mark.parametrize(("rank", "world"), [("4", "4"), ("0", None)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 import sys
 import threading
 import time
@@ -86,9 +85,6 @@ class Told:
 
     def interrupt(self) -> NoReturn:
         raise KeyboardInterrupt
-
-    def stop(self) -> None:
-        os.kill(os.getpid(), signal.SIGSTOP)
 
     def freeze(self) -> None:
         """Deadlock in native code while holding the GIL."""

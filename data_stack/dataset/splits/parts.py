@@ -187,10 +187,9 @@ def check_class_sizes(classes: ClassNumbers, key: ColumnKey, n_parts: int) -> No
     """
     too_small = np.flatnonzero(classes.counts < n_parts).tolist()
     if too_small:
-        further = f", as has each of {len(too_small) - 1:,} further classes" if len(too_small) > 1 else ""
         raise ConfigError(
-            f"samples cannot be stratified by column {key!r} into {n_parts} parts: class {classes.shorten(too_small[0])} has too "
-            f"few members{further}. Merge rare classes (iterator.map_classes), leave them out, or divide without stratification."
+            f"samples cannot be stratified by column {key!r} into {n_parts} parts: {len(too_small):,} classes are too small, "
+            f"such as {classes.shorten(too_small[0])}. Merge rare classes (iterator.map_classes), or leave them out."
         )
 
 

@@ -1,4 +1,4 @@
-"""The automatic choice of the fastest kind of workers."""
+"""The choice of the kind of workers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import statistics
 import time
 import warnings
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Literal, get_args
 
 from data_stack.exception import ConfigError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.inline import InlineWorkers
 from data_stack.loader.workers.threads import ThreadWorkers
 from data_stack.loader.workers.workers import Workers
 from data_stack.util.processors import n_processors
@@ -19,7 +19,6 @@ from data_stack.util.processors import n_processors
 WorkerKind = Literal["auto", "in_process", "inline", "threads", "processes"]
 
 _CLEARLY = 0.9  # the most of inline's time that another kind may take: figures of a few batches are rough
-_CHANGED = 2.0  # if the cost of a batch changes by this factor between epochs, every kind is measured again
 
 # Number of batches of each worker that are measured, and for how long: the GIL changes hands only every 5 ms.
 _N_ROUNDS = 4
@@ -30,6 +29,11 @@ _MAX_SECONDS = 1.0
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
 _START_SECONDS = {"threads": 0.0, "processes": 0.25}
 _MAX_BYTES_SENT = 4 << 30
+
+# Small batches out of blocks are read in one request: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
+_N_TOGETHER = 8
+_MAX_BYTES_TOGETHER = 1 << 20
+_MAX_SECONDS_TOGETHER = 0.008
 
 
 def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
@@ -46,12 +50,8 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     """
     if kind not in get_args(WorkerKind):
         raise ConfigError(f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}")
-    if kind == "inline" and n_workers:
-        raise ConfigError(f"worker_kind='inline' has no workers, got workers={n_workers}; use 'threads' or 'processes'")
-    if kind in ("threads", "processes") and n_workers == 0:
-        raise ConfigError(
-            f"worker_kind={kind!r} needs at least one worker, got workers=0; use worker_kind='inline', or more workers"
-        )
+    if n_workers if kind == "inline" else kind in ("threads", "processes") and n_workers == 0:
+        raise ConfigError(f"worker_kind={kind!r} does not go with workers={n_workers}; leave one of them out")
     if kind == "inline" or n_workers == 0:
         return InlineWorkers(maker)
     number = n_processors() if n_workers is None else n_workers
@@ -64,6 +64,52 @@ def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, 
     return ProcessWorkers(maker, number, **options)
 
 
+class InlineWorkers(Workers):
+    """Makes a batch when it is requested, without threads or processes."""
+
+    kind = "inline"
+    n_workers = 0
+
+    def __init__(self, maker: BatchMaker) -> None:
+        self._maker = maker
+        self._jobs: deque[Job] = deque()
+        self._making: Iterator[MadeBatch] = iter(())
+        self.capacity = 1  # the first batch does not wait for others
+
+    def submit(self, job: Job) -> None:
+        self._jobs.append(job)
+
+    def next(self) -> MadeBatch:
+        try:
+            if (made := next(self._making, None)) is not None:
+                return made
+            made = self._make()
+        except BaseException:
+            self.cancel()
+            raise
+        seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
+        is_small = _N_TOGETHER * made.n_bytes <= _MAX_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MAX_SECONDS_TOGETHER
+        self.capacity = _N_TOGETHER if is_small and self._maker.can_join else 1
+        return made
+
+    def _make(self) -> MadeBatch:
+        """The oldest job's batch; begins to make those of the other jobs of its epoch, too."""
+        jobs = [self._jobs.popleft()]
+        while self._maker.can_join and self._jobs and self._jobs[0].epoch == jobs[0].epoch:
+            jobs.append(self._jobs.popleft())
+        if len(jobs) == 1:
+            return self._maker.make(jobs[0])
+        self._making = self._maker.make_several(jobs)
+        return next(self._making)
+
+    def cancel(self) -> None:
+        self._jobs.clear()
+        self._making = iter(())
+
+    def close(self) -> None:
+        self.cancel()
+
+
 class AutomaticWorkers(Workers):
     """Measures a few batches of each kind of workers that may pay off, and continues with the fastest kind.
 
@@ -71,9 +117,8 @@ class AutomaticWorkers(Workers):
     threads if that could be faster, and further ones by processes if the rest of the iteration is worth their start. Measured
     batches are delivered like all others, and each is made once; while processes start, batches are made as before.
 
-    The rule: the kind with the shortest time from batch to batch; inline unless another is clearly faster. The choice stays until
-    the epoch ends. Then the figure of the whole epoch replaces that of its first batches, and the rule is applied again; if the
-    cost of a batch has halved or doubled, every kind is measured again.
+    The rule: the kind with the shortest time from batch to batch; inline unless another is clearly faster. It is applied again
+    when an iteration begins, with the figure of the whole iteration before.
 
     Args:
         maker: makes the batches.
@@ -82,18 +127,19 @@ class AutomaticWorkers(Workers):
         options: of threads and processes, see :func:`workers_of_kind`.
     """
 
+    _left_at: float | None  # when the consumer got its last batch
+
     def __init__(self, maker: BatchMaker, n_workers: int, *, with_processes: bool = True, **options: Any) -> None:
         self._maker, self._most_workers, self._options = maker, n_workers, options
-        self._workers: Workers = InlineWorkers(maker)  # they get new jobs
-        self._next: Workers | None = None  # get new jobs once they are ready
-        self._given: deque[tuple[Workers, Job]] = deque()  # not delivered yet
-        self._figures: dict[str, tuple[float, float]] = {}  # of each kind: seconds from batch to batch, and to make one
-        self._measured = _Figure(1)
-        self._epoch: int | None = None
+        self._next: Workers | None = None  # take over once they are ready
+        self._jobs: deque[Job] = deque()  # not delivered yet
+        self._figures: dict[
+            str, tuple[float, float]
+        ] = {}  # of each kind: seconds of waiting for a batch, and from batch to batch
         self._n_left, self._is_kept = math.inf, False
         # why processes cannot be used; None: not checked yet
         self._refusal: str | None = None if with_processes else "worker_kind='in_process'"
-        self.choice = ""
+        self._use(InlineWorkers(maker))
 
     @property
     def kind(self) -> str:  # type: ignore[override]  # read-only here
@@ -105,25 +151,21 @@ class AutomaticWorkers(Workers):
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return self._workers.capacity
+        is_draining = self._jobs and self._next is not None and self._next.is_ready
+        return 0 if is_draining else self._workers.capacity
 
     def start(self) -> None:
         self._is_kept = True  # the start of processes is paid once for all iterations
 
     def expect(self, n_jobs: int) -> None:
         self._n_left = n_jobs
+        if self.kind in self._figures and self._n_measured:
+            self._take_figure()
+        self._choose()
 
     def submit(self, job: Job) -> None:
-        if job.epoch != self._epoch:
-            self._take_figure()
-            self._epoch = job.epoch
-            self._choose()
-        if self._next is not None and self._next.is_ready:
-            before, self._workers, self._next = self._workers, self._next, None
-            self._close_unless_used(before)
-            n_workers = self.n_workers
-            self._measured = _Figure(n_workers if self._n_left > 4 * n_workers > 0 else 1)
-        self._give(job)
+        self._jobs.append(job)
+        self._workers.submit(job)
 
     def next(self) -> MadeBatch:
         asked = time.perf_counter()
@@ -132,24 +174,18 @@ class AutomaticWorkers(Workers):
         except BaseException:
             self.cancel()
             raise
-        workers, _ = self._given.popleft()
+        self._jobs.popleft()
         self._n_left -= 1
-        if workers is self._workers:
-            self._measured.add(made, asked, time.perf_counter())
-        else:
-            self._close_unless_used(workers)
-        if self.kind not in self._figures and self._has_measured_enough():
-            self._figures[self.kind] = self._measured.seconds
-            self._choose()
+        self._n_made += 1
+        self._measure(asked, time.perf_counter())
+        if not self._jobs and self._next is not None and self._next.is_ready:
+            self._workers.close()
+            self._use(self._next)
         return made
 
     def cancel(self) -> None:
-        self._take_figure()
-        self._epoch = None
-        used = [workers for workers, _ in self._given if workers is not self._workers]
-        self._given.clear()
-        for workers in used:
-            workers.close()
+        self._jobs.clear()
+        self._left_at = None
         self._workers.cancel()
 
     def close(self) -> None:
@@ -158,73 +194,69 @@ class AutomaticWorkers(Workers):
         self._workers.close()
         self._is_kept = False
         if self.kind == "processes":  # inline until new processes are ready, if they pay off
-            self._workers = InlineWorkers(self._maker)
+            self._use(InlineWorkers(self._maker))
 
-    # --------------------------------------------------------------------------------------------------------- making batches
-
-    def _give(self, job: Job) -> None:
-        self._given.append((self._workers, job))
-        self._workers.submit(job)
-
-    def _close_unless_used(self, workers: Workers) -> None:
-        if not any(used is workers for used, _ in self._given):
-            workers.close()
+    def _use(self, workers: Workers) -> None:
+        self._workers, self._next = workers, None
+        self._n_made = self._n_measured = 0
+        self._waiting = 0.0
+        self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
+        self._left_at = None
 
     def _next_made(self) -> MadeBatch:
-        workers = self._given[0][0]
         try:
-            return workers.next()
+            return self._workers.next()
         except WorkerError as error:
-            if self._measured.n_batches or workers is not self._workers or self.kind != "processes":
+            if self._n_made or self.kind != "processes":
                 raise
             # Processes do not work here at all, for example for lack of a module: fall back to this thread.
             warnings.warn(f"worker processes do not work here, so none are used: {error}", RuntimeWarning, stacklevel=4)
             self._refusal = f"they failed ({str(error).splitlines()[0][:160]})"
-            jobs = [job for _, job in self._given]
-            self._given.clear()
-            self._workers = InlineWorkers(self._maker)
+            self._use(InlineWorkers(self._maker))
+            for job in self._jobs:
+                self._workers.submit(job)
             self._choose()
-            for job in jobs:
-                self._give(job)
             return self._workers.next()
 
-    # --------------------------------------------------------------------------------------------------------------- choosing
-
-    def _has_measured_enough(self) -> bool:
-        n_batches, n_workers = self._measured.n_batches, max(1, self.n_workers)
-        seconds = n_batches * self._measured.seconds[0]
-        if isinstance(self._workers, InlineWorkers):  # of whose requests the first batch takes all the time
-            return n_batches >= max(_N_ROUNDS, self.capacity) or seconds > _MAX_SECONDS
-        return n_batches >= n_workers and seconds > (_MIN_SECONDS if n_batches >= _N_ROUNDS * n_workers else _MAX_SECONDS)
+    def _measure(self, asked: float, arrived: float) -> None:
+        """Note the time of a batch, and choose as soon as the figures of this kind suffice."""
+        # the first batches open files and fill queues
+        if self._n_made > max(1, self.n_workers) or arrived - asked > _MAX_SECONDS:
+            self._n_measured += 1
+            self._waiting += arrived - asked
+            self._steps.append(asked - (self._left_at or asked))
+        self._left_at = arrived
+        if self.kind in self._figures or not self._n_measured:
+            return
+        enough = _MIN_SECONDS if self._n_measured >= _N_ROUNDS * max(1, self.n_workers) else _MAX_SECONDS
+        if self._waiting + sum(self._steps) > enough:
+            self._take_figure()
+            self._choose()
 
     def _take_figure(self) -> None:
-        """Keep the figure of the whole epoch; if it differs much from the previous one, forget the figures of all other kinds."""
-        if self._measured.n_batches <= self.n_workers:
-            return
-        now, before = self._measured.seconds, self._figures.get(self.kind)
-        if before is not None and not 1 / _CHANGED < now[1] / max(before[1], 1e-9) < _CHANGED:
-            self._figures.clear()
-        self._figures[self.kind], self._measured = now, _Figure(0)
+        waiting = self._waiting / self._n_measured
+        self._figures[self.kind] = waiting, waiting + statistics.median(self._steps)
+        self._n_measured, self._waiting = 0, 0.0
 
     def _choose(self) -> None:
         """Switch to a kind that is worth a try, otherwise to the best one."""
-        if self._maker.only_gathers or "inline" not in self._figures:
-            # Copying rows takes less time than handing a batch over, and two threads are not faster than one.
-            self.choice = "inline: it only copies rows of arrays" if self._maker.only_gathers else ""
-            self._turn_to("inline")
+        if self._maker.only_gathers:  # copying takes less time than handing a batch over, and two threads are not faster than one
+            self.choice = "inline: it only copies rows of arrays"
+            return
+        if "inline" not in self._figures:
             return
         untried = [kind for kind in ("threads", "processes") if kind not in self._figures and self._is_worth_a_try(kind)]
         wanted = untried[0] if untried else self._best()
         figures = ", ".join(
             f"{seconds * 1e3:.3g} ms " + ("inline" if kind == "inline" else f"from {self._most_workers} {kind}")
-            for kind, (seconds, _) in self._figures.items()
+            for kind, (_, seconds) in self._figures.items()
         )
         refused = f"; no processes: {self._refusal}" if self._refusal else ""
         self.choice = f"{wanted}: a batch came every {figures}{refused}"
         self._turn_to(wanted)
 
     def _best(self) -> str:
-        seconds = {kind: figure[0] for kind, figure in self._figures.items() if not (kind == "processes" and self._refusal)}
+        seconds = {kind: figure[1] for kind, figure in self._figures.items() if not (kind == "processes" and self._refusal)}
         best = min(seconds, key=seconds.__getitem__)
         return best if seconds[best] < _CLEARLY * seconds["inline"] else "inline"
 
@@ -238,13 +270,13 @@ class AutomaticWorkers(Workers):
                 self._refusal = "the source decodes without the GIL" if self._maker.releases_gil else one_processor
         if self._n_left < 1 or (kind == "processes" and self._refusal):
             return False
-        seconds, making_seconds = self._figures["inline"]  # besides making a batch, the consumer's own step
-        possible = max(seconds - making_seconds, making_seconds / n_at_once) + _HAND_OVER_SECONDS[kind]
-        best = self._figures[self._best()][0]
+        making, seconds = self._figures["inline"]
+        possible = max(seconds - making, making / n_at_once) + _HAND_OVER_SECONDS[kind]
+        best = self._figures[self._best()][1]
         return possible < _CLEARLY * best and self._n_left * (best - possible) > start_seconds
 
     def _turn_to(self, kind: Any) -> None:
-        """Switch to a kind of workers, once they are ready."""
+        """Let a kind of workers take over, once they are ready."""
         if self._next is not None and self._next.kind != kind:
             self._next.close()
             self._next = None
@@ -259,34 +291,3 @@ class AutomaticWorkers(Workers):
             self._choose()
         else:
             self._next = workers
-
-
-class _Figure:
-    """The time that batches of one kind of workers take.
-
-    Args:
-        n_skipped: the number of first batches that do not count, as they open files and fill queues, unless they take long.
-    """
-
-    def __init__(self, n_skipped: int) -> None:
-        self._n_skipped = n_skipped
-        self.n_batches = 0
-        self._making = self._waiting = 0.0
-        self._left_at: float | None = None  # when the consumer got its last batch
-        self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
-
-    def add(self, made: MadeBatch, asked: float, arrived: float) -> None:
-        """Add a batch; the two times are those of ``time.perf_counter`` around the consumer's wait for it."""
-        self._n_skipped -= 1
-        if self._n_skipped < 0 or arrived - asked > _MAX_SECONDS:
-            self.n_batches += 1
-            self._making += made.read_seconds + made.collate_seconds + made.transform_seconds
-            self._waiting += arrived - asked
-            self._steps.append(asked - (self._left_at or asked))
-        self._left_at = arrived
-
-    @property
-    def seconds(self) -> tuple[float, float]:
-        """From batch to batch as the consumer sees it, and to make one, on average."""
-        n_batches = max(1, self.n_batches)
-        return self._waiting / n_batches + statistics.median(self._steps), self._making / n_batches

@@ -7,7 +7,6 @@ import math
 import select
 import sys
 import time
-import warnings
 import weakref
 from collections import deque
 from typing import Any
@@ -22,9 +21,6 @@ from data_stack.processes.pickling import dump, load
 from data_stack.util.forks import call_in_forks
 
 _WORKER = "data_stack.loader.workers.worker_process"
-_LOOK_SECONDS = 0.25  # interval of the checks whether the workers live
-_LOOKS_UNTIL_STUCK = 16
-_WARN_SECONDS = 5.0
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
@@ -38,9 +34,8 @@ class ProcessWorkers(PrefetchingWorkers):
     workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or elsewhere, so the
     system frees it even if a process is killed.
 
-    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
-    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones;
-    ``timeout_seconds`` ends both.)
+    While the consumer waits for a batch, it watches the workers. If one died, it raises an error and ends all of them; if a batch
+    takes longer than 5 s, it warns.
 
     After a fork, both processes share the memory of batches received before: each sees what the other writes there.
 
@@ -49,6 +44,7 @@ class ProcessWorkers(PrefetchingWorkers):
     """
 
     kind = "processes"
+    advice = f"It was ended. {_AGAIN}"
 
     def __init__(
         self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None, max_bytes: float = math.inf
@@ -57,9 +53,9 @@ class ProcessWorkers(PrefetchingWorkers):
         self._max_bytes = max_bytes
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, over all iterations
-        self._order: deque[int] = deque()  # of jobs that have not been delivered
+        self._order: deque[tuple[int, Job]] = deque()  # jobs that have not been delivered
         self._waiting: deque[tuple[int, Job]] = deque()  # not given to a worker yet
-        self._done: dict[int, tuple[_Worker, Job, Any, Parcel | None]] = {}
+        self._done: dict[int, tuple[_Worker, Any, Parcel | None]] = {}
         weakref.finalize(self, _end_all, self._workers)
         call_in_forks(self._forget_workers)
 
@@ -91,9 +87,9 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def submit(self, job: Job) -> None:
         self.start()
-        number = next(self._numbers)
-        self._order.append(number)
-        self._waiting.append((number, job))
+        numbered = next(self._numbers), job
+        self._order.append(numbered)
+        self._waiting.append(numbered)
         try:
             self._deal()
         except BaseException:  # an interruption may have cut a message off
@@ -101,14 +97,25 @@ class ProcessWorkers(PrefetchingWorkers):
             raise
 
     def next(self) -> MadeBatch:
+        number, job = self._order[0]
+
+        def is_done(seconds: float) -> bool:
+            if number not in self._done:
+                for worker in self._workers:
+                    worker.check(self._done)
+                self._exchange(0 if number in self._done else seconds)
+            return number in self._done
+
+        def name() -> str:
+            return next((worker for worker in self._workers if number in worker.jobs), self._workers[0]).name
+
         try:
-            number = self._order[0]
-            self._wait_for(number)
+            self._wait(job, is_done, name)
         except WorkerError:
             self.close()
             raise
         self._order.popleft()
-        worker, job, head, parcel = self._done.pop(number)
+        worker, head, parcel = self._done.pop(number)
         if parcel is None:
             _, _, error, pickled_cause = head
             error.worker = worker.name
@@ -172,34 +179,6 @@ class ProcessWorkers(PrefetchingWorkers):
             self.close()
             raise
 
-    def _wait_for(self, number: int) -> None:
-        """Wait until a job is done.
-
-        Raises:
-            WorkerError: a worker died or is stuck, or the timeout passed.
-        """
-        began = looked = time.monotonic()
-        ends, warns = self._timeout_seconds, _WARN_SECONDS
-        self._exchange(0)
-        while number not in self._done:
-            for worker in self._workers:
-                worker.check(self._done)
-            now = time.monotonic()
-            maker = next((worker for worker in self._workers if number in worker.jobs), self._workers[0])
-            if now - began >= ends:
-                problem = f"was not done within timeout_seconds={ends:g}{maker.at}; it was ended. {_AGAIN}"
-                raise WorkerError(maker.name, problem)
-            if now - began >= warns:
-                warns = float("inf")
-                text = f"{maker.name} takes long{maker.at}: {now - began:.0f} s so far"
-                warnings.warn(text, RuntimeWarning, stacklevel=4)
-            if now - looked >= _LOOK_SECONDS:
-                looked = now
-                maker.look()
-            self._exchange(max(0.0, min(_LOOK_SECONDS, min(warns, ends) - (now - began))))
-        for worker in self._workers:
-            worker.n_looks_stopped = 0
-
 
 class _Worker:
     """One worker process, its jobs by number, the current one first, and whether it is ready to do them."""
@@ -210,9 +189,8 @@ class _Worker:
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
         self.failure: WorkerError | None = None
-        self.n_looks_stopped = 0
 
-    def take_message(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
+    def take_message(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
         """Read the next message; a finished batch goes into ``done``."""
         try:
             message = self.process.channel.receive()
@@ -229,10 +207,10 @@ class _Worker:
         elif head[0] == "unfit":
             problem = f"could not unpickle the dataset or a function: {head[1]}; try worker_kind='threads'"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}\n\nIn the worker:\n{head[2]}")
-        elif (job := self.jobs.pop(head[1], None)) is not None:  # None: it was cancelled
-            done[head[1]] = self, job, head, parcel
+        elif self.jobs.pop(head[1], None) is not None:  # None: it was cancelled
+            done[head[1]] = self, head, parcel
 
-    def check(self, done: dict[int, tuple[_Worker, Job, Any, Parcel | None]]) -> None:
+    def check(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
         """Raise WorkerError if it has failed or ended; what it sent before says what it was doing."""
         if self.process.is_gone:
             channel = self.process.channel
@@ -243,33 +221,11 @@ class _Worker:
         if self.failure is not None:
             raise self.failure
         if self.process.is_gone:
-            hint = "" if self.is_ready else " See what it wrote to standard error."
-            raise WorkerError(self.name, f"{self.process.describe_end()}{self.at}.{hint} {_AGAIN}")
-
-    def look(self) -> None:
-        """Check whether the process was stopped, as by SIGSTOP, on systems with ``/proc``.
-
-        Raises:
-            WorkerError: it has been stopped for 4 s.
-        """
-        try:
-            with open(f"/proc/{self.process.pid}/stat", encoding="utf-8", errors="replace") as stat:
-                # the name of the program comes second, in parentheses, and may have any characters in it, see proc(5)
-                is_stopped = stat.read().rpartition(")")[2].split()[0] == "T"
-        except (OSError, IndexError):
-            is_stopped = False
-        self.n_looks_stopped = self.n_looks_stopped + 1 if is_stopped else 0
-        if self.n_looks_stopped >= _LOOKS_UNTIL_STUCK:
-            seconds = _LOOKS_UNTIL_STUCK * _LOOK_SECONDS
-            raise WorkerError(self.name, f"has been stopped for {seconds:g} s, as SIGSTOP does{self.at}; it was ended. {_AGAIN}")
-
-    @property
-    def at(self) -> str:
-        """Its current job, for a message."""
-        if not self.is_ready:
-            return " while it started"
-        job = next(iter(self.jobs.values()), None)
-        return "" if job is None else f" while it made {job}"
+            job = next(iter(self.jobs.values()), None)
+            place = "" if job is None else f" while it made {job}"
+            if not self.is_ready:
+                place = " while it started. See what it wrote to standard error"
+            raise WorkerError(self.name, f"{self.process.describe_end()}{place}. {_AGAIN}")
 
 
 def _end_all(workers: list[_Worker]) -> None:
@@ -294,14 +250,17 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
     except OSError:
         raise
     except Exception as error:  # an object cannot be pickled
-        culprit = "what a loader was given"
-        parts = {"the transform": maker._transform, "collate": maker._collate, "the iterator": maker.stacks.iterator}
-        for name, part in parts.items():
-            try:
-                dump(part)
-            except Exception:  # noqa: BLE001  # as above
-                culprit = f"{name} {part!r:.200}"
+        parts = {"the iterator": maker.stacks.iterator, "collate": maker._collate, "the transform": maker._transform}
+        culprits = [f"{name} {part!r:.200}" for name, part in parts.items() if not _pickles(part)]
         raise ConfigError(
-            f"{culprit} cannot be sent to worker processes: {type(error).__name__}: {error}. "
+            f"{', '.join(culprits)} cannot be sent to worker processes: {type(error).__name__}: {error}. "
             f"Use worker_kind='threads', or open files and connections when they are first used"
         ) from error
+
+
+def _pickles(part: Any) -> bool:
+    try:
+        dump(part)
+    except Exception:  # noqa: BLE001  # any error of an object
+        return False
+    return True

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-import warnings
 from collections import deque
 from concurrent.futures import Future, wait
 
@@ -15,17 +13,13 @@ from data_stack.util.executor import Executor
 from data_stack.util.forks import call_in_forks
 from data_stack.util.processors import set_thread_share
 
-# The consumer waits in slices: Ctrl-C reaches it between two of them even where a lock cannot be interrupted (Windows).
-_SLICE_SECONDS = 0.1
-
 
 class ThreadWorkers(PrefetchingWorkers):
     """Makes whole batches in threads, which share the maker."""
 
     kind = "threads"
 
-    warns_after_seconds = 5.0
-    """How long the consumer waits for a batch before it is warned."""
+    advice = "Python cannot end a thread, so it runs on until it is done. If it is only slow, allow more time"
 
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
@@ -43,11 +37,15 @@ class ThreadWorkers(PrefetchingWorkers):
 
     def next(self) -> MadeBatch:
         try:
-            made = self._wait_for(*self._tasks[0])
-        except BaseException:
+            job = self._tasks[0][0]
+            self._wait(job, lambda seconds: bool(wait([self._tasks[0][1]], seconds).done), lambda: "a worker thread")
+            # no variable has the future: the traceback of an error refers to this frame, which must not lead back to the error
+            made = self._tasks.popleft()[1].result()
+        except BaseException as error:
             self.cancel()
+            if isinstance(error, WorkerError):
+                self._begin()  # leaves the stuck threads behind
             raise
-        self._tasks.popleft()
         self._observe_size(made.n_bytes)
         return made
 
@@ -59,32 +57,6 @@ class ThreadWorkers(PrefetchingWorkers):
     def close(self) -> None:
         self.cancel()
         self._threads.finish()
-
-    def _wait_for(self, job: Job, future: Future[MadeBatch]) -> MadeBatch:
-        """The batch of a job.
-
-        Raises:
-            WorkerError: it took longer than ``timeout_seconds``.
-        """
-        limit, warns, began = self._timeout_seconds, self.warns_after_seconds, time.monotonic()
-        while not future.done():
-            wait([future], min(_SLICE_SECONDS, limit))
-            waited = time.monotonic() - began
-            if waited >= limit and not future.done():
-                self.cancel()
-                self._begin()  # leaves the stuck threads behind
-                raise WorkerError(
-                    "a worker thread",
-                    f"did not make the batch of {job} within {limit:g} s (timeout_seconds). Python cannot end a thread, so it "
-                    f"runs on until it is done. If it is only slow, allow more time",
-                )
-            if waited >= warns:
-                warns = float("inf")
-                warnings.warn(f"no batch for {waited:.0f} s: a worker thread is making {job}", RuntimeWarning, stacklevel=3)
-        try:
-            return future.result()
-        finally:
-            del future  # the traceback of an error refers to this frame, which must not lead back to the error
 
 
 def _make(maker: BatchMaker, job: Job, n_workers: int) -> MadeBatch:

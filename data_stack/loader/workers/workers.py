@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
+from data_stack.exception import WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 
 # The memory of all batches that are made ahead, unless a worker would be idle.
 _MAX_BYTES = 32 << 20
+
+# The consumer waits in slices: Ctrl-C reaches it between two of them even where a lock cannot be interrupted (Windows).
+_SLICE_SECONDS = 0.1
 
 
 class Workers(ABC):
@@ -85,6 +92,12 @@ class PrefetchingWorkers(Workers):
         timeout_seconds: how long to wait for a batch; None for as long as its worker lives.
     """
 
+    warns_after_seconds = 5.0
+    """How long the consumer waits for a batch before it is warned."""
+
+    advice: str
+    """What happened to a worker that exceeded the timeout, for the message."""
+
     def __init__(self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None) -> None:
         self._maker, self.n_workers, self._prefetch = maker, n_workers, prefetch
         self._timeout_seconds = math.inf if timeout_seconds is None else timeout_seconds
@@ -97,3 +110,24 @@ class PrefetchingWorkers(Workers):
         most = self.n_workers * self._prefetch
         fitting = _MAX_BYTES // larger if larger else most
         self.capacity = max(min(most, self.n_workers + 1), min(most, fitting))
+
+    def _wait(self, job: Job, is_done: Callable[[float], bool], name: Callable[[], str]) -> None:
+        """Wait for the batch of a job.
+
+        Args:
+            job: that is being made.
+            is_done: waits some seconds at most, and returns whether the batch is there.
+            name: returns the name of the worker.
+
+        Raises:
+            WorkerError: it took longer than ``timeout_seconds``.
+        """
+        began, warns = time.monotonic(), self.warns_after_seconds
+        while not is_done(min(_SLICE_SECONDS, self._timeout_seconds)):
+            waited = time.monotonic() - began
+            if waited >= self._timeout_seconds:
+                problem = f"did not make the batch of {job} within timeout_seconds={self._timeout_seconds:g}. {self.advice}"
+                raise WorkerError(name(), problem)
+            if waited >= warns:
+                warns = math.inf
+                warnings.warn(f"{name()} takes long to make {job}: {waited:.0f} s so far", RuntimeWarning, stacklevel=4)
