@@ -57,6 +57,16 @@ class ChildProcess:
         """Whether it has ended, or closed its channel."""
         return self.channel.is_ended or self.process.poll() is not None  # the channel stays open if a fork has it, too
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped, as by SIGSTOP; False on systems without ``/proc``."""
+        try:
+            with open(f"/proc/{self.pid}/stat", encoding="utf-8", errors="replace") as stat:
+                # the name of the program comes second, in parentheses, and may have any characters in it, see proc(5)
+                return stat.read().rpartition(")")[2].split()[0] == "T"
+        except (OSError, IndexError):
+            return False
+
     def describe_end(self) -> str:
         """How it ended, for a message; waits for the end for a second, and then kills it."""
         try:

@@ -22,6 +22,8 @@ from data_stack.util.forks import call_in_forks
 
 _WORKER = "data_stack.loader.workers.worker_process"
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
+_LOOK_SECONDS = 0.5  # between checks whether a worker was stopped
+_MAX_LOOKS_STOPPED = 8
 _AGAIN = "All workers of this loader have ended; iterating again starts new ones"
 
 
@@ -34,8 +36,8 @@ class ProcessWorkers(PrefetchingWorkers):
     workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or elsewhere, so the
     system frees it even if a process is killed.
 
-    While the consumer waits for a batch, it watches the workers. If one died, it raises an error and ends all of them; if a batch
-    takes longer than 5 s, it warns.
+    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and ends
+    all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones.)
 
     After a fork, both processes share the memory of batches received before: each sees what the other writes there.
 
@@ -189,6 +191,7 @@ class _Worker:
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
         self.failure: WorkerError | None = None
+        self._looked, self._n_looks_stopped = time.monotonic(), 0
 
     def take_message(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
         """Read the next message; a finished batch goes into ``done``."""
@@ -226,6 +229,11 @@ class _Worker:
             if not self.is_ready:
                 place = " while it started. See what it wrote to standard error"
             raise WorkerError(self.name, f"{self.process.describe_end()}{place}. {_AGAIN}")
+        if time.monotonic() - self._looked > _LOOK_SECONDS:
+            self._looked = time.monotonic()
+            self._n_looks_stopped = self._n_looks_stopped + 1 if self.process.is_stopped else 0
+            if self._n_looks_stopped >= _MAX_LOOKS_STOPPED:
+                raise WorkerError(self.name, f"has been stopped for seconds, as SIGSTOP does; it was ended. {_AGAIN}")
 
 
 def _end_all(workers: list[_Worker]) -> None:

@@ -10,6 +10,7 @@ from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, acc
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
 from data_stack.dataset.iterator.named_columns import column_key_by
+from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -50,7 +51,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
             wrapped = vars(self).get("_dataset_iterator")
             if not name.startswith("_") and hasattr(wrapped, name):
                 return getattr(wrapped, name)
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise missing_attribute(self, name)
 
     def make_access(self) -> SampleAccess:
         below = access_to(as_iterator(self._dataset_iterator))
