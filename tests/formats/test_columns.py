@@ -24,7 +24,6 @@ from data_stack.exception import (
 )
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.formats.idx import IdxDatasetIterator, write_idx
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, write_npy
 from data_stack.formats.torch_tensors import TorchDatasetIterator, write_tensor
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
@@ -33,7 +32,7 @@ from data_stack.testing import DatasetIteratorContract
 N_SAMPLES = 11
 FEATURES = np.arange(N_SAMPLES * 3, dtype=np.float32).reshape(N_SAMPLES, 3)
 TARGETS = np.arange(N_SAMPLES) % 4 + 0.5
-FORMATS = ["idx", "npy", "npz", "torch", "hdf5", "csv"]
+FORMATS = ["npy", "npz", "torch", "hdf5", "csv"]
 
 
 def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
@@ -50,13 +49,13 @@ def make(kind: str, store: StorageConnector) -> DatasetIteratorIF:
         lines = (",".join(map(str, [*row.tolist(), target])) for row, target in zip(FEATURES, TARGETS, strict=True))
         store.set_resource("data.csv", ["\n".join(lines).encode()])
         return CSVDatasetIterator(store.get_resource("data.csv"), header=False, dtype=np.float32, target_dtype=np.float64)
-    classes: dict[str, Any] = {"idx": IdxDatasetIterator, "npy": NumpyDatasetIterator, "torch": TorchDatasetIterator}
+    classes: dict[str, Any] = {"npy": NumpyDatasetIterator, "torch": TorchDatasetIterator}
     for name, array in (("features", FEATURES), ("targets", TARGETS)):
         with store.create(name) as file:
             if kind == "torch":
                 write_tensor(file, [array], shape=array.shape, dtype=array.dtype)
             else:
-                {"idx": write_idx, "npy": write_npy}[kind](file, array)
+                write_npy(file, array)
     features, targets = store.get_resource("features"), store.get_resource("targets")
     iterator: DatasetIteratorIF = classes[kind]([features, targets, targets])
     return iterator

@@ -21,7 +21,7 @@ from sizes import sized
 from data_stack.codecs import Codec
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs import (
-    CellValueError,
+    CellError,
     CompressedNdarrayCodec,
     FieldCodec,
     JpegCodec,
@@ -31,7 +31,7 @@ from data_stack.formats.parquet.codecs import (
     PngCodec,
     ScalarCodec,
 )
-from data_stack.formats.parquet.columns import CellError, GroupColumn
+from data_stack.formats.parquet.columns import GroupColumn
 from data_stack.formats.parquet.schema import Field
 
 quick = settings(max_examples=sized(12, 250))
@@ -220,7 +220,7 @@ def test_a_missing_time_is_null() -> None:
 def test_a_value_that_does_not_fit_is_refused_with_its_row(field: Field, wrong: Any, why: str) -> None:
     good = _value_of(field)
 
-    with pytest.raises(CellValueError, match=why) as caught:
+    with pytest.raises(CellError, match=why) as caught:
         field.cells.encode_column(field, [good, good, wrong, good])
 
     assert caught.value.row == 2
@@ -246,10 +246,10 @@ def test_a_whole_column_of_another_dtype_is_taken_only_if_nothing_changes() -> N
     column = column_of(field, np.array([1, 2], np.int64))
 
     assert same(taken(column), np.array([1, 2], np.int32))
-    with pytest.raises(CellValueError, match=r"4294967296\)? does not fit into dtype int32") as caught:
+    with pytest.raises(CellError, match=r"4294967296\)? does not fit into dtype int32") as caught:
         field.cells.encode_column(field, np.array([1, 2**32, 2], np.int64))
     assert caught.value.row == 1
-    with pytest.raises(CellValueError, match="expected"):
+    with pytest.raises(CellError, match="expected"):
         field.cells.encode_column(field, np.array([1.5, 2]))
 
 
