@@ -14,12 +14,7 @@ import numpy.typing as npt
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
-from data_stack.io.positional import (
-    MAX_EXPANSION,
-    PositionalFile,
-    check_expansion,
-    reading,
-)
+from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.util.request_limit import check_request
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]

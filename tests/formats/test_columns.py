@@ -16,12 +16,7 @@ import torch
 from sizes import FULL
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    StorageError,
-    UnpicklableResourceError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, UnpicklableResourceError
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, NumpyDatasetIterator, write_npy

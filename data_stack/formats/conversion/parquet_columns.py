@@ -11,15 +11,7 @@ from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.source import infer_column, plain_type, spread
-from data_stack.formats.parquet import (
-    Field,
-    ListCodec,
-    NdarrayCodec,
-    NestedCodec,
-    ParquetDataset,
-    ScalarCodec,
-    Schema,
-)
+from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})

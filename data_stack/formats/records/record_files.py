@@ -11,10 +11,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.exception import (
-    DatasetFileCorruptError,
-    ResourceNotFoundError,
-)
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec

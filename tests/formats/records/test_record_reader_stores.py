@@ -12,10 +12,7 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import (
-    InMemoryStorageConnector,
-    MongoDBStorageConnector,
-)
+from data_stack.io.storage_connectors import InMemoryStorageConnector, MongoDBStorageConnector
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.testing.iterators import assert_same
 
