@@ -155,10 +155,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return _ImagesAccess(self)
 
     def _sample(self, position: int) -> dict[str, Any]:
-        return {
-            "image": self._image(position),
-            **{name: values[position] for name, values in self._index().columns.items()},
-        }
+        return {"image": self._image(position), **{name: values[position] for name, values in self._index().columns.items()}}
 
     def _image(self, position: int) -> Any:
         return self._read(self._index().paths[position], self._decodes)

@@ -197,12 +197,7 @@ def _reopen(reader_class: type[ShardedRecordReader], readers: list[RecordReader]
 
 
 def open(  # noqa: A001  # records.open("train")
-    source: Any,
-    *,
-    prefix: str = "",
-    codecs: Codecs | None = None,
-    columns: Sequence[str] | None = None,
-    mapped: bool = True,
+    source: Any, *, prefix: str = "", codecs: Codecs | None = None, columns: Sequence[str] | None = None, mapped: bool = True
 ) -> RecordReader | ShardedRecordReader:
     """Open a record dataset, in one folder or in shards, of any version of Granular's files.
 

@@ -45,13 +45,6 @@ def test_a_column_may_be_called_anything(tmp_path: Path, name: str) -> None:
     assert len(ParquetDataset(tmp_path, filters=in_set([2], name))) == 1
 
 
-def test_two_columns_of_one_name_are_an_error_that_names_it(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["twice", "twice"]))
-
-    with pytest.raises(ConfigError, match="twice"):
-        ParquetDataset(tmp_path)
-
-
 def test_values_in_the_names_of_folders_are_decoded(tmp_path: Path) -> None:
     for folder in ("k=a%2Fb%20c", "k=", "k=%C3%A4", "k=1=2", "k=_x"):
         write(tmp_path / folder / "a.parquet", ONE_ROW)

@@ -146,12 +146,7 @@ def test_a_view_keeps_the_order_of_the_schema(schema: Schema) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "why"),
-    [
-        ("txet", "'txet'.*'text'"),
-        ("(", "regular expression"),
-        (Field("text", bytes), "no such field"),
-    ],
+    ("choice", "why"), [("txet", "'txet'.*'text'"), ("(", "regular expression"), (Field("text", bytes), "no such field")]
 )
 def test_a_choice_that_matches_nothing_is_refused(schema: Schema, choice: Any, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
