@@ -81,9 +81,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
 
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
-                with zipfile.ZipFile(self._file.open_buffered()) as archive:
-                    names = [name.removesuffix(".npy") for name in archive.namelist()]
-                there = ", ".join(map(repr, names[:20]))
+                there = ", ".join(map(repr, npz_keys(self._file)[:20]))
                 raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
             return ArrayColumn(arrays[key])
 

@@ -31,15 +31,6 @@ def sample(i: int) -> dict[str, Any]:
     }
 
 
-def plain(value: Any) -> Any:
-    """A value that compares by ``==``, dtypes included."""
-    if isinstance(value, np.ndarray):
-        return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
 def files(folder: Path) -> dict[str, bytes]:
     """All files that Granular has too."""
     return {
