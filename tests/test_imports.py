@@ -65,7 +65,7 @@ HEAVY = {
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
     "msgpack": {
         "data_stack.codecs.arrays",
-        "data_stack.formats.records.sample_references",
+        "data_stack.formats.records.bag",
     },
     "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows", "sources")},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},

@@ -7,7 +7,6 @@ from data_stack.formats.csv import read_csv_matrix as read_csv_matrix
 from data_stack.formats.hdf5 import HDF5DatasetIterator as HDF5DatasetIterator
 from data_stack.formats.hdf5 import dataset_keys as dataset_keys
 from data_stack.formats.hdf5 import write_hdf5 as write_hdf5
-from data_stack.formats.idx import IdxDatasetIterator as IdxDatasetIterator
 from data_stack.formats.idx import read_idx as read_idx
 from data_stack.formats.idx import read_idx_header as read_idx_header
 from data_stack.formats.idx import write_idx as write_idx

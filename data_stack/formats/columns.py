@@ -121,31 +121,18 @@ class StoredRowsColumn(Column):
         pieces = ascending // max(1, _REQUEST_BYTES // self._row_bytes)
         breaks = np.flatnonzero((steps > 1 + _GAP_BYTES // self._row_bytes) | (np.diff(pieces) > 0)) + 1
         runs = np.split(np.arange(len(ascending)), breaks)
-        while runs:
-            group: list[npt.NDArray[np.int64]] = []
-            n_bytes = 0
-            while runs and (not group or n_bytes < _REQUEST_BYTES):
-                run = runs.pop()
-                n_bytes += int(ascending[run[-1]] - ascending[run[0]] + 1) * self._row_bytes
-                group.append(run)
-            self._fill(rows, order, ascending, group[::-1])
-        return rows
-
-    def _fill(
-        self,
-        rows: npt.NDArray[Any],
-        order: npt.NDArray[np.int64],
-        ascending: IndexArrayOfInts,
-        runs: list[npt.NDArray[np.int64]],
-    ) -> None:
-        """Fetch runs of rows in one request into ``rows``."""
         bounds = [(int(ascending[run[0]]), int(ascending[run[-1]]) + 1) for run in runs]
-        ranges = [(self._offset + first * self._row_bytes, (end - first) * self._row_bytes) for first, end in bounds]
-        for run, (first, end), data in zip(runs, bounds, self._file.read_ranges(ranges), strict=True):
-            if len(data) != (end - first) * self._row_bytes:
-                raise self._cut_short(first, end - first, len(data))
-            stored: npt.NDArray[Any] = np.ndarray((end - first, *self._row_shape), self._dtype, data)
-            rows[order[run]] = stored[ascending[run] - first]
+        n_bytes = sum(end - first for first, end in bounds) * self._row_bytes
+        n_at_once = max(1, len(runs) * _REQUEST_BYTES // n_bytes)  # on average
+        for number in range(0, len(runs), n_at_once):
+            some = slice(number, number + n_at_once)
+            ranges = [(self._offset + first * self._row_bytes, (end - first) * self._row_bytes) for first, end in bounds[some]]
+            for run, (first, end), data in zip(runs[some], bounds[some], self._file.read_ranges(ranges), strict=True):
+                if len(data) != (end - first) * self._row_bytes:
+                    raise self._cut_short(first, end - first, len(data))
+                stored: npt.NDArray[Any] = np.ndarray((end - first, *self._row_shape), self._dtype, data)
+                rows[order[run]] = stored[ascending[run] - first]
+        return rows
 
     def _run(self, first: int, count: int) -> npt.NDArray[Any]:
         """Read consecutive rows into a new array."""

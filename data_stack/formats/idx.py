@@ -1,12 +1,11 @@
 """IDX files, the format of MNIST: a header of the element type and the sizes, then the array, big endian.
 
 Described at https://yann.lecun.org/exdb/mnist/ ("THE IDX FILE FORMAT"). Files are usually gzipped: pass
-``gzip.GzipFile(fileobj=resource)`` to the functions; the iterator recognises gzip by itself.
+``gzip.GzipFile(fileobj=resource)`` to the functions.
 """
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
 from typing import IO, Any
@@ -15,23 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.io.positional import (
-    PositionalFile,
-    Readable,
-    check_expansion,
-    check_unpacked,
-    lend_or_open,
-    name_of,
-    reading,
-)
+from data_stack.io.positional import Readable, check_unpacked, lend_or_open, name_of, reading
 
 _DTYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CODES = {np.dtype(text).newbyteorder("="): code for code, text in _DTYPES.items()}
 _BLOCK_BYTES = 1 << 20
 #: Maximum of all numpy versions; the format allows 255.
 _MAX_DIMENSIONS = 32
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
@@ -115,33 +104,3 @@ def write_idx(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
         raise ValueError(f"an IDX file has at most {_MAX_DIMENSIONS} dimensions of less than 2**32, got shape {values.shape}")
     file.write(bytes([0, 0, code, values.ndim]) + b"".join(size.to_bytes(4, "big") for size in values.shape))
     file.write(values.astype(_DTYPES[code]).tobytes())
-
-
-class IdxDatasetIterator(ColumnsDatasetIterator):
-    """Samples from IDX files, plain or gzipped, a file per column.
-
-    Each file is read as a whole at the first access.
-
-    Args:
-        columns: the files (paths, resources or open binary files), in a sequence for tuple samples or a mapping ``{field: file}``
-            for dict samples. A file may occur several times (target and tag); it is read once.
-
-    A sample holds a copy of each column's row: an array of shape ``shape[1:]``, or a Python number of a 1-dimensional column.
-    """
-
-    _columns_are_files = True
-
-    @of_files_only
-    def _open_columns(self) -> list[Column]:
-        return self._open_each(_open_column)
-
-
-def _open_column(file: PositionalFile) -> Column:
-    stream: Any = file.open_buffered()
-    if file.read_at(0, 2) == _GZIP_MAGIC:
-        stream = gzip.GzipFile(filename=file.name, mode="rb", fileobj=stream)
-    dtype, shape = read_idx_header(stream)
-    check_expansion(file.name, math.prod(shape) * dtype.itemsize, file.size)
-    if not shape:
-        raise DatasetFileCorruptError(f"{file.name!r} holds a single number, not a column")
-    return ArrayColumn(_read_array(stream, dtype, shape))

@@ -20,12 +20,7 @@ from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    MaliciousFilePathError,
-    ResourceNotFoundError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.named_samples import FieldsAccess
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
@@ -160,10 +155,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return _ImagesAccess(self)
 
     def _sample(self, position: int) -> dict[str, Any]:
-        return {
-            "image": self._image(position),
-            **{name: values[position] for name, values in self._index().columns.items()},
-        }
+        return {"image": self._image(position), **{name: values[position] for name, values in self._index().columns.items()}}
 
     def _image(self, position: int) -> Any:
         return self._read(self._index().paths[position], self._decodes)

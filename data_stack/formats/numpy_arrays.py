@@ -14,12 +14,7 @@ import numpy.typing as npt
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
-from data_stack.io.positional import (
-    MAX_EXPANSION,
-    PositionalFile,
-    check_expansion,
-    reading,
-)
+from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.util.request_limit import check_request
 
 __all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
@@ -86,9 +81,7 @@ class NpzDatasetIterator(ColumnsDatasetIterator):
 
         def open_column(key: str) -> Column:
             if key not in arrays or not arrays[key].ndim:
-                with zipfile.ZipFile(self._file.open_buffered()) as archive:
-                    names = [name.removesuffix(".npy") for name in archive.namelist()]
-                there = ", ".join(map(repr, names[:20]))
+                there = ", ".join(map(repr, npz_keys(self._file)[:20]))
                 raise DatasetFileCorruptError(f"{self._file.name!r} has no column {key!r}; it has {there}")
             return ArrayColumn(arrays[key])
 

@@ -306,12 +306,8 @@ def write_tensor(file: Any, blocks: Iterable[npt.ArrayLike], *, shape: Sequence[
     """
     stored_dtype: np.dtype[Any] = np.dtype(dtype).newbyteorder("<")
     try:
-        storage = (
-            torch.from_numpy(np.empty(0, stored_dtype.newbyteorder("=")))
-            .type()
-            .removeprefix("torch.")
-            .replace("Tensor", "Storage")
-        )
+        kind = torch.from_numpy(np.empty(0, stored_dtype.newbyteorder("="))).type()
+        storage = kind.removeprefix("torch.").replace("Tensor", "Storage")
         _Storage(storage, 0)
     except (TypeError, AttributeError) as error:
         raise ConfigError(f"torch.save() cannot store a tensor of dtype {stored_dtype} in this layout") from error

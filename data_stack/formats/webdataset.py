@@ -17,7 +17,7 @@ from typing import Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, decode_file
+from data_stack.codecs.codec import Codec, FunctionCodec, decode_file
 from data_stack.codecs.registry import codec_of, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -45,14 +45,9 @@ INDEX_KIND: Final = "wids-shard-index-v1"
 FieldType = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
 
 
-class _DecimalCodec(Codec):
-    """Integers as decimal text, which is what files ``.cls`` hold."""
-
-    def encode(self, value: Any) -> bytes:
-        return b"%d" % (int(value) if isinstance(value, np.bool_) else operator.index(value))
-
-    def decode(self, record: bytes) -> int:
-        return int(record)
+def _decimal(value: Any) -> bytes:
+    """An integer as decimal text, which is what files ``.cls`` hold."""
+    return b"%d" % (int(value) if isinstance(value, np.bool_) else operator.index(value))
 
 
 #: Files of integers as text, which WebDataset reads as int64.
@@ -356,7 +351,7 @@ def codec_of_field(field: str, types: Mapping[str, FieldType]) -> Codec:
         raise ConfigError(f"field {field!r} is a pickle, which could run any code; types={{{ending!r}: None}} returns its bytes")
     given: Any = types[ending] if ending in types else type_of_field(ending)
     if given in ("i64", "u64", "int"):  # as decimal text in WebDataset
-        return _DecimalCodec()
+        return FunctionCodec(_decimal, int)
     return codec_of(given) if isinstance(given, str) else codec_of("given", {"given": given})
 
 

@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_stack.codecs.codec import Codec
 from data_stack.exception import ConfigError, UnsafeArchiveError
-from data_stack.formats.webdataset import (
-    BLOCK_BYTES,
-    INDEX_KIND,
-    KEY,
-    SHARD_INDEX,
-    FieldType,
-    codec_of_field,
-    key_and_field,
-)
+from data_stack.formats.webdataset import BLOCK_BYTES, INDEX_KIND, KEY, SHARD_INDEX, FieldType, codec_of_field, key_and_field
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 

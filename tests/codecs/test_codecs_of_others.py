@@ -25,7 +25,6 @@ from data_stack.codecs import (
 )
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
-from data_stack.testing import CodecContract
 
 DEGREES = [21.5, -3.25, 0.0]
 
@@ -85,33 +84,12 @@ def test_its_values_are_cells_of_parquet(tmp_path: Path) -> None:
     assert dataset.read_column("packed").tolist() == [21.5, -3.25, None]
 
 
-#: Codecs, and values that they store without loss.
-CODECS: list[tuple[Codec, list[Any]]] = [
-    (DegreesCodec(), DEGREES),
-    (ScaledCodec(0.5), DEGREES[:1]),
-    (NpyCodec(), [np.arange(6, dtype=">i2").reshape(2, 3), np.array("a")]),
-    (PngCodec(deep=True), [np.arange(12, dtype=np.uint16).reshape(3, 4) * 999]),
-    (ZstdCodec(JsonCodec(), level=9), [{"a": [1, None]}, "ü"]),
-    (ZstdCodec(ZstdCodec(ScaledCodec(2.0))), [4.0]),
-]
-
-
-class TestCodecs(CodecContract):
-    @pytest.fixture(params=CODECS, ids=lambda case: repr(case[0]))
-    def case(self, request: pytest.FixtureRequest) -> tuple[Codec, list[Any]]:
-        case: tuple[Codec, list[Any]] = request.param
-        return case
-
-    @pytest.fixture
-    def codec(self, case: tuple[Codec, list[Any]]) -> Codec:
-        return case[0]
-
-    @pytest.fixture
-    def values(self, case: tuple[Codec, list[Any]]) -> list[Any]:
-        return case[1]
-
-
-@pytest.mark.parametrize("codec", [*(codec for codec, _ in CODECS), JpgCodec(quality=70), JpgCodec(mode="L")], ids=repr)
+@pytest.mark.parametrize(
+    "codec",
+    [DegreesCodec(), ScaledCodec(0.5), NpyCodec(), PngCodec(deep=True), ZstdCodec(JsonCodec(), level=9),
+     ZstdCodec(ZstdCodec(ScaledCodec(2.0))), JpgCodec(quality=70), JpgCodec(mode="L")],
+    ids=repr,
+)  # fmt: skip
 def test_a_codec_survives_json(codec: Codec) -> None:
     stored = json.loads(json.dumps(codec.to_json()))
 
@@ -146,8 +124,7 @@ def test_what_describes_no_codec_is_refused(content: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, 2**80, float("-inf"), 3j, "\ud800", b"\0", (1, [2.5]), {1: frozenset({"a"})}, range(3), np.float32(1.5)],
+    "value", [None, 2**80, float("-inf"), 3j, "\ud800", b"\0", (1, [2.5]), {1: frozenset({"a"})}, range(3), np.float32(1.5)]
 )
 def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
     codec = codec_of("python")

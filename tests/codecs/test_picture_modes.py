@@ -31,12 +31,20 @@ def mask() -> Image.Image:
     return image
 
 
+def see_through() -> Image.Image:
+    """Colours of which one is transparent, which OpenCV would read as another channel."""
+    image = Image.fromarray(BYTES[..., :3])
+    image.info["transparency"] = (1, 2, 3)
+    return image
+
+
 IMAGES: dict[str, tuple[str, Image.Image]] = {
     "1.png": ("PNG", Image.fromarray(INDICES > 9)),
     "l.png": ("PNG", Image.fromarray(BYTES[..., 0])),
     "p.png": ("PNG", mask()),
     "la.png": ("PNG", Image.fromarray(BYTES[..., :2])),
     "rgb.png": ("PNG", Image.fromarray(BYTES[..., :3])),
+    "transparent.png": ("PNG", see_through()),
     "rgba.png": ("PNG", Image.fromarray(BYTES)),
     "i16.png": ("PNG", Image.fromarray(INDICES.astype(np.uint16) * 3000)),
     "l.jpg": ("JPEG", Image.fromarray(BYTES[..., 0])),

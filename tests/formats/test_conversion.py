@@ -171,10 +171,7 @@ def test_tuples_get_the_names_that_their_meta_gives_them(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("values", "message"),
-    [
-        ([object(), object()], "holds a object, which no format stores"),
-        ([b"x", 1], "values of several types .bytes, i64"),
-    ],
+    [([object(), object()], "holds a object, which no format stores"), ([b"x", 1], "values of several types .bytes, i64")],
 )
 def test_values_that_no_format_stores_are_refused(tmp_path: Path, values: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -18,12 +18,6 @@ def test_importing_the_package_imports_no_library() -> None:
     assert run("import sys, data_stack.formats; print({'torch', 'h5py', 'numpy'} & set(sys.modules))") == "set()"
 
 
-def test_reading_arrays_imports_neither_torch_nor_hdf5() -> None:
-    code = "import sys; from data_stack.formats import read_csv, read_idx, read_npy; print({'torch', 'h5py'} & set(sys.modules))"
-
-    assert run(code) == "set()"
-
-
 @pytest.mark.parametrize("name", data_stack.formats.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(data_stack.formats, name).__name__ == name

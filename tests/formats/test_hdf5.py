@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 from sizes import sized
 
-from data_stack.exception import DatasetFileCorruptError, StorageError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.hdf5 import HDF5DatasetIterator, dataset_keys
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
@@ -153,18 +152,6 @@ def test_a_file_cut_anywhere_is_an_error_or_gives_right_rows(tmp_path: Path) -> 
         store.set_resource("cut.h5", [data[:end]])
         with pytest.raises(DatasetFileCorruptError):
             HDF5DatasetIterator(store.get_resource("cut.h5"), ["a"]).read_column(0)
-
-
-def test_a_store_that_fails_is_not_taken_for_a_damaged_file() -> None:
-    class Failing(StreamedResource):
-        def read_at(self, offset: int, size: int) -> bytes:
-            raise StorageError("the server is gone")
-
-    store = InMemoryStorageConnector()
-    data = stored(store, lambda h5: h5.create_dataset("a", data=[1])).read()
-
-    with pytest.raises(StorageError, match="the server is gone"):
-        len(HDF5DatasetIterator(Failing("data.h5", io.BytesIO(data)), ["a"]))
 
 
 def test_a_process_whose_store_failed_ends_as_it_should() -> None:

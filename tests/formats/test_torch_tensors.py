@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.torch_tensors import load_tensors, write_tensor
+from data_stack.formats.torch_tensors import TensorsDatasetIterator, load_tensors, write_tensor
 
 DTYPES = [
     torch.uint8, torch.int64, torch.float16, torch.float32, torch.bool
@@ -154,3 +154,12 @@ def test_a_compressed_container_is_refused() -> None:
 
     with pytest.raises(DatasetFileCorruptError, match="compressed"):
         load_tensors(packed)
+
+
+def test_only_tensors_with_rows_are_columns() -> None:
+    file = io.BytesIO()
+    torch.save({"a": torch.ones(2, 3), "s": torch.tensor(1)}, file)
+
+    assert TensorsDatasetIterator(file, ["a"])[1][0].tolist() == [1, 1, 1]
+    with pytest.raises(DatasetFileCorruptError, match="has no tensor 's' with rows"):
+        len(TensorsDatasetIterator(file, ["s"]))

@@ -13,17 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs import CellValueError
 from data_stack.formats.parquet.codecs.native_values import null_mask
 from data_stack.formats.parquet.columns import ArrayColumn, CellError
-from data_stack.formats.parquet.inference import infer_schema
+from data_stack.formats.parquet.inference import infer_schema, schema_of_columns
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import is_list
-from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
-_UNSUITABLE = (ConfigError, CellValueError, pa.ArrowException, TypeError, ValueError, OverflowError)
+_UNSUITABLE = (ConfigError, CellError, pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,15 +11,7 @@ from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.source import infer_column, plain_type, spread
-from data_stack.formats.parquet import (
-    Field,
-    ListCodec,
-    NdarrayCodec,
-    NestedCodec,
-    ParquetDataset,
-    ScalarCodec,
-    Schema,
-)
+from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
 
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
@@ -67,30 +59,22 @@ def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
 
 def with_plain_lists(schema: Schema) -> Schema:
     """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
-    return Schema(
-        schema.name,
-        [
-            Field(
-                field.name, object, (), NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"}), field.nullable
-            )
-            if isinstance(field.codec, ListCodec) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US"
-            else field
-            for field in schema
-        ],
-    )
+    fields = []
+    for field in schema:
+        if isinstance(field.codec, ListCodec) and isinstance(field.dtype, np.dtype) and field.dtype.kind in "US":
+            codec = NestedCodec({"list": "string" if field.dtype.kind == "U" else "binary"})
+            field = Field(field.name, object, (), codec, field.nullable)
+        fields.append(field)
+    return Schema(schema.name, fields)
 
 
 def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     """The same fields, with the bytes of files instead of decoded values."""
-    return Schema(
-        schema.name,
-        [
-            Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable)
-            if isinstance(field.codec, Codec) and field.codec.is_media and columns[field.name].type in media_types()
-            else field
-            for field in schema
-        ],
-    )
+    fields = []
+    for field in schema:
+        is_file = isinstance(field.codec, Codec) and field.codec.is_media and columns[field.name].type in media_types()
+        fields.append(Field(field.name, np.bytes_, (), ScalarCodec("binary"), field.nullable) if is_file else field)
+    return Schema(schema.name, fields)
 
 
 def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any]) -> Schema:

@@ -100,9 +100,7 @@ def spread(n_samples: int) -> npt.NDArray[np.intp]:
 
 def plain_type(kind: str) -> str:
     """The type of a column without compression: ``"array"`` for ``"zstd(array)"``."""
-    while kind.startswith("zstd(") and kind.endswith(")"):
-        kind = kind[5:-1]
-    return kind
+    return kind.replace("zstd(", "").rstrip(")")
 
 
 def samples_of_batches(batches: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> Iterator[dict[str, Any]]:

@@ -46,11 +46,11 @@ class GroupColumn(ABC):
         """
 
 
-class CellError(Exception):
-    """A cell that cannot be decoded; the reader adds the place to the message.
+class CellError(ValueError):
+    """A cell that cannot be decoded, or a value that does not fit its field; who reads or writes adds the place to the message.
 
     Attributes:
-        row: position in the row group.
+        row: position in the row group, or among the encoded values.
     """
 
     def __init__(self, row: int, why: str) -> None:

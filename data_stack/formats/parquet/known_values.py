@@ -17,9 +17,7 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.formats.parquet.selecting import Predicate
-from data_stack.formats.parquet.selecting.expressions import could_match, is_instant, types_seen
-from data_stack.formats.parquet.selecting.predicate import InstantColumns
+from data_stack.formats.parquet.selecting import InstantColumns, Predicate, could_match, is_instant, types_seen
 from data_stack.values.stacked_values import objects
 
 #: Raised for bounds that a type cannot hold, such as dates out of range for Python.

@@ -14,13 +14,7 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Schema
 
 
-def generate_metadata(
-    source: Any,
-    *,
-    prefix: str = "",
-    schema: Schema | None = None,
-    petastorm: bool = False,
-) -> ParquetManifest:
+def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False) -> ParquetManifest:
     """Write the manifest of a dataset from the footers of its files; no row is read.
 
     Use it for datasets that other tools wrote, appended to, or removed files from. It updates Petastorm's ``_common_metadata``.

@@ -20,12 +20,7 @@ from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColu
 from data_stack.formats.parquet.files import partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers, reading_parquet
-from data_stack.formats.parquet.known_values import (
-    column_guarantee,
-    partition_array,
-    partition_guarantee,
-    partition_value,
-)
+from data_stack.formats.parquet.known_values import column_guarantee, partition_array, partition_guarantee, partition_value
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.formats.parquet.codecs import CellValueError, ScalarCodec
+from data_stack.formats.parquet.codecs import CellError, ScalarCodec
 from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
@@ -127,7 +127,7 @@ class Cells:
         return batch, list(map("/".join, zip(*folders, strict=True))) if folders else None
 
     def _refuse(self, name: str, error: Exception, n_rows: int) -> NoReturn:
-        where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellValueError) else "")
+        where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellError) else "")
         raise ConfigError(f"{where} of {self._name!r}: {error!s:.400}. {n_rows} rows were appended") from error
 
     def _check_names(self, given: Collection[Any], what: str) -> None:
@@ -215,7 +215,7 @@ def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
         try:
             names.append(_folder(field, value))
         except (TypeError, ValueError, OverflowError) as error:
-            raise CellValueError(row, str(error)) from error
+            raise CellError(row, str(error)) from error
     return names
 
 

@@ -11,24 +11,18 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of
-from data_stack.dataset.iterator import (
-    ColumnKey,
-    Sample,
-    SampleAccess,
-    SourceAccess,
-    sample_or_view,
-)
+from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
+from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_column, check_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
-from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for

@@ -11,15 +11,11 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.exception import (
-    DatasetFileCorruptError,
-    ResourceNotFoundError,
-)
-from data_stack.formats.records.bag import Bag, Ends, ends_of_bag, ends_of_index
+from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
 from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
-from data_stack.formats.records.sample_references import SampleReferences
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder

@@ -11,23 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import Codecs
-from data_stack.dataset.iterator import (
-    Batch,
-    ColumnKey,
-    Sample,
-    SampleAccess,
-    access_to,
-)
+from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index, check_integer
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    ResourceNotFoundError,
-    UnsupportedStorageOperationError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, UnsupportedStorageOperationError
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_options
@@ -208,12 +197,7 @@ def _reopen(reader_class: type[ShardedRecordReader], readers: list[RecordReader]
 
 
 def open(  # noqa: A001  # records.open("train")
-    source: Any,
-    *,
-    prefix: str = "",
-    codecs: Codecs | None = None,
-    columns: Sequence[str] | None = None,
-    mapped: bool = True,
+    source: Any, *, prefix: str = "", codecs: Codecs | None = None, columns: Sequence[str] | None = None, mapped: bool = True
 ) -> RecordReader | ShardedRecordReader:
     """Open a record dataset, in one folder or in shards, of any version of Granular's files.
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
-from data_stack.formats.parquet.codecs import CellValueError
+from data_stack.formats.parquet.codecs import CellError
 from data_stack.formats.parquet.types import arrow_for_spark
 from data_stack_spark.session import spark_session
 from data_stack_spark.types import spark_schema
@@ -81,7 +81,7 @@ def _encode(field: Field, values: list[Any], first_row: int) -> pa.Array:
     """Encode values as cells of a type that Spark has."""
     try:
         cells = field.cells.encode_column(field, values)
-    except CellValueError as error:
+    except CellError as error:
         raise ConfigError(f"field {field.name!r}, row {first_row + error.row} of the partition: {error.why}") from error
     wanted = arrow_for_spark(cells.type)
     try:

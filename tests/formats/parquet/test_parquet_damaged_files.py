@@ -17,16 +17,9 @@ import pytest
 from sizes import FULL, sized
 
 from data_stack.cli.parquet_facts import facts_of
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DataStackError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec
-from data_stack.formats.parquet.footer_facts import footer_facts
 from data_stack.formats.parquet.schema import SCHEMA_KEY
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.storage_connectors import InMemoryStorageConnector
@@ -163,23 +156,6 @@ def test_a_footer_that_states_more_rows_than_the_pages_have_is_an_error(tmp_path
             n_refused += 1
 
     assert n_refused >= 2
-
-
-def test_numbers_of_a_footer_that_point_elsewhere_are_errors() -> None:
-    sink = io.BytesIO()
-    pq.write_table(rows(0, 3), sink)
-    content = sink.getvalue()
-
-    facts = footer_facts(footer_of(content), len(content))
-
-    assert facts.columns == {"id": [0], "x": [1], "text": [2], "vec": [3]}
-    assert facts.n_rows.tolist() == [3]
-    assert facts.n_nulls[0].tolist()[:3] == [0, 1, 0]
-    with pytest.raises(ValueError, match=r"bytes 4 to 117.* 50"):
-        footer_facts(footer_of(content), 50)
-    for length in range(len(footer_of(content))):
-        with pytest.raises(ValueError, match=r"footer"):
-            footer_facts(footer_of(content)[:length], len(content))
 
 
 @pytest.mark.parametrize(

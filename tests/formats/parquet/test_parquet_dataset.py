@@ -21,10 +21,7 @@ from layer_laws import check_all_ways_agree
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.selecting import col
-from data_stack.io.storage_connectors import (
-    FileStorageConnector,
-    InMemoryStorageConnector,
-)
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 
 
 def table_of(start: int, stop: int) -> pa.Table:

@@ -70,18 +70,6 @@ def readers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith(_EXECUTORS)]
 
 
-def test_what_is_read_ahead_is_there_when_it_is_asked_for(folder: Path) -> None:
-    dataset = ParquetDataset(folder)
-    reads = watched(dataset)
-
-    dataset.read_ahead([60, 400])
-    assert soon(lambda: has(dataset, 1) and has(dataset, 8))
-    ids = dataset.read_batch([99, 449, 50])["id"]
-
-    assert ids.tolist() == [99, 449, 50]
-    assert sorted(reads) == [(1, _NAME), (8, _NAME)]
-
-
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
 def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, kind: Any, workers: int | None) -> None:
     dataset = ParquetDataset(folder)

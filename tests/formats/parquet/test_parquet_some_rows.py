@@ -126,12 +126,3 @@ def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Pa
     for read in (lambda: dataset.read_batch([0, 1]), lambda: dataset[1], lambda: list(dataset)):
         with pytest.raises(DatasetFileCorruptError, match=r"row 13, field 'i'"):
             read()
-
-
-def test_a_null_where_none_may_be_is_named_by_its_row(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"n": range(9), "x": [None if n == 6 else n for n in range(9)]}), tmp_path / "a.parquet")
-    schema = Schema("s", [Field("n", "int64"), Field("x", "int64")])
-
-    with pytest.raises(DatasetFileCorruptError, match=r"row 6, field 'x'"):
-        ParquetDataset(tmp_path, filters=col("n").isin([2, 6]), schema=schema).read_batch([0])
-    assert ParquetDataset(tmp_path, filters=col("n").isin([2, 7]), schema=schema).read_column("x").tolist() == [2, 7]

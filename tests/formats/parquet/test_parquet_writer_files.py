@@ -210,17 +210,6 @@ def test_stores_are_written_and_gone_on_with(tmp_path: Path, kind: str, request:
     assert connector.list_resources("b/") == []
 
 
-def test_a_second_writer_is_refused_until_the_first_is_closed(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA) as writer:
-        writer.append(row(0))
-        with pytest.raises(StorageConflictError, match="another writer"):
-            ParquetWriter(tmp_path, SCHEMA)
-
-    with ParquetWriter(tmp_path) as writer:
-        assert len(writer) == 1
-    assert not (tmp_path / "_data_stack.lock").exists()
-
-
 def test_rows_are_appended_to_a_finished_dataset_and_seen_when_it_is_finished_again(tmp_path: Path) -> None:
     with ParquetWriter(tmp_path, SCHEMA) as writer:
         writer.append(row(0))

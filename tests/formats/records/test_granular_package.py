@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +13,7 @@ from granular_peer import OldGranular
 
 from data_stack.formats.records import RecordReader, RecordWriter
 
-SPEC = {
-    "blob": "bytes",
-    "count": "int",
-    "id": "i64",
-    "mask": "u64",
-    "text": "utf8",
-    "tree": "tree",
-    "x": "array",
-    "y": "msgpack",
-}
+SPEC = {"blob": "bytes", "count": "int", "id": "i64", "mask": "u64", "text": "utf8", "tree": "tree", "x": "array", "y": "msgpack"}
 
 
 def sample(i: int) -> dict[str, Any]:
@@ -40,15 +29,6 @@ def sample(i: int) -> dict[str, Any]:
         "x": rng.random((i % 4, 3)).astype(np.float32),
         "y": [i, {"k": b"v" * (i % 3)}, 1.5],
     }
-
-
-def plain(value: Any) -> Any:
-    """A value that compares by ``==``, dtypes included."""
-    if isinstance(value, np.ndarray):
-        return ("array", value.dtype.str, value.shape, value.tobytes())
-    if isinstance(value, Mapping):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -84,47 +64,6 @@ def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
             writer.append(each)
 
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
-
-
-@pytest.mark.parametrize("lost", ["columns", "index", "torn index", "index of data", "data of index"])
-def test_both_go_on_with_a_dataset_that_was_killed(tmp_path: Path, lost: str) -> None:
-    samples = [sample(i) for i in range(30)]
-    write_by_granular(tmp_path / "whole", SPEC, samples)
-    write_by_granular(tmp_path / "part", SPEC, samples[:14])
-    break_off(tmp_path / "part", samples, lost)
-    shutil.copytree(tmp_path / "part", tmp_path / "theirs")
-
-    with RecordWriter(tmp_path / "part", SPEC) as writer:
-        n_found = len(writer)
-        for each in samples[n_found:]:
-            writer.append(each)
-
-    assert n_found == {"columns": 14, "index": 9, "torn index": 9, "index of data": 13, "data of index": 12}[lost]
-    assert files(tmp_path / "part") == files(tmp_path / "whole")
-    with RecordReader(tmp_path / "part") as reader:
-        reader.verify()
-    if lost in ("columns", "index"):  # the others are what Granular does not get right
-        with granular.DatasetWriter(tmp_path / "theirs", SPEC, granular.encoders) as resumed:
-            for each in samples[len(resumed) :]:
-                resumed.append(each)
-        assert files(tmp_path / "theirs") == files(tmp_path / "part")
-
-
-def break_off(folder: Path, samples: Sequence[Mapping[str, Any]], lost: str) -> None:
-    """Leave a dataset of 14 samples as a kill would have."""
-    if lost == "columns":  # killed between two columns: the first ones are ahead
-        for name in list(SPEC)[:3]:
-            record = granular.encoders[SPEC[name]](samples[14][name])
-            with (folder / f"{name}.bag").open("ab") as bag, (folder / f"{name}.idx").open("ab") as idx:
-                bag.write(record)
-                idx.write(bag.tell().to_bytes(8, "little"))
-    elif lost in ("index", "torn index"):
-        os.truncate(folder / "text.idx", 9 * 8 + (5 if lost == "torn index" else 0))
-    elif lost == "index of data":
-        for name in SPEC:
-            os.truncate(folder / f"{name}.idx", 13 * 8)
-    else:  # the index arrived on the disk, the data did not
-        os.truncate(folder / "x.bag", os.path.getsize(folder / "x.bag") - len(granular.encoders["array"](samples[13]["x"])) - 1)
 
 
 # ---------------------------------------------------------------------- sequences, by 0.21.2

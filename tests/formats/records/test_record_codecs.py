@@ -18,17 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 
 from data_stack import codecs
-from data_stack.codecs import (
-    ArrayCodec,
-    Codec,
-    Column,
-    FixedLayout,
-    FunctionCodec,
-    IntCodec,
-    JsonCodec,
-    ZstdCodec,
-    codec_of,
-)
+from data_stack.codecs import ArrayCodec, Codec, Column, FixedLayout, FunctionCodec, IntCodec, JsonCodec, ZstdCodec, codec_of
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.testing import CodecContract

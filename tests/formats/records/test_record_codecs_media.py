@@ -19,18 +19,7 @@ from hypothesis.extra import numpy as nps
 from PIL import Image, ImageFile
 from sizes import sized
 
-from data_stack.codecs import (
-    Codec,
-    FlacCodec,
-    JpgCodec,
-    Mp4Codec,
-    PngCodec,
-    WavCodec,
-    WebmCodec,
-    WebpCodec,
-    codec_of,
-    jpeg,
-)
+from data_stack.codecs import Codec, FlacCodec, JpgCodec, Mp4Codec, PngCodec, WavCodec, WebmCodec, WebpCodec, codec_of, jpeg
 
 
 def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[Any, Any]:

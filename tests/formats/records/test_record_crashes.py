@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import fault_records
-import numpy as np
 import pytest
 from fault_records import SPECS, sample
 from mongodb_server import folder_in_memory
@@ -21,6 +20,7 @@ from sizes import sized, spread
 from data_stack.exception import DataStackError, StorageConflictError
 from data_stack.formats import records
 from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.testing.iterators import assert_same
 
 ENOSPC, EIO = 28, 5
 NOBODY = 65534
@@ -52,14 +52,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-def plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return (value.dtype.str, value.tolist())
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list) else value
-
-
 def said(path: Path) -> int:
     return int(path.read_text() or "0") if path.exists() else 0
 
@@ -74,7 +66,7 @@ def check_readable_part(dataset: Path, kind: str) -> None:
     """Whatever lies there is samples from the first on, or an error of ours."""
     try:
         with records.open(dataset) as reader:
-            assert [plain(each) for each in reader] == [plain(sample(kind, i)) for i in range(len(reader))]
+            assert_same(list(reader), [sample(kind, i) for i in range(len(reader))])
     except DataStackError:
         pass
 
@@ -154,7 +146,7 @@ def test_a_fork_neither_writes_nor_unlocks(processes: Harness, folder: Path) -> 
     assert "the parent process" in said
     assert (is_free, on_disk, n_samples) == (False, 0, 6)
     with RecordReader(folder / "dataset") as reader:
-        assert [plain(reader[i]) for i in range(6)] == [plain(sample("columns", i)) for i in range(6)]
+        assert_same([reader[i] for i in range(6)], [sample("columns", i) for i in range(6)])
 
 
 def test_a_writer_that_is_forgotten_leaves_no_thread_and_no_lock(processes: Harness, folder: Path) -> None:

@@ -16,13 +16,7 @@ from layer_laws import check_all_ways_agree
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, ResourceNotFoundError, StorageError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.testing import DatasetIteratorContract

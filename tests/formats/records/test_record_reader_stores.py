@@ -9,63 +9,24 @@ import numpy as np
 import pytest
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import (
-    InMemoryStorageConnector,
-    MongoDBStorageConnector,
-)
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import BINARY
 from data_stack.testing.iterators import assert_same
 
 N = 400
 SPEC: dict[str, str | Column] = {"id": "i64", "text": "utf8", "x": Column("array", "float32", (64,))}
-SEQUENCES: dict[str, str | Column] = {"frames": Column("array[]", "uint8", (8, 8)), "id": "i64", "words": "utf8[]"}
 
 
 def sample(i: int) -> dict[str, Any]:
     return {"id": i, "text": f"text {i} " * (i % 9), "x": np.full(64, i, np.float32)}
 
 
-def sequences(i: int) -> dict[str, Any]:
-    frames = [np.full((8, 8), (i + k) % 256, np.uint8) for k in range(i % 5)]
-    return {"frames": frames, "id": i, "words": [f"w{k}" for k in range(i % 3)]}
-
-
 def write(store: Any, prefix: str = "", n: int = N) -> None:
     with RecordWriter(store, SPEC, prefix=f"{prefix}plain") as writer:
         for i in range(n):
             writer.append(sample(i))
-    with RecordWriter(store, SEQUENCES, prefix=f"{prefix}sequences") as writer:
-        for i in range(40):
-            writer.append(sequences(i))
-
-
-def check(store: Any, prefix: str = "", n: int = N, **options: Any) -> None:
-    order = np.random.default_rng(0).integers(0, n, 50)
-    with records.open(store, prefix=f"{prefix}plain", **options) as reader:
-        assert len(reader) == n
-        assert_same([reader[int(i)] for i in order[:5]], [sample(int(i)) for i in order[:5]])
-        assert_same(reader.__getitems__(order), [sample(int(i)) for i in order])
-        batch = reader.read_batch(order)
-        assert batch["id"].tolist() == order.tolist()
-        assert batch["text"].tolist() == [sample(int(i))["text"] for i in order]
-        assert np.array_equal(batch["x"], np.repeat(order.astype(np.float32), 64).reshape(-1, 64))
-        assert_same(list(reader), [sample(i) for i in range(n)])
-        reader.verify()
-    with records.open(store, prefix=f"{prefix}sequences", **options) as reader:
-        assert_same(list(reader), [sequences(i) for i in range(40)])
-        assert_same(reader[9, {"frames": range(1, 3)}], {"frames": sequences(9)["frames"][1:3]})
-        assert reader.available(9)["frames"] == range(4)
-        assert reader.read_column("words", [5, 3]).tolist() == [["w0", "w1"], []]
-
-
-def test_a_dataset_in_mongodb(mongodb_uri: str) -> None:
-    with MongoDBStorageConnector(mongodb_uri) as store:
-        write(store)
-
-        check(store)
 
 
 class _CountingStore(InMemoryStorageConnector):

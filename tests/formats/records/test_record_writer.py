@@ -105,10 +105,8 @@ def test_the_manifest_says_what_the_columns_hold(tmp_path: Path) -> None:
     "change",
     [
         {"id": "one"},
-        {"name": b"bytes"},
         {"x": np.zeros(4, np.float32)},
         {"x": np.zeros(3, np.float64)},
-        {"x": [1e300, 0, 0]},
         {"x": np.ma.masked_array(np.zeros(3, np.float32), mask=True)},
         {"y": np.array([None])},
         {"z": 1},
@@ -138,7 +136,6 @@ def test_a_value_that_does_not_fit_is_refused_with_all_of_its_sample(tmp_path: P
         {"id": np.array([2**63] * 5, np.uint64)},
         {"x": np.zeros((5, 2), np.float32)},
         {"x": np.ma.masked_array(np.zeros((5, 3), np.float32), mask=True)},
-        {"name": ["a", "b", "c", b"d", "e"]},
         {"name": ["a"] * 4},
         {"name": "abcde"},
         {"z": [1] * 5},

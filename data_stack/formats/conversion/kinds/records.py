@@ -40,11 +40,8 @@ class RecordsFormat(ConvertibleFormat):
             name: Column(column.type) if column.codec_type in media_types() else column for name, column in source.schema.items()
         }
         folder, shardlen = destination.place.as_folder(), destination.shardlen
-        writer: Any = (
-            records.RecordWriter(folder, spec)
-            if shardlen is None
-            else records.ShardedRecordWriter(folder, spec, shardlen=shardlen)
-        )
-        with writer:
+        options: Any = {} if shardlen is None else {"shardlen": shardlen}
+        writer_class: Any = records.ShardedRecordWriter if options else records.RecordWriter
+        with writer_class(folder, spec, **options) as writer:
             for columns in batches:
                 writer.extend(columns)

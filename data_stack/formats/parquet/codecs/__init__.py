@@ -12,14 +12,15 @@ from data_stack.codecs.npy import NpzCodec as CompressedNdarrayCodec
 from data_stack.codecs.png import PngCodec
 from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, CellValueError
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec
+from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import FieldLike
 
 __all__ = [
     "ArrowCodec",
-    "CellValueError",
+    "CellError",
     "CompressedNdarrayCodec",
     "FieldCodec",
     "JpegCodec",

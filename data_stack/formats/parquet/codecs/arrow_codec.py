@@ -51,12 +51,12 @@ class ArrowCodec(ABC):
             values: a sequence or an array, shape ``(n, ...)``. None and ``NaT`` are null.
 
         Raises:
-            CellValueError: a value does not fit the field, or is null and the field is not nullable.
+            CellError: a value does not fit the field, or is null and the field is not nullable.
         """
         cells = self._encode_column(field, values)
         if cells.null_count and not field.nullable:
             row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-            raise CellValueError(row, "it is null, but the field is not nullable")
+            raise CellError(row, "it is null, but the field is not nullable")
         return cells
 
     def column(self, field: FieldLike, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
@@ -90,7 +90,7 @@ class ArrowCodec(ABC):
             try:
                 cells.append(None if is_missing(value) else self.encode(field, value))
             except _UNSUITABLE as error:
-                raise CellValueError(row, f"{error!s:.300}") from error
+                raise CellError(row, f"{error!s:.300}") from error
         type_ = self.arrow_type(field)
         try:
             return pa.array(cells, type_)
@@ -99,8 +99,8 @@ class ArrowCodec(ABC):
                 try:
                     pa.array([cell], type_)
                 except _UNSUITABLE as why:
-                    raise CellValueError(row, f"{why!s:.300}") from why
-            raise CellValueError(0, f"all values together: {error!s:.300}") from error
+                    raise CellError(row, f"{why!s:.300}") from why
+            raise CellError(0, f"all values together: {error!s:.300}") from error
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         """Whether the columns of all row groups are arrays of one dtype and shape, whose rows can be copied together.
@@ -125,18 +125,3 @@ class ArrowCodec(ABC):
     def __repr__(self) -> str:
         arguments = {name: value for name, value in self.to_json().items() if name != "codec" and value is not None}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
-
-
-class CellValueError(ValueError):
-    """A value that does not fit its field.
-
-    Attributes:
-        row: position among the encoded values.
-    """
-
-    def __init__(self, row: int, why: str) -> None:
-        super().__init__(row, why)
-        self.row, self.why = row, why
-
-    def __str__(self) -> str:
-        return self.why

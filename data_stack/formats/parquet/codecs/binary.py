@@ -100,11 +100,10 @@ def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
     Raises:
         ValueError: it has another dtype.
     """
-    if dtype.kind in "US" and array.dtype.kind == dtype.kind:
-        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    if array.dtype.newbyteorder("=") != dtype:
+    native: _Array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if native.dtype != dtype and not (dtype.kind in "US" and native.dtype.kind == dtype.kind):
         raise ValueError(f"expected dtype {dtype}, got {array.dtype}")
-    return array.astype(dtype)
+    return native
 
 
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:

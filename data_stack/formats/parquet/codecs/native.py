@@ -13,13 +13,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.checks import (
-    FieldValues,
-    check_array,
-    check_scalar,
-    is_missing,
-    same_time,
-)
+from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, check_scalar, is_missing, same_time
 from data_stack.formats.parquet.codecs.native_values import (
     Values,
     list_parts,
@@ -29,13 +23,7 @@ from data_stack.formats.parquet.codecs.native_values import (
     read_scalars,
     time_dtype,
 )
-from data_stack.formats.parquet.columns import (
-    ArrayColumn,
-    CellError,
-    GroupColumn,
-    ListColumn,
-    MadeColumn,
-)
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
 from data_stack.formats.parquet.types import (
     FieldLike,
     arrow_type_named,
