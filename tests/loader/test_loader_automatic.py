@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 from loader_batches import Computing, fail_elsewhere
-from loader_sources import Computing, fail_elsewhere
 from process_census import census, left_since
 
 from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator

@@ -243,6 +243,13 @@ def test_a_worker_that_ends_is_an_error_with_its_status() -> None:
         list(loader(Numbers(64), transform=Told("drop_dead", 16)))
 
 
+def test_a_worker_that_is_stopped_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_MAX_LOOKS_STOPPED", 2)
+
+    with pytest.raises(WorkerError, match="has been stopped"):
+        list(loader(Numbers(64), workers=1, transform=Told("stop", 16)))
+
+
 @pytest.mark.full
 def test_kills_at_random_moments_are_errors_and_no_hang() -> None:
     chance = random.Random(6)
