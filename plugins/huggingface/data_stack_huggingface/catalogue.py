@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from huggingface_hub import DatasetCard, DatasetInfo
+from typing import TYPE_CHECKING, Any
 
 import data_stack
 from data_stack import (
@@ -21,11 +19,13 @@ from data_stack import (
 )
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest, ResourceRecord
-from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.retriever import is_offline
 from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of
 from data_stack_huggingface.hub import HubFile, HubFiles, converted_commits, dataset_info, find_datasets
 from data_stack_huggingface.layout import converted_files, split_files
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo
 
 _README = "README.md"
 _MAX_CARD_BYTES = 16 << 20
@@ -128,6 +128,8 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
         return HubDataset(name, name.version, files, {})
     with store.get_resource(f"{name.folder}/{name.version}/{_README}") as file:
         text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+    from huggingface_hub import DatasetCard
+
     try:
         card = vars(DatasetCard(text, ignore_metadata_errors=True).data)
     except Exception as error:  # an error of the YAML parser
@@ -172,6 +174,8 @@ class HubDataset(data_stack.CatalogueDataset):
         self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
     ) -> DatasetIteratorIF:
         """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
+        from data_stack.formats.parquet import ParquetDataset
+
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = self._features or features_of_files(rows.metadata)
         encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)

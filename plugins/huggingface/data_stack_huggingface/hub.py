@@ -10,17 +10,17 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
-
-from huggingface_hub import DatasetInfo
-from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
 
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
 from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.web import Exchange, WebError, ask
 from data_stack.io.web_api import ask_json
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo
 
 #: Pauses that the Hub requests are respected up to a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0)
@@ -67,7 +67,16 @@ def find_datasets(text: str, limit: int) -> list[DatasetInfo]:
 
 
 def _info_of(fields: Mapping[str, Any]) -> DatasetInfo:
+    from huggingface_hub import DatasetInfo  # here and below, as importing it takes a second
+
     return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # untyped in huggingface_hub
+
+
+def _headers() -> dict[str, str]:
+    """The user's token, and what huggingface_hub sends."""
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
+
+    return build_hf_headers()  # type: ignore[no-any-return]
 
 
 def _checked(repo: str) -> str:
@@ -88,7 +97,7 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
     """
     url = f"{endpoint()}/api/datasets{path}"
     try:
-        answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=build_hf_headers())
+        answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
     except exception.CatalogueBusyError as error:
         raise exception.CatalogueBusyError(f"{error}, or {_LOG_IN}, which allows more") from None
     if answer.status != 200:
@@ -154,7 +163,7 @@ class HubFile:
         if is_offline():
             raise exception.CatalogueUnavailableError(f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set")
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": build_hf_headers()}
+        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": _headers()}
         try:
             return ask(
                 url, lambda answer: self._receive(answer, start, stop), _LIMITS, seconds=_LIMITS.max_wait_seconds, **options
