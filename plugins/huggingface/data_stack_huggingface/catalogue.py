@@ -45,12 +45,12 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             return _find_stored(name, store)
         repo, (_, mark, converted) = name.name, (name.version or "").partition(_CONVERTED)
         revision = "main" if mark or name.version is None else name.version
-        info = self._info(repo, revision)
+        info = dataset_info(repo, revision)
         card, files = _card_of(info), _files_of(info)
         splits = {} if mark else split_files(repo, card, files, name.part)
         if not splits and revision == "main":
             mark, commits = _CONVERTED, [converted] if converted else converted_commits(repo)
-            files = _files_of(self._info(repo, commits[0])) if commits else {}
+            files = _files_of(dataset_info(repo, commits[0])) if commits else {}
             splits = converted_files(repo, card, files, name.part)
         if not splits:
             raise exception.CatalogueError(
@@ -74,16 +74,8 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""
-        files = _files_of(self._info(name.name, name.version or "main"))
+        files = _files_of(dataset_info(name.name, name.version or "main"))
         return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
-
-    def _info(self, repo: str, revision: str) -> DatasetInfo:
-        try:
-            return dataset_info(repo, revision)
-        except exception.DatasetNotFoundError as error:
-            is_known = isinstance(error, exception.RevisionNotFoundError)
-            near = [] if is_known else [entry.name for entry in self.search(repo.rpartition("/")[2], 3)]
-            raise type(error)(f"{error}. There are: {', '.join(near)}" if near else str(error)) from None
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:

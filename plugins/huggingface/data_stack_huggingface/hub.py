@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 #: Pauses that the Hub requests are respected up to a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0)
-#: Maximum size of a request; requests for a file grow up to it.
-_REQUEST_BYTES: Final = 32 << 20
+#: Of the requests for a file.
+_REQUEST_BYTES: Final = 16 << 20
 _BLOCK_BYTES: Final = 1 << 16
 #: The Hub requires large file storage for files above 10 MB.
 _MAX_GIT_BYTES: Final = 64 << 20
@@ -76,7 +76,7 @@ def _headers() -> dict[str, str]:
     """The user's token, and what huggingface_hub sends."""
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
 
-    return build_hf_headers()  # type: ignore[no-any-return]
+    return build_hf_headers()
 
 
 def _checked(repo: str) -> str:
@@ -96,10 +96,7 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
         CatalogueError: the answer does not follow the Hub's documentation.
     """
     url = f"{endpoint()}/api/datasets{path}"
-    try:
-        answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
-    except exception.CatalogueBusyError as error:
-        raise exception.CatalogueBusyError(f"{error}, or {_LOG_IN}, which allows more") from None
+    answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
     if answer.status != 200:
         raise _explain(repo, answer.status, answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", ""))
     return answer.value
@@ -223,10 +220,8 @@ def fetch(source: str, transfer: Transfer) -> None:
             transfer.write(file.read_whole())
             transfer.is_verified = True  # by the SHA-1 of the blob
             return
-        start, stop = 0, min(_BLOCK_BYTES, file.size)
-        while start < file.size:
-            transfer.write(file.read(start, stop))
-            start, stop = stop, min(stop + min(8 * (stop - start), _REQUEST_BYTES), file.size)
+        for start in range(0, file.size, _REQUEST_BYTES):
+            transfer.write(file.read(start, min(start + _REQUEST_BYTES, file.size)))
     except (exception.CatalogueError, exception.DatasetNotFoundError, exception.ChecksumMismatchError) as error:
         raise SourceError(str(error)) from error
 

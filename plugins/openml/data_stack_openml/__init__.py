@@ -87,9 +87,9 @@ class OpenMLCatalogue(Catalogue):
         others = [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
         if others:
             raise RevisionNotFoundError(f"OpenML has no {name}; it has the versions {', '.join(others)}")
-        lower = [f"openml:{each['name']}" for each in _list(name.name.lower(), "", 1)]
-        near = f". Did you mean {lower[0]}?" if lower else "; search its pages, and use the number of the dataset: openml:61"
-        raise DatasetNotFoundError(f"OpenML has no active dataset {name}{near}")
+        raise DatasetNotFoundError(
+            f"OpenML has no active dataset {name}; search its pages, and use the number of the dataset: openml:61"
+        )
 
 
 def _list(name: str, more: str, limit: int) -> list[dict[str, Any]]:
