@@ -27,6 +27,7 @@ def private_names(source: str, package: str = "") -> Iterator[str]:
     """Private names: of modules of other packages, or attributes of objects of other modules."""
     tree = ast.parse(source)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    own |= {node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
     own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in KNOWN_PACKAGES - {package}:

@@ -28,7 +28,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 
-__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths"]
+__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths", "partition_names"]
 
 #: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
