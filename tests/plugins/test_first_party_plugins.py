@@ -52,6 +52,7 @@ def is_public(module: str, name: str) -> bool:
         for node in ast.walk(ast.parse(Path(str(found.__file__)).read_text(encoding="utf-8")))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
+        if alias.asname != alias.name  # a name that is imported as itself is offered
     }
     return hasattr(found, name) and name not in imported
 

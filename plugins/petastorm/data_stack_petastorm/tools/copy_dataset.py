@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.parquet.files import partition_names
+from data_stack.formats.parquet.footers import reading_parquet
 from data_stack.formats.parquet.inference import read_schema
-from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.io.folder import folder_of
 from data_stack_petastorm.etl.dataset_metadata import footers_of, get_schema_from_dataset_url
