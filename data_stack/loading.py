@@ -31,10 +31,6 @@ def load(
 def load(
     name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> dict[str, InformedDatasetIteratorIF]: ...
-@overload
-def load(
-    name: str, split: str | None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
-) -> InformedDatasetIteratorIF | dict[str, InformedDatasetIteratorIF]: ...
 def load(
     name: str,
     split: str | Sequence[str] | None = None,

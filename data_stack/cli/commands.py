@@ -225,7 +225,7 @@ def croissant(settings: Settings, name: str, output: str | None, options: tuple[
         return
     Path(output).write_text(text + "\n", encoding="utf-8")
     if "recordSet" not in document:
-        echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)
+        echo(f"{output} does not describe the columns, as the dataset is not prepared, or its files are no tables", err=True)
 
 
 @data_stack.command()
@@ -241,8 +241,8 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
 
     For example: data-stack search handwritten
 
-    Finds the datasets whose name, title, description, keywords, licence and classes contain every TERM, even if slightly
-    misspelled; best matches first. Imports the plugins. Without --catalogue or --catalogues it uses no network.
+    Finds the datasets whose name, description, keywords, licence and classes contain every TERM. Imports the plugins.
+    Without --catalogue or --catalogues it uses no network.
     """
     if catalogue is not None or catalogues:
         _search_catalogues(settings, " ".join(terms), catalogue, limit)
@@ -250,21 +250,9 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
     from data_stack.repository.search import search_datasets
 
     found = search_datasets(" ".join(terms))
-    rows = [
-        (
-            each.description.name,
-            each.description.description.partition("\n")[0] or "-",
-            each.description.license or "-",
-            ", ".join(each.parts),
-        )
-        for each in found
-    ]
-    shown = (
-        table(("name", "title", "license", "found in"), rows)
-        if found
-        else "no installed dataset matches; `data-stack list` shows all"
-    )
-    answer(settings, [asdict(each) for each in found], shown)
+    rows = [(each.name, each.description.partition("\n")[0] or "-", each.license or "-") for each in found]
+    nothing = "no installed dataset matches; `data-stack list` shows all"
+    answer(settings, [asdict(each) for each in found], table(("name", "title", "license"), rows) if found else nothing)
 
 
 def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit: int) -> None:

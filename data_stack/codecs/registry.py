@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -67,6 +67,12 @@ def codec_of(type: str, codecs: Codecs | None = None) -> Codec:  # noqa: A002  #
         MissingDependencyError: it needs a package that is not installed.
     """
     return _codec_of(type.removesuffix("[]"), codecs or {}, 0)
+
+
+def with_provided_codecs(types: Iterable[str], codecs: Codecs | None) -> Codecs | None:
+    """The custom codecs of a reader with those of plugins, which are asked only if one of the types is unknown."""
+    inner = {kind.removesuffix("[]").rpartition("(")[2].rstrip(")") for kind in types}
+    return {**find_provided_codecs(), **(codecs or {})} if inner - registered_types().keys() - {*(codecs or ())} else codecs
 
 
 def codec_from_json(content: Any, _nesting: int = 0) -> Codec:

@@ -24,7 +24,7 @@ _PACKAGE = __name__.partition(".")[0]
 _MAIN = ("__main__", "__mp_main__")
 _CODE = {".py", ".pyc", ".so", ".pyd"}
 #: Attributes that are compared elsewhere, or are not the author's.
-_NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_unwritten_manifest", "_opened_manifest", "_abc_impl"}
+_NOT_OF_THE_CODE = {"card", "sources", "storage_connector", "_opened_manifest", "_abc_impl"}
 
 
 def code_digest(factory: object) -> str:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, ResourceNotFoundError
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
@@ -97,9 +97,7 @@ class DatasetFactory(BaseDatasetFactory):
     #: The digest of an author's code covers the classes that are derived from this one.
     _is_base_of_authors = True
 
-    # Of a complete dataset in a read-only store. On the class, as a subclass need not call our __init__.
-    _unwritten_manifest: Manifest | None = None
-    #: Of the split opened last, for recipes.
+    #: Of the split opened last, for recipes. On the class, as a subclass need not call our __init__.
     _opened_manifest: Manifest | None = None
 
     def __init__(self, storage_connector: StorageConnector | None = None) -> None:
@@ -181,15 +179,9 @@ class DatasetFactory(BaseDatasetFactory):
         if stored is None:
             return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
         attempts_left = _ATTEMPTS
-        damaged: DatasetFileCorruptError | None = None
         while True:
             attempts_left -= 1
-            try:
-                manifest = self._intact_unwritten_manifest(stored) or self._make_ready(stored)[0]
-            except DataStackError as error:
-                if damaged is None or error.__cause__ is not None:
-                    raise
-                raise error from damaged
+            manifest = self._make_ready(stored)[0]
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
                 iterator = self._open_split(definition, split, resources, options)
@@ -199,7 +191,7 @@ class DatasetFactory(BaseDatasetFactory):
             except DatasetFileCorruptError as error:
                 if not attempts_left or (damage := stored.damage_behind(error)) is None:
                     raise
-                stored.outdated, stored.why_outdated, damaged = manifest, damage, error
+                stored.outdated, stored.why_outdated = manifest, damage
             else:
                 # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
                 if not attempts_left or self._is_current(stored, manifest):
@@ -246,22 +238,19 @@ class DatasetFactory(BaseDatasetFactory):
     def is_ready(self) -> bool:
         """Whether the dataset can be used without preparing it.
 
-        A complete store without a manifest becomes ready when its first use adopts it.
+        A complete store without a manifest becomes ready when its first use adopts it; if it cannot be written, each use does.
         """
         return self._find_stored() is None or self.manifest() is not None
 
     def readiness(self) -> Readiness:
         """Whether the dataset is ready, and if not, why its stored resources cannot be used."""
         stored = self._find_stored()
-        if stored is None:
-            return Readiness()
-        unwritten = self._intact_unwritten_manifest(stored)
-        return Readiness(unwritten) if unwritten is not None else stored.readiness(lambda: code_digest(self))
+        return Readiness() if stored is None else stored.readiness(lambda: code_digest(self))
 
     def manifest(self) -> Manifest | None:
         """The resources of the dataset and its sources; None if it is not ready, or stores nothing."""
         stored = self._find_stored()
-        return None if stored is None else stored.ready_manifest() or self._intact_unwritten_manifest(stored)
+        return None if stored is None else stored.ready_manifest()
 
     def verify(self, deep: bool = True) -> list[Finding]:
         """Compare the stored resources with the manifest.
@@ -275,7 +264,7 @@ class DatasetFactory(BaseDatasetFactory):
         stored = self._find_stored()
         if stored is None:
             return []
-        manifest = stored.manifest() or self._unwritten_manifest
+        manifest = stored.manifest()
         if manifest is None:
             problem = stored.readiness(lambda: code_digest(self)).reason or "the dataset is not prepared: it has no manifest"
             return [Finding(stored.identifier(MANIFEST), problem)]
@@ -312,18 +301,11 @@ class DatasetFactory(BaseDatasetFactory):
         preparation = Preparation(
             stored, preprocess, self._read_ends, lambda: code_digest(self), may_be_staged=engine is not None, **options
         )
-        manifest, report = preparation.run(lease_timeout_seconds)
-        self._unwritten_manifest = manifest if manifest.adopted and not stored.has_manifest() else None
-        return manifest, report
-
-    def _intact_unwritten_manifest(self, stored: StoredDataset) -> Manifest | None:
-        manifest = self._unwritten_manifest
-        if manifest is None or stored.has_manifest() or (stored.difference(manifest) or stored.damage(manifest)) is not None:
-            return None
-        return manifest
+        return preparation.run(lease_timeout_seconds)
 
     def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:
-        return (stored.manifest() or self._unwritten_manifest) == manifest
+        """Whether a manifest is the stored one; that of an adopted store that cannot be written is stored nowhere."""
+        return stored.manifest() == manifest or (manifest.adopted and not stored.has_manifest())
 
     def _open_split(
         self, definition: DatasetDefinition, split: str, resources: Resources, options: Mapping[str, Any]

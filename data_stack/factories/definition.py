@@ -123,19 +123,13 @@ class DatasetDefinition:
         Raises:
             ConfigError: a column is missing; the message lists the columns.
         """
-        n_columns = len(sample) if isinstance(sample, (tuple, list)) else 1
-        known: list[Any] = list(sample) if isinstance(sample, Mapping) else list(range(-n_columns, n_columns))
-        there = f"the keys {', '.join(map(repr, known))}" if isinstance(sample, Mapping) else f"{n_columns} columns"
-        if self.columns is not None and (isinstance(sample, Mapping) or n_columns != len(self.columns)):
-            raise ConfigError(f"{self.factory}.columns is {', '.join(self.columns)}, but its samples have {there}")
-        for part in fields(IteratorMeta):
-            key = getattr(self.iterator_meta, part.name)
-            if key != part.default and key not in known:
-                names = [name for name in (*known, *(self.columns or ())) if isinstance(name, str)]
-                raise ConfigError(
-                    f"{part.name}={key!r} in iterator_meta of {self.factory} is not a column of its samples"
-                    f"{did_you_mean(key, names)}; they have {there}"
-                )
+        is_dict, n_columns = isinstance(sample, Mapping), len(sample) if isinstance(sample, (tuple, list)) else 1
+        known: list[Any] = list(sample) if is_dict else list(range(-n_columns, n_columns))
+        keys = [(part.name, getattr(self.iterator_meta, part.name)) for part in fields(IteratorMeta)]
+        missing = [name for name, key in keys if key != getattr(IteratorMeta(), name) and key not in known]
+        if missing or (self.columns is not None and (is_dict or n_columns != len(self.columns))):
+            there = f"the keys {', '.join(map(repr, known))}" if is_dict else f"{n_columns} columns"
+            raise ConfigError(f"samples of {self.factory} have {there}, not columns={self.columns}, {self.iterator_meta}")
 
     def check_config(self, config: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
         """The split and the options of a configuration.

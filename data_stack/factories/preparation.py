@@ -160,10 +160,8 @@ class Preparation:
                 return manifest
             left = started + timeout_seconds - time.monotonic()
             if left <= 0:
-                waited = f"{timeout_seconds:.0f} s"
-                logger.warning("dataset %r: another process has been preparing it for %s; preparing it too", self._name, waited)
+                logger.warning("dataset %r: another process prepares it for too long; preparing it too", self._name)
                 break
-            logger.debug("dataset %r: waiting for another process that is preparing it", self._name)
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
         return self.stored.ready_manifest()
@@ -325,19 +323,14 @@ class Preparation:
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
-        where = f"step {prepared.current_step!r} of preprocess()" if prepared.current_step else "preprocess()"
-        reason = f"{where} of {self._definition.factory} failed with {type(error).__name__}: {error}"
-        if isinstance(error, (TaskError, PreparationError)):
-            reason = f"{error}\n" if isinstance(error, TaskError) else f"{self._definition.factory}: {error}"
-        kept = "The retrieved sources are kept, and nothing else."
-        if has_died or self.keep_steps:
-            kept = "The retrieved sources and all finished steps and shards are kept"
-            kept += "." if has_died else "; with keep_steps=True or --keep-steps it resumes from there, also with other code."
-        else:
+        step = f" in step {prepared.current_step!r}" if prepared.current_step else ""
+        keeps = has_died or self.keep_steps
+        if not keeps:
             self._forget(prepared)
         return PreparationError(
-            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {reason}\n"
-            f"Fix the cause and prepare it again (data-stack prepare {self._name}). {kept}"
+            f"could not prepare dataset {self._name!r} {self._definition.card.version}: {self._definition.factory} failed{step} "
+            f"with {type(error).__name__}: {error}\nFix the cause and prepare it again (data-stack prepare {self._name}). The "
+            f"retrieved sources {'and all finished steps and shards are kept' if keeps else 'are kept, and nothing else'}."
         )
 
     def _forget(self, prepared: PreparedResources) -> None:
@@ -377,10 +370,9 @@ class Preparation:
                 if isinstance(error, StorageError):
                     raise
                 raise PreparationError(
-                    f"dataset {self._name!r} {self._definition.card.version} is prepared, but its split {split!r} cannot be "
-                    f"opened: open() of {self._definition.factory}, or reading its first or last sample, failed with "
-                    f"{type(error).__name__}: {error}\nFix open() and prepare it again (data-stack prepare {self._name}). The "
-                    f"prepared resources are kept; if preprocess() stays as it is, --keep-steps (keep_steps=True) reuses them."
+                    f"split {split!r} cannot be opened: open() of {self._definition.factory}, or reading its first or last "
+                    f"sample, failed with {type(error).__name__}: {error}\nFix open() and prepare {self._name} again; if "
+                    f"preprocess() stays as it is, --keep-steps (keep_steps=True) reuses the prepared resources."
                 ) from error
 
     # ------------------------------------------------------------------ provenance

@@ -18,7 +18,6 @@ from data_stack.factories.prepared import PreparedResources, Resources, Supersed
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
-from data_stack.util.logger import logger
 
 _SHOWN_CHARACTERS = 60
 
@@ -98,11 +97,8 @@ class EnginePreparation:
         name, started = stored.definition.card.name, time.perf_counter()
         opening = stored.open_shards(prepared.journal.attempt)
         left = {each: (each, value) for each, value in shards.items() if prepared.step_that_made(each) is None}
-        n_done = len(shards) - len(left)
-        if n_done:
-            logger.info("dataset %r: %d of %d shards were prepared before", name, n_done, len(shards))
         work = ShardWork(factory, raw, opening, module_digests(factory), self._has_shards)
-        bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": n_done}
+        bar = {"desc": f"{name}: preparing", "unit": "shard", "total": len(shards), "initial": len(shards) - len(left)}
         try:
             nothing = (each for each in dict[str, Step | None]().items())  # an engine is not started for no tasks
             with contextlib.closing(self._engine.run(work, left, title=f"preparing {name}") if left else nothing) as results:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pluggy
 
@@ -50,22 +50,6 @@ _SCHEME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+.-]*", re.ASCII)
 
 
-class _Hook(NamedTuple):
-    """What plugins may provide by one hook.
-
-    Attributes:
-        kind: what a name stands for: ``"engine"``.
-        item: a name and its value in words, with an example.
-        accepts: whether a value can be provided under a name.
-        built_in: the names that data_stack itself provides.
-    """
-
-    kind: str
-    item: str
-    accepts: Callable[[str, Any], bool]
-    built_in: Callable[[], Container[str]]
-
-
 def _is_encoder(kind: str, value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
 
@@ -74,21 +58,18 @@ def _is_catalogue(scheme: str, value: Any) -> bool:
     return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
 
 
-def _is_codec(name: str, value: Any) -> bool:
-    return isinstance(value, Codec)
-
-
 def _is_function(name: str, value: Any) -> bool:
     return callable(value)
 
 
-_HOOKS: Mapping[str, _Hook] = {
-    "storage_connectors": _Hook("scheme", "a scheme and a function", _is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
-    "retrievers": _Hook("scheme", "a scheme and a function", _is_function, lambda: _RETRIEVER_SCHEMES),
-    "engines": _Hook("engine", "a name and a function", _is_function, lambda: {"processes"}),
-    "encoders": _Hook("kind of encoder", "a kind and a concrete Encoder of it", _is_encoder, lambda: BUILT_IN_KINDS),
-    "codecs": _Hook("type of record column", "a type and a Codec object", _is_codec, registered_types),
-    "catalogues": _Hook("catalogue", "a scheme such as 'hf' and a Catalogue object", _is_catalogue, lambda: ()),
+#: By hook: whether a value can be provided under a name, and the names that data_stack itself provides.
+_HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[str]]]] = {
+    "storage_connectors": (_is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
+    "retrievers": (_is_function, lambda: _RETRIEVER_SCHEMES),
+    "engines": (_is_function, lambda: {"processes"}),
+    "encoders": (_is_encoder, lambda: BUILT_IN_KINDS),
+    "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
+    "catalogues": (_is_catalogue, lambda: ()),
 }
 
 
@@ -282,19 +263,19 @@ class PluginManager:
         Raises:
             PluginError: it returned something else, or a name is taken.
         """
-        expected = _HOOKS[hook]
+        accepts, built_in = _HOOKS[hook]
         values: dict[Any, Any] = {}
         for implementation in getattr(self._hooks.hook, f"data_stack_{hook}").get_hookimpls():
             if implementation.plugin is plugin:
                 result: object = implementation.function()
                 if not isinstance(result, Mapping):
-                    raise PluginError(f"data_stack_{hook} returned {type(result).__name__}, not a mapping ({expected.item})")
+                    raise PluginError(f"data_stack_{hook} returned {type(result).__name__}, not a mapping")
                 values |= result
         for name, value in values.items():
-            if not isinstance(name, str) or not _NAME.fullmatch(name) or not expected.accepts(name, value):
-                raise PluginError(f"data_stack_{hook} returned {name!r:.80}: {value!r:.80}, not {expected.item}")
-            if name in expected.built_in() or name in self._claimed[hook]:
-                raise PluginError(f"the {expected.kind} {name!r} is taken, by data_stack or another plugin")
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or not accepts(name, value):
+                raise PluginError(f"data_stack_{hook} returned {name!r:.80}: {value!r:.80}, which its documentation excludes")
+            if name in built_in() or name in self._claimed[hook]:
+                raise PluginError(f"{name!r} of data_stack_{hook} is taken, by data_stack or another plugin")
         return values
 
 

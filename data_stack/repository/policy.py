@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from data_stack.exception import ConfigError, LicenceDeniedError
-from data_stack.show.licences import is_denied, spdx_problem
+from data_stack.show.licences import is_denied
 
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"
@@ -48,16 +48,11 @@ class LicencePolicy:
             LicenceDeniedError: the licence is denied; the message names the policy.
         """
         denied = is_denied(licence, self.deny)
-        if denied is None and self.allow_unknown:
+        if denied is False or (denied is None and self.allow_unknown):
             return
-        if denied is None:
-            problem = "its card has no licence" if licence is None else f"its licence {licence!r:.80} is not known"
-            if licence is not None and (why := spdx_problem(licence)) is not None:
-                problem += f" ({why[:120]})"
-        elif denied:
-            problem = f"its licence is {licence}"
-        else:
-            return
+        problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
+        if licence is None:
+            problem = "its card has no licence"
         raise LicenceDeniedError(
             f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. Read its licence, and change the "
             f"policy (data_stack.policy, or the variable {VARIABLE}) if you may use it"

@@ -16,9 +16,10 @@ from data_stack.exception import UnknownSplitError
 from data_stack.util.suggestions import did_you_mean
 
 ALL = "all"
-_MAX_CHARACTERS, _MAX_TERMS = 1000, 100
-_TERM = re.compile(r"([^\[\]+]+)(?:\[([^\[\]+]*)\])?")
-_BOUND = re.compile(r"([+-]?[0-9](?:_?[0-9]){0,17})(\.[0-9]{1,9})?(%?)")
+#: Of names, and ten characters for each.
+_MAX_TERMS = 100
+_BOUND = r"\s*([+-]?[0-9](?:_?[0-9]){0,17}(?:(?:\.[0-9]{1,9})?%)?)?\s*"
+_TERM = re.compile(rf"([^\[\]+]*[^\[\]+\s])\s*(?:\[{_BOUND}:{_BOUND}\])?")
 _EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
 
 _Bound = tuple[float, bool]
@@ -59,35 +60,19 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
 
 def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound | None, _Bound | None]]:
     """Names with the bounds of their slices."""
-    wrong = f"split {split!r:.80} is malformed: "
-    how = f"Write it as {_EXAMPLES}; {_list(names)}"
-    if len(split) > _MAX_CHARACTERS or split.count("+") >= _MAX_TERMS:
-        raise UnknownSplitError(f"{wrong}it has more than {_MAX_CHARACTERS:,} characters or {_MAX_TERMS} parts. {how}")
-    terms = []
-    for text in re.split(r"\+(?![^\[]*\])", split):  # a plus inside of brackets is a sign
-        found = _TERM.fullmatch(text.strip().replace("[+", "[").replace(":+", ":"))
-        if found is None or not found[1].strip():
-            raise UnknownSplitError(f"{wrong}{text.strip()!r:.60} is neither a name nor a name with a slice. {how}")
-        bounds: list[_Bound | None] = [None, None]
-        if found[2] is not None:
-            start, colon, stop = found[2].partition(":")
-            if not colon:
-                raise UnknownSplitError(f"{wrong}[{found[2]}] needs a colon. {how}")
-            bounds = [_bound(each.strip(), f"{wrong}[{found[2]}] is not a slice", how) for each in (start, stop)]
-        terms.append((found[1].strip(), bounds[0], bounds[1]))
+    texts = re.split(r"\+(?![^\[]*\])", split)  # a plus inside of brackets is a sign
+    found = [_TERM.fullmatch(text.strip()) for text in texts] if max(len(split) / 10, len(texts)) <= _MAX_TERMS else [None]
+    terms = [(match[1], _bound(match[2]), _bound(match[3])) for match in found if match]
+    bounds = [bound for _, *of_term in terms for bound in of_term if bound is not None]
+    if None in found or any(is_percentage and abs(number) > 100 for number, is_percentage in bounds):
+        raise UnknownSplitError(
+            f"split {split!r:.80} is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
+        )
     return terms
 
 
-def _bound(text: str, wrong: str, how: str) -> _Bound | None:
-    if not text:
-        return None
-    found = _BOUND.fullmatch(text)
-    if found is None or (found[2] and not found[3]):
-        raise UnknownSplitError(f"{wrong}: {text!r:.40} is neither a number of samples nor of percent. {how}")
-    number = float(found[1] + (found[2] or "")) if found[3] else int(found[1])
-    if found[3] and abs(number) > 100:
-        raise UnknownSplitError(f"{wrong}: {text} is more than 100 %. {how}")
-    return number, bool(found[3])
+def _bound(text: str | None) -> _Bound | None:
+    return (float(text.rstrip("%")), text.endswith("%")) if text else None
 
 
 def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from data_stack.plugins.manager import PluginManager
-from data_stack.repository.places import format_of_name
 from data_stack.util.suggestions import did_you_mean
 
 #: The folders in ``plugins`` of data_stack's repository, and the datasets that they provide.
@@ -48,15 +46,17 @@ def explain_unknown_dataset(identifier: object, reason: str, names: Sequence[str
         names: of all known datasets.
         plugins: the plugins that were asked, if any.
     """
-    text = identifier if isinstance(identifier, str) else ""
-    if plugins is not None and os.path.exists(text):
+    reason = reason or f"no dataset {identifier!r:.80} is registered"
+    text = identifier if isinstance(identifier, str) and plugins is not None else ""
+    if os.path.exists(text):
         return f"{reason}. To open the file or folder with this name, write {os.path.join(os.curdir, text)!r:.200}"
-    if plugins is not None and (advice := _explain_path(text) or _explain_package(text)):
-        return advice
-    near = did_you_mean(identifier, names if plugins is None else [*names, *FOLDERS])
+    if _NAME_OF_THE_HUB.fullmatch(text):
+        reason += f". A dataset of the Hugging Face Hub is loaded by 'hf:{text}'"
+    if folder := FOLDERS.get(text.partition("@")[0]):
+        return f"{reason}. It {_explain_folder(folder)}"
     scheme = "" if plugins is None else explain_scheme(text, plugins)
     return (
-        f"{reason or f'no dataset {identifier!r:.80} is registered'}{near}{scheme}. Known datasets: {list_names(names)}. "
+        f"{reason}{did_you_mean(identifier, names)}{scheme}. Known datasets: {list_names(names)}. "
         f"Plugins provide more; `data-stack doctor` shows the installed ones."
     )
 
@@ -70,39 +70,15 @@ def list_names(names: Sequence[str]) -> str:
 def explain_scheme(identifier: str, plugins: PluginManager) -> str:
     """What to do about a name, or a scheme with or without ``:``, that no catalogue takes; empty for other names."""
     scheme, colon, _ = identifier.partition(":")
-    if not colon and scheme not in SCHEME_FOLDERS:
-        return ""
-    known = sorted(plugins.catalogues())
+    known = sorted(plugins.catalogues()) if colon or scheme in SCHEME_FOLDERS else []
     if scheme in known:
         return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
     if scheme in SCHEME_FOLDERS:
         return f". The catalogue {scheme!r} {_explain_folder(SCHEME_FOLDERS[scheme])}"
     near = did_you_mean(scheme, {*known, *SCHEME_FOLDERS})
-    packages = ", ".join(f"./plugins/{folder}" for name, folder in SCHEME_FOLDERS.items() if name not in known)
-    more = f"; `pip install` of {packages} in a clone of data_stack brings more" if packages else ""
-    wanted = f"catalogue {scheme!r:.40}" if scheme else "catalogue"
-    return f". No {wanted} is installed{near}; installed are: {', '.join(known) or 'none'}{more}"
-
-
-def _explain_path(text: str) -> str:
-    """Explain that a file is missing, if the name looks like a path."""
-    if ":" in text or not ("/" in text or os.sep in text or format_of_name(text)):
-        return ""
-    is_name_of_hub = _NAME_OF_THE_HUB.fullmatch(text) and not format_of_name(text)
-    hub = f". A dataset of the Hugging Face Hub is loaded by 'hf:{text}'" if is_name_of_hub else ""
-    return f"found neither a file or folder {text!r:.200} here nor a dataset with this name{hub}"
-
-
-def _explain_package(text: str) -> str:
-    """Name the first-party package of a dataset, if the package is not installed."""
-    name = text.partition("@")[0]
-    if name not in FOLDERS or importlib.util.find_spec(f"data_stack_{FOLDERS[name]}") is not None:
-        return ""
-    return f"dataset {name!r} {_explain_folder(FOLDERS[name])}"
+    return f". No catalogue {scheme!r:.40} is installed{near}; installed are: {', '.join(known) or 'none'}" if colon else ""
 
 
 def _explain_folder(folder: str) -> str:
     package = f"datastack-{folder}"
-    if importlib.util.find_spec(f"data_stack_{folder}") is not None:
-        return f"is in the package {package}, which is disabled or broken: see `data-stack doctor`"
-    return f"is in the package {package}, which is not installed: {install_command(package)}"
+    return f"is in the package {package}, which is not installed: {install_command(package)}; or see `data-stack doctor`"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import gzip
 import hashlib
 import json
@@ -23,7 +21,6 @@ from data_stack.exception import (
     CatalogueError,
     CatalogueUnavailableError,
     DatasetNotFoundError,
-    DataStackError,
     RetrievalError,
     RevisionNotFoundError,
 )
@@ -231,26 +228,6 @@ def test_a_record_does_not_lead_to_local_files(server: ScriptedServer, tmp_path:
 
     assert isinstance(raised.value, RetrievalError) == (url == "{}")  # a path is one of the server
     assert not list((tmp_path / "home").rglob("*.csv"))
-
-
-ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7], "x" * 10_000]
-
-
-def test_records_of_odd_values_are_errors_of_ours_or_none(server: ScriptedServer) -> None:
-    doi = zenodo(server, 70, {"tiny.csv": CSV})
-    whole = json.loads(server._scripts["/api/records/70"][0].body)
-
-    def variants(value: Any) -> Iterator[Any]:
-        for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-            for inner in (*ODD, *variants(value[key])):
-                changed = copy.copy(value)
-                changed[key] = inner
-                yield changed
-
-    for answer in (*ODD, *variants(whole)):
-        server.serve("/api/records/70", json.dumps(answer).encode())
-        with contextlib.suppress(DataStackError):
-            data_stack.describe(f"doi:{doi}")
 
 
 def test_a_page_that_refuses_programs_is_not_needed(server: ScriptedServer) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from pathlib import Path
 from typing import Any
 
 import datasets
@@ -21,11 +20,6 @@ Rows = Any
 ParquetOf = Any  # the function in conftest.py, which cannot be imported from here
 
 
-def _of_python(sample: Any) -> Any:
-    """A sample with scalars of Python's, as samples of tables have them and those of Parquet have not."""
-    return exact({name: value.item() if isinstance(value, np.generic) else value for name, value in sample.items()})
-
-
 @pytest.fixture
 def zoo(hub: HubServer, pictures: Rows, parquet_of: ParquetOf) -> Repo:
     """A dataset with two shards of ``train``, one of ``test``, and a card."""
@@ -39,22 +33,12 @@ def zoo(hub: HubServer, pictures: Rows, parquet_of: ParquetOf) -> Repo:
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_samples_equal_those_that_datasets_reads_of_the_same_files(zoo: Repo, tmp_path: Path, lazy: bool) -> None:
-    files = zoo.commits[zoo.refs["main"]]
-    for path, data in files.items():
-        (tmp_path / Path(path).name).write_bytes(data)
-    names = {"train": [str(tmp_path / f"train-{n:05}-of-00002.parquet") for n in range(2)]}
-    theirs = datasets.load_dataset("parquet", data_files=names, cache_dir=str(tmp_path / "cache"), split="train")
-
+def test_splits_have_parts_classes_and_images_of_a_chosen_mode(zoo: Repo, lazy: bool) -> None:
     loaded = data_stack.load("hf:team/zoo", lazy=lazy)
-    train = loaded["train"]
 
-    expected = data_stack.from_huggingface(theirs)
-    assert [_of_python(sample) for sample in train] == [_of_python(sample) for sample in expected]
-    assert exact(train.read_batch(np.array([4, 0]))) == exact(expected.read_batch(np.array([4, 0])))
     in_colour = data_stack.load("hf:team/zoo", split="train", lazy=lazy, image_mode="RGB")
     assert [sample["image"].shape for sample in in_colour.take(2)] == [(5, 4, 3)] * 2
-    meta = train.dataset_meta
+    meta = loaded["train"].dataset_meta
     assert (meta.sample_pos, meta.target_pos, meta.class_names) == ("image", "label", ("cat", "dog", "owl"))
     assert {name: len(split) for name, split in loaded.items()} == {"train": 6, "test": 6}
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 from typing import Any
 
 import pytest
 from hub_server import HubServer, Repo
-from web_server import ScriptedServer
 
 import data_stack
 from data_stack.exception import (
@@ -19,7 +16,6 @@ from data_stack.exception import (
     CatalogueUnavailableError,
     ChecksumMismatchError,
     DatasetNotFoundError,
-    DataStackError,
     RetrievalError,
     RevisionNotFoundError,
 )
@@ -36,8 +32,8 @@ def repo(hub: HubServer, parquet_of: ParquetOf) -> Repo:
     return made
 
 
-def test_an_unknown_name_is_an_error_with_near_names(hub: HubServer, repo: Repo) -> None:
-    with pytest.raises(DatasetNotFoundError, match=r"no dataset hf:tem/numbers, or it is private.*There are: hf:team/numbers"):
+def test_an_unknown_name_is_an_error(hub: HubServer, repo: Repo) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"no dataset hf:tem/numbers, or it is private"):
         data_stack.load("hf:tem/numbers")
     with pytest.raises(DatasetNotFoundError, match="check the name"):
         data_stack.load("hf:a/b/c")
@@ -93,7 +89,7 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
 @pytest.mark.parametrize(
     ("status", "headers", "body", "kind", "message"),
     [
-        (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often .*retry later, or log in"),
+        (429, {"Retry-After": "3600"}, b"", CatalogueBusyError, "asked too often .*retry later"),
         (200, {}, b"[]", CatalogueError, "undocumented form .*a list, expected an object"),
         (200, {}, b"<html>", CatalogueError, "undocumented form .*not JSON"),
         (200, {}, b'{"id": "a/b", "sha": "x", "siblings": [{}]}', CatalogueError, "entry 0 of 'siblings' .*no 'rfilename'"),
@@ -112,22 +108,6 @@ def test_answers_that_are_none(
         data_stack.load(NAME)
 
 
-ODD: list[Any] = [None, 7, -1.5, True, "", "x", [], [None], [[]], {}, {"a": 1}, ["x", 7]]
-
-
-@pytest.mark.parametrize("key", ["id", "sha", "siblings", "cardData", "description", "mainSize"])
-def test_answers_of_odd_values_are_errors_of_ours_or_none(hub: HubServer, repo: Repo, key: str) -> None:
-    sibling = {"rfilename": "train.parquet", "size": 9, "blobId": "0" * 40}
-    whole = {"id": "team/numbers", "sha": "1" * 40, "siblings": [sibling], "cardData": {}, "description": "x", "mainSize": 1}
-    odd = [{**whole, key: value} for value in ODD]
-    if key == "siblings":
-        odd += [{**whole, key: [{**sibling, name: value}]} for name in (*sibling, "lfs") for value in ODD]
-    for number, answer in enumerate(odd):
-        hub.faults[f"/api/datasets/team/numbers/revision/{number}"] = [(200, {}, json.dumps(answer).encode())]
-        with contextlib.suppress(DataStackError):
-            data_stack.describe(f"{NAME}@{number}")
-
-
 @pytest.mark.parametrize("location", ["http://[::bad/x", "file:///etc/passwd", "package:json/tool.py", "ftp://localhost/x"])
 @pytest.mark.parametrize("lazy", [True, False])
 def test_the_hub_does_not_lead_to_local_files(hub: HubServer, repo: Repo, location: str, lazy: bool) -> None:
@@ -136,18 +116,6 @@ def test_the_hub_does_not_lead_to_local_files(hub: HubServer, repo: Repo, locati
 
     with pytest.raises((CatalogueError, RetrievalError), match="leads to"):
         data_stack.load(NAME, split="train", lazy=lazy)
-
-
-@pytest.mark.parametrize("fault", [{"drip_header": True}, {"seconds_per_byte": 0.1}])
-def test_a_hub_that_drips_is_given_up(hub: HubServer, repo: Repo, monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]) -> None:
-    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.4")
-    server = ScriptedServer()
-    monkeypatch.setenv("HF_ENDPOINT", server.origin)
-    server.serve("/api/datasets/team/numbers/revision/main", b"{}" * 1000, **fault)
-
-    with pytest.raises(CatalogueUnavailableError, match=r"no answer|stalled"):
-        data_stack.load(NAME)
-    server.close()
 
 
 def test_bytes_that_are_not_those_of_the_listing_are_refused(hub: HubServer, repo: Repo, parquet_of: ParquetOf) -> None:

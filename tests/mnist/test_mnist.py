@@ -6,8 +6,6 @@ import gzip
 import hashlib
 import io
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from sizes import sized
 
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import DatasetFileCorruptError
@@ -170,30 +167,3 @@ class TestMNISTPreprocessor:
             MNISTPreprocessor(filled).preprocess("raw/labels_train.gz", "raw/samples_train.gz", "s.pt", "t.pt")
 
         assert not filled.has_resource("s.pt")
-
-
-MEASURED = """
-import sys, torch
-from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.mnist.preprocessor import MNISTPreprocessor
-from data_stack.testing import DatasetContract
-def peak_kib():
-    return int(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
-before = peak_kib()
-MNISTPreprocessor(FileStorageConnector(sys.argv[1])).preprocess("samples.gz", "labels.gz", "s.pt", "t.pt")
-print(peak_kib() - before)
-"""
-
-
-def test_images_are_prepared_block_by_block(store: FileStorageConnector) -> None:
-    n_images = sized(20_000, 60_000)
-    with store.create("samples.gz") as file, gzip.GzipFile("", "wb", 1, file) as zipped:
-        write_idx(zipped, np.full((n_images, 28, 28), 7, np.uint8))
-    with store.create("labels.gz") as file, gzip.GzipFile("", "wb", 1, file) as zipped:
-        write_idx(zipped, np.zeros(n_images, np.uint8))
-
-    done = subprocess.run([sys.executable, "-c", MEASURED, str(store.root_path)], capture_output=True, text=True, check=True)
-
-    n_bytes = n_images * 28 * 28 * 4
-    assert store.stat("s.pt").size > n_bytes
-    assert int(done.stdout) * 1024 < 0.75 * n_bytes  # the images as uint8 take a quarter, and another one while they are joined

@@ -255,16 +255,3 @@ def test_a_description_of_odd_values_is_an_error_of_ours_or_none(server: Scripte
         describe(server, number, DENSE, FLOWERS, **{key: value})
         with contextlib.suppress(DataStackError):
             data_stack.describe(f"openml:{number}")
-
-
-@pytest.mark.parametrize("answer", [*ODD, {"data_set_description": 7}, {"data": []}, {"data": {"dataset": [7]}}, {"error": 7}])
-@pytest.mark.parametrize("status", [200, 412])
-def test_answers_of_odd_shapes_are_errors_of_ours(server: ScriptedServer, answer: Any, status: int) -> None:
-    data = json.dumps(answer).encode()
-    server.serve("/json/data/40", data, status=status)
-    server.serve("/json/data/features/61", data, status=status)
-    server.serve("/json/data/list/data_name/odd/limit/100/status/active", data, status=status)
-
-    for name in ("openml:40", "openml:61", "openml:odd"):
-        with pytest.raises(CatalogueError):
-            data_stack.load(name, split="all")

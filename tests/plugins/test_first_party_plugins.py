@@ -6,11 +6,14 @@ import ast
 import importlib
 import importlib.util
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from data_stack.formats.records import RecordWriter
 from data_stack.plugins.installed import InstalledPlugins
 
 PLUGINS = Path(__file__).parents[2] / "plugins"
@@ -24,6 +27,7 @@ def private_names(source: str, package: str = "") -> Iterator[str]:
     """Private names: of modules of other packages, or attributes of objects of other modules."""
     tree = ast.parse(source)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    own |= {node.target.id for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
     own |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in KNOWN_PACKAGES - {package}:
@@ -48,6 +52,7 @@ def is_public(module: str, name: str) -> bool:
         for node in ast.walk(ast.parse(Path(str(found.__file__)).read_text(encoding="utf-8")))
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for alias in node.names
+        if alias.asname != alias.name  # a name that is imported as itself is offered
     }
     return hasattr(found, name) and name not in imported
 
@@ -69,3 +74,20 @@ def test_they_are_listed_where_they_bring_what_is_found_by_name() -> None:
 
     assert {"digits", "iris"} <= set(installed.datasets)
     assert ("spark", "datastack-spark") in {(record.name, record.distribution) for record in installed.behaviour}
+
+
+@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().catalogues()['hf']"])
+def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
+    with RecordWriter(tmp_path, {"n": "i64"}) as writer:
+        writer.append({"n": 1})
+    program = f"""
+import sys
+import data_stack
+from data_stack.plugins import default_manager
+{call.format(folder=str(tmp_path))}
+print([each for each in ("pyarrow", "pandas", "huggingface_hub", "sklearn", "arff") if each in sys.modules])
+"""
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "[]\n"

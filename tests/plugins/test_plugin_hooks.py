@@ -48,8 +48,11 @@ BROKEN = {
     "generator": (hook("storage_connectors", "yield {}"), "returned generator"),
     "not_callable": (hook("storage_connectors", "return {'remote': 1}"), "'remote': 1"),
     "no_scheme": (hook("storage_connectors", "return {'Remote://': print}"), "'Remote://'"),
-    "built_in": (hook("storage_connectors", "return {'remote': print, 'file': print}"), "the scheme 'file' is taken"),
-    "engine": (hook("engines", "return {'processes': print}"), "the engine 'processes' is taken"),
+    "built_in": (
+        hook("storage_connectors", "return {'remote': print, 'file': print}"),
+        "'file' of data_stack_storage_",
+    ),
+    "engine": (hook("engines", "return {'processes': print}"), "'processes' of data_stack_engines is taken"),
     "encoder": (hook("encoders", "return {'times': dict}"), "'times'"),
     "codec": (hook("codecs", "return {'turned': print}"), "'turned'"),
     "catalogue": (hook("catalogues", "from data_stack import Catalogue\n    return {'calc': Catalogue}"), "'calc'"),
@@ -80,7 +83,7 @@ def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, man
     assert set(schemes) == {"remote"}
     records = site.records(manager.records())
     assert (records["first"].state, records["second"].state) == ("ok", "broken")
-    assert "the scheme 'remote' is taken" in str(records["second"].error)
+    assert "'remote' of data_stack_storage_connectors is taken" in str(records["second"].error)
 
 
 def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:

@@ -1,13 +1,11 @@
-"""Each package works from its wheel: an editable install reads the source tree, and hides files that a wheel lacks."""
+"""Each wheel has all files of its package: an editable install reads the source tree, and hides files that a wheel lacks."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 import sysconfig
-import textwrap
 import zipfile
 from pathlib import Path
 
@@ -18,68 +16,6 @@ from data_stack.cli.new_package import write_package
 ROOT = Path(__file__).parents[2]
 PROJECTS = {"data_stack": ROOT} | {
     package.name: package.parent for package in ROOT.glob("plugins/*/data_stack_*") if package.is_dir()
-}
-CATALOGUE = "from data_stack.plugins import default_manager; assert {0!r} in default_manager().catalogues()"
-#: What each package does with its wheel alone: loads a dataset, or writes and reads a few samples.
-PROGRAMS = {
-    "data_stack": """
-        import data_stack
-        from data_stack.browse.app import make_app  # has the page's static files
-        from data_stack.cli.new_package import write_package
-
-        pathlib.Path("rows.csv").write_text("x,y\\n1,2\\n")
-        assert data_stack.load("./rows.csv")[0] == {"x": 1, "y": 2}
-        assert data_stack.describe("mnist").license
-        assert (write_package("fresh", "table", ["all"], pathlib.Path()) / "pyproject.toml").exists()
-    """,
-    "data_stack_classics": """
-        from dataclasses import replace
-        from importlib.metadata import entry_points
-        from data_stack_classics.penguins import PenguinsFactory
-        import data_stack
-
-        names = {point.name for point in entry_points(group="data_stack.datasets") if "classics" in point.value}
-        assert len(names) == 24
-        assert all(data_stack.describe(name).citation for name in names)
-        csv = pathlib.Path("all.csv")
-        csv.write_text(",".join(PenguinsFactory.fields) + "\\nAdelie,Torgersen,39.1,18.7,181,3750,MALE\\n")
-
-        class Penguins(PenguinsFactory):
-            n_samples = {"all": 1}
-            sources = (replace(PenguinsFactory.sources[0], source=str(csv.resolve()), sha256=None, size=None, mirrors=()),)
-
-        penguins, _ = Penguins(data_stack.InMemoryStorageConnector()).get_dataset_iterator({"split": "all"})
-        assert penguins[0]["island"] == "Torgersen"
-    """,
-    "data_stack_digits": "import data_stack; assert len(data_stack.load('digits', split='test')) == 360",
-    "data_stack_doi": CATALOGUE.format("doi"),
-    "data_stack_granular": """
-        import data_stack_granular as granular
-
-        with granular.DatasetWriter("numbers", {"n": "int"}, granular.encoders) as writer:
-            writer.append({"n": 7})
-        with granular.DatasetReader("numbers", granular.decoders) as reader:
-            assert reader[0] == {"n": 7}
-    """,
-    "data_stack_huggingface": CATALOGUE.format("hf"),
-    "data_stack_iris": "import data_stack; assert len(data_stack.load('iris', split='all')) == 150",
-    "data_stack_openml": CATALOGUE.format("openml"),
-    "data_stack_petastorm": """
-        import pyarrow, pyarrow.parquet
-        from data_stack_petastorm import make_batch_reader
-
-        pyarrow.parquet.write_table(pyarrow.table({"x": [1, 2]}), "rows.parquet")
-        with make_batch_reader(pathlib.Path("rows.parquet").absolute().as_uri(), num_epochs=1) as reader:
-            assert next(reader).x.tolist() == [1, 2]
-    """,
-    "data_stack_sklearn": "import data_stack; assert len(data_stack.load('sklearn:wine', split='all')) == 178",
-    "data_stack_spark": """
-        import data_stack_spark
-        from data_stack.cli.datasets import engine_of
-
-        assert repr(engine_of("spark", None, "local[2]")) == "SparkEngine('local[2]', attempts=3)"
-        assert data_stack_spark.make_spark_converter
-    """,
 }
 
 
@@ -117,15 +53,6 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_environment(folder, dependencies)
 
 
-@pytest.fixture(scope="module")
-def interpreter(empty: Path, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Python of an environment with the dependencies and all wheels."""
-    folder = tmp_path_factory.mktemp("environment")
-    python = make_environment(folder, empty.parents[1] / "dependencies")
-    pip(folder, python, "install", "--no-deps", "--no-compile", *map(str, wheels.values()))
-    return python
-
-
 def make_environment(folder: Path, dependencies: Path) -> Path:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     site = next(folder.glob("lib/python*/site-packages"))
@@ -155,44 +82,6 @@ def test_a_wheel_has_all_files_of_its_package(wheels: dict[str, Path], package: 
 
     assert f"{package}/py.typed" in packed
     assert packed == files
-
-
-@pytest.mark.parametrize("package", PROJECTS)
-def test_a_package_works_from_its_wheel(interpreter: Path, package: str, tmp_path: Path) -> None:
-    program = "import pathlib\n" + textwrap.dedent(PROGRAMS[package])
-    variables = {**os.environ, "DATA_STACK_HOME": str(tmp_path / "home")}
-
-    result = subprocess.run(
-        [interpreter, "-I", "-W", "error", "-c", f"{program}\nimport {package}\nprint({package}.__file__)"],
-        cwd=tmp_path,
-        env=variables,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert result.returncode == 0, result.stderr
-    assert Path(result.stdout.strip()).is_relative_to(interpreter.parents[1])
-
-
-@pytest.mark.parametrize(
-    "command", [".[parquet] ./plugins/petastorm ./plugins/spark", "-e .[parquet,images,testing] -e plugins/huggingface"]
-)
-def test_plugins_are_installed_together_with_their_clone(clone: Path, empty: Path, command: str) -> None:
-    said = pip(clone, empty, "install", "--dry-run", *command.split())
-
-    assert "Would install datastack-0.1.0 datastack-" in said
-
-
-def test_a_new_package_is_installed_where_data_stack_is_not(clone: Path, empty: Path, tmp_path: Path) -> None:
-    folder = write_package("street-signs", "images", ["all"], tmp_path)
-    readme, workflow = ((folder / name).read_text() for name in ("README.md", ".github/workflows/test.yml"))
-
-    said = pip(folder, empty, "install", "--dry-run", "-e", str(clone), "-e", ".[test]")
-
-    assert "Would install datastack-0.1.0 datastack-street-signs-1.0.0" in said
-    assert "pip install -e ../data_stack -e '.[test]'" in readme
-    assert "pip install -e ./data_stack -e '.[test]'" in workflow
 
 
 CLIENT = """

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 import data_stack
-from data_stack.cli.main import main
 from data_stack.exception import ConfigError, DatasetNotFoundError, RecipeError, UnknownSplitError
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.repository.places import is_place
@@ -134,11 +133,3 @@ def test_places_are_no_names_and_names_no_places(tmp_path: Path, monkeypatch: py
     recipe = json.dumps(data_stack.load("digits", split="test").recipe())
     with pytest.raises(RecipeError, match="path or URL"):
         data_stack.from_recipe(recipe.replace('"digits"', '"./x.csv"'))
-
-
-def test_commands_take_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_csv(tmp_path / "x.csv")
-    assert main(["show", str(tmp_path / "x.csv")]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 4
-    assert main(["report", str(tmp_path / "x.csv"), "-O", "target=x"]) == 0
-    assert "2" in capsys.readouterr().out

@@ -72,14 +72,13 @@ def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_i
 
     folder = package.removeprefix("datastack-")
     assert f"is in the package {package}, which is not installed: `pip install ./plugins/{folder}` in a clone" in said
-    assert "did you mean" not in said
 
 
 def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pets.csv").write_text("a\n1\n")
 
-    assert message("owner/name").endswith("A dataset of the Hugging Face Hub is loaded by 'hf:owner/name'")
+    assert "A dataset of the Hugging Face Hub is loaded by 'hf:owner/name'" in message("owner/name")
     assert message("pets.csv").endswith("write './pets.csv'")
     assert "A dataset of the catalogue is hf:name" in message("hf")
     with pytest.raises(ConfigError) as caught:

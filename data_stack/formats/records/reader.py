@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of
+from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
 from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
@@ -94,6 +94,8 @@ class RecordReader(RecordsIterator):
         self._keys = list(types) if columns is None else options["columns"]
         for name in self._keys:
             check_column(name, types)
+        # Its pickle keeps the codecs of plugins, which a spawned process may not know.
+        options["codecs"] = with_provided_codecs((types[name] for name in self._keys), codecs)
         self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
         #: Whether values count towards the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from data_stack.codecs.provided import find_provided_codecs
-from data_stack.codecs.registry import Codecs, registered_types
+from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import AccessedDatasetIterator, IndexArray, Sample
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
@@ -53,17 +52,12 @@ class RecordsIterator(AccessedDatasetIterator):
 
 
 def check_options(codecs: Codecs | None, columns: Any, mapped: bool) -> dict[str, Any]:
-    """The options of a reader as it stores them, with the codecs of plugins, which a spawned process may not know.
+    """The options of a reader as it stores them.
 
     Raises:
         ConfigError: one is invalid.
     """
-    provided = {kind: codec for kind, codec in find_provided_codecs().items() if kind not in registered_types()}
-    return {
-        "codecs": {**provided, **(codecs or {})} if provided else codecs,
-        "columns": None if columns is None else names_of(columns),
-        "mapped": mapped,
-    }
+    return {"codecs": codecs, "columns": None if columns is None else names_of(columns), "mapped": mapped}
 
 
 def names_of(names: Any) -> list[str]:

@@ -30,28 +30,8 @@ def test_the_splits_are_the_rows_of_the_file_in_order(factory: DigitsFactory) ->
 
     train, test = (factory.get_dataset_iterator({"split": split})[0] for split in ("train", "test"))
 
-    assert (len(train), len(test)) == (1437, 360)
     images = np.concatenate([train.read_column(0), test.read_column(0)])
-    assert images.dtype == np.uint8
+    assert (images.dtype, images.shape) == (np.uint8, (1797, 8, 8))
     assert np.array_equal(images, expected.images)
     assert np.array_equal(np.concatenate([train.read_column(1), test.read_column(1)]), expected.target)
-
-
-def test_a_sample_is_an_image_and_twice_its_digit(factory: DigitsFactory) -> None:
-    iterator, meta = factory.get_dataset_iterator({"split": "test"})
-
-    image, target, tag = iterator[0]
-
-    assert (image.shape, image.dtype, image.max()) == ((8, 8), np.uint8, 16)
-    assert (meta.sample_pos, meta.target_pos, meta.tag_pos) == (0, 1, 2)
-    assert (type(target), target, tag) == (int, 2, 2)
-
-
-def test_other_bytes_under_the_name_are_found(factory: DigitsFactory) -> None:
-    factory.prepare()
-    assert factory.verify() == []
-
-    with factory.storage_connector.create("digits/1.0.0/preprocessed/test/targets.npy") as file:
-        file.write(b"other bytes")
-
-    assert [finding.identifier for finding in factory.verify()] == ["digits/1.0.0/preprocessed/test/targets.npy"]
+    assert test[0][1:] == (2, 2)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from huggingface_hub import DatasetCard, DatasetInfo
+from typing import TYPE_CHECKING, Any
 
 import data_stack
 from data_stack import (
@@ -21,11 +19,13 @@ from data_stack import (
 )
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest, ResourceRecord
-from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.retriever import is_offline
 from data_stack_huggingface.columns import encoders_of, features_of_card, features_of_files, parts_of
 from data_stack_huggingface.hub import HubFile, HubFiles, converted_commits, dataset_info, find_datasets
 from data_stack_huggingface.layout import converted_files, split_files
+
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo
 
 _README = "README.md"
 _MAX_CARD_BYTES = 16 << 20
@@ -45,12 +45,12 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
             return _find_stored(name, store)
         repo, (_, mark, converted) = name.name, (name.version or "").partition(_CONVERTED)
         revision = "main" if mark or name.version is None else name.version
-        info = self._info(repo, revision)
+        info = dataset_info(repo, revision)
         card, files = _card_of(info), _files_of(info)
         splits = {} if mark else split_files(repo, card, files, name.part)
         if not splits and revision == "main":
             mark, commits = _CONVERTED, [converted] if converted else converted_commits(repo)
-            files = _files_of(self._info(repo, commits[0])) if commits else {}
+            files = _files_of(dataset_info(repo, commits[0])) if commits else {}
             splits = converted_files(repo, card, files, name.part)
         if not splits:
             raise exception.CatalogueError(
@@ -74,16 +74,8 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""
-        files = _files_of(self._info(name.name, name.version or "main"))
+        files = _files_of(dataset_info(name.name, name.version or "main"))
         return {path: file.define(f"files/{number}") for number, (path, file) in enumerate(files.items())}
-
-    def _info(self, repo: str, revision: str) -> DatasetInfo:
-        try:
-            return dataset_info(repo, revision)
-        except exception.DatasetNotFoundError as error:
-            is_known = isinstance(error, exception.RevisionNotFoundError)
-            near = [] if is_known else [entry.name for entry in self.search(repo.rpartition("/")[2], 3)]
-            raise type(error)(f"{error}. There are: {', '.join(near)}" if near else str(error)) from None
 
 
 def _card_of(info: DatasetInfo) -> dict[str, Any]:
@@ -128,6 +120,8 @@ def _find_stored(name: CatalogueName, store: StorageConnector | None) -> HubData
         return HubDataset(name, name.version, files, {})
     with store.get_resource(f"{name.folder}/{name.version}/{_README}") as file:
         text = file.read(_MAX_CARD_BYTES).decode("utf-8", "replace")
+    from huggingface_hub import DatasetCard
+
     try:
         card = vars(DatasetCard(text, ignore_metadata_errors=True).data)
     except Exception as error:  # an error of the YAML parser
@@ -172,6 +166,8 @@ class HubDataset(data_stack.CatalogueDataset):
         self, split: str, prepared: data_stack.Resources, *, lazy: bool = False, image_mode: str | None = None
     ) -> DatasetIteratorIF:
         """Open a split; ``image_mode="RGB"`` converts all images to a mode of Pillow."""
+        from data_stack.formats.parquet import ParquetDataset
+
         rows = ParquetDataset(prepared, prefix=f"data/{split}")
         features = self._features or features_of_files(rows.metadata)
         encoders = encoders_of(rows, features, f"{split!r} of {self.card.name}@{self.card.version}", image_mode)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from data_stack import IteratorMeta
 from data_stack.codecs.fitting import as_dtype
@@ -17,9 +16,11 @@ from data_stack.codecs.images import decode_image
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import CatalogueSchemaError, ConfigError
-from data_stack.formats.parquet import Field, ParquetDataset
 from data_stack.values.stacked_values import stack_values
 from data_stack_huggingface.layout import info_of
+
+if TYPE_CHECKING:
+    from data_stack.formats.parquet import Field, ParquetDataset
 
 _NUMBERS = frozenset(f"{kind}{n_bits}" for kind in ("int", "uint", "float") for n_bits in (8, 16, 32, 64)) - {"float8"}
 
@@ -153,6 +154,8 @@ def _encoder_of(field: Field, feature: Mapping[str, Any], image_mode: str | None
     Raises:
         ConfigError: the type of the column differs from the feature.
     """
+    import pyarrow as pa
+
     type_, kind, shape = field.arrow_type(), str(feature.get("_type")), feature.get("shape")
     is_text = pa.types.is_string(type_) or pa.types.is_large_string(type_)
     if kind == "Image":

@@ -10,11 +10,8 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
-
-from huggingface_hub import DatasetInfo
-from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
 
 from data_stack import ResourceDefinition, StorageConnector, StreamedResource, exception
 from data_stack.io.retriever import Limits, SourceError, Transfer, is_offline
@@ -22,10 +19,13 @@ from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.web import Exchange, WebError, ask
 from data_stack.io.web_api import ask_json
 
+if TYPE_CHECKING:
+    from huggingface_hub import DatasetInfo
+
 #: Pauses that the Hub requests are respected up to a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0)
-#: Maximum size of a request; requests for a file grow up to it.
-_REQUEST_BYTES: Final = 32 << 20
+#: Of the requests for a file.
+_REQUEST_BYTES: Final = 16 << 20
 _BLOCK_BYTES: Final = 1 << 16
 #: The Hub requires large file storage for files above 10 MB.
 _MAX_GIT_BYTES: Final = 64 << 20
@@ -67,7 +67,16 @@ def find_datasets(text: str, limit: int) -> list[DatasetInfo]:
 
 
 def _info_of(fields: Mapping[str, Any]) -> DatasetInfo:
+    from huggingface_hub import DatasetInfo  # here and below, as importing it takes a second
+
     return DatasetInfo(**fields)  # type: ignore[no-untyped-call]  # untyped in huggingface_hub
+
+
+def _headers() -> dict[str, str]:
+    """The user's token, and what huggingface_hub sends."""
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # not marked so
+
+    return build_hf_headers()
 
 
 def _checked(repo: str) -> str:
@@ -87,10 +96,7 @@ def _ask(repo: str, path: str, shape: Any, params: Mapping[str, Any]) -> Any:
         CatalogueError: the answer does not follow the Hub's documentation.
     """
     url = f"{endpoint()}/api/datasets{path}"
-    try:
-        answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=build_hf_headers())
-    except exception.CatalogueBusyError as error:
-        raise exception.CatalogueBusyError(f"{error}, or {_LOG_IN}, which allows more") from None
+    answer = ask_json(url, f"the Hub for hf:{repo}", shape, params=params, own_headers=_headers())
     if answer.status != 200:
         raise _explain(repo, answer.status, answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", ""))
     return answer.value
@@ -154,7 +160,7 @@ class HubFile:
         if is_offline():
             raise exception.CatalogueUnavailableError(f"cannot ask the Hub for hf:{self.repo}: DATA_STACK_OFFLINE is set")
         url = f"{endpoint()}/datasets/{self.repo}/resolve/{self.commit}/{quote(self.path)}"
-        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": build_hf_headers()}
+        options = {"headers": {"Range": f"bytes={start}-{stop - 1}"}, "own_headers": _headers()}
         try:
             return ask(
                 url, lambda answer: self._receive(answer, start, stop), _LIMITS, seconds=_LIMITS.max_wait_seconds, **options
@@ -214,10 +220,8 @@ def fetch(source: str, transfer: Transfer) -> None:
             transfer.write(file.read_whole())
             transfer.is_verified = True  # by the SHA-1 of the blob
             return
-        start, stop = 0, min(_BLOCK_BYTES, file.size)
-        while start < file.size:
-            transfer.write(file.read(start, stop))
-            start, stop = stop, min(stop + min(8 * (stop - start), _REQUEST_BYTES), file.size)
+        for start in range(0, file.size, _REQUEST_BYTES):
+            transfer.write(file.read(start, min(start + _REQUEST_BYTES, file.size)))
     except (exception.CatalogueError, exception.DatasetNotFoundError, exception.ChecksumMismatchError) as error:
         raise SourceError(str(error)) from error
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import TYPE_CHECKING, Any, Final
 
 from data_stack import (
     Catalogue,
@@ -22,10 +19,13 @@ from data_stack import (
     StorageConnector,
 )
 from data_stack.exception import CatalogueError, CatalogueSchemaError, DatasetNotFoundError, RevisionNotFoundError
-from data_stack.formats.parquet import ParquetDataset
 from data_stack.plugins import hookimpl
 from data_stack_openml.api import ask, file_url
-from data_stack_openml.columns import Attribute, codes_of, column_of, read_arff
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from data_stack_openml.columns import Attribute
 
 __all__ = ["OpenMLCatalogue", "OpenMLDataset"]
 
@@ -87,9 +87,9 @@ class OpenMLCatalogue(Catalogue):
         others = [str(each["version"]) for each in _list(name.name, "", 100)] if name.version else []
         if others:
             raise RevisionNotFoundError(f"OpenML has no {name}; it has the versions {', '.join(others)}")
-        lower = [f"openml:{each['name']}" for each in _list(name.name.lower(), "", 1)]
-        near = f". Did you mean {lower[0]}?" if lower else "; search its pages, and use the number of the dataset: openml:61"
-        raise DatasetNotFoundError(f"OpenML has no active dataset {name}{near}")
+        raise DatasetNotFoundError(
+            f"OpenML has no active dataset {name}; search its pages, and use the number of the dataset: openml:61"
+        )
 
 
 def _list(name: str, more: str, limit: int) -> list[dict[str, Any]]:
@@ -137,6 +137,11 @@ class OpenMLDataset(CatalogueDataset):
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Convert the ARFF file to Parquet."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from data_stack_openml.columns import read_arff
+
         with raw[_ARFF] as resource:
             text = resource.read().decode("utf-8", errors="replace")
         try:
@@ -157,6 +162,8 @@ class OpenMLDataset(CatalogueDataset):
             pq.write_table(pa.table(columns), file, row_group_size=1 << 16)
 
     def _column(self, attribute: Attribute, values: list[str | None]) -> pa.Array:
+        from data_stack_openml.columns import codes_of, column_of
+
         categories = self._categories(attribute.name)
         if categories and attribute.name == self._target:
             return codes_of(values, categories)
@@ -167,6 +174,8 @@ class OpenMLDataset(CatalogueDataset):
 
     def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
         """Open all rows."""
+        from data_stack.formats.parquet import ParquetDataset
+
         return ParquetDataset(prepared, prefix="all")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
-import sklearn.datasets
 
 from data_stack import (
     Catalogue,
@@ -51,6 +50,8 @@ class ScikitLearnCatalogue(Catalogue):
             raise DatasetNotFoundError(f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}")
         found = ScikitLearnDataset(name)
         if name.version not in (None, found.card.version):
+            import sklearn
+
             raise RevisionNotFoundError(
                 f"the installed scikit-learn {sklearn.__version__} has {name.plain} at the version {found.card.version}, not "
                 f"{name.version!r:.60}: the values differ. Install the scikit-learn of that version"
@@ -74,6 +75,8 @@ class ScikitLearnDataset(CatalogueDataset):
     columns = ("features", "target", "tag")
 
     def __init__(self, name: CatalogueName) -> None:
+        import sklearn.datasets  # here, as importing it takes a second
+
         loaded: Any = getattr(sklearn.datasets, f"load_{name.name}")()
         self._columns = [np.ascontiguousarray(loaded.data), np.ascontiguousarray(loaded.target)]
         digest = hashlib.sha256(b"".join(array.astype(float).tobytes() for array in self._columns)).hexdigest()
