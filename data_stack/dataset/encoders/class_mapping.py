@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
-from data_stack.dataset.encoders.columns import Column, as_column
+from data_stack.dataset.encoders.categories import Categories, category, values_column
+from data_stack.dataset.encoders.columns import Column, as_column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import objects
 
 
 @register_encoder
@@ -35,6 +34,7 @@ class ClassMapping(Encoder):
     """
 
     kind = "class_mapping"
+    _keeps_shape = True
 
     def __init__(
         self,
@@ -99,10 +99,6 @@ class ClassMapping(Encoder):
         """:attr:`classes`; None if unmapped labels are kept."""
         return None if self._unmapped == "keep" else self._classes
 
-    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """The names as they were."""
-        return None if names is None else tuple(names)
-
     # ------------------------------------------------------------------ mapping
 
     def is_mapped(self, labels: Any) -> npt.NDArray[np.bool_]:
@@ -113,21 +109,16 @@ class ClassMapping(Encoder):
         codes = self._old.codes(column)
         is_unmapped = codes < 0
         if self._unmapped == "keep":
-            return self._keep(column, codes, is_unmapped)
+            dtype = _common_dtype(column.dtype, self._values)
+            kept = column.astype(dtype)
+            kept[~is_unmapped] = self._values.astype(dtype)[codes[~is_unmapped]]
+            return kept
         if is_unmapped.any():
-            at = tuple(np.argwhere(is_unmapped)[0].tolist())
+            at = first_place(is_unmapped)
             raise EncodingError(
                 f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shorten()}", at[0]
             )
         return self._values[codes]
-
-    def _keep(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
-        dtype = _common_dtype(column.dtype, self._values)
-        if dtype.kind != "O":
-            return np.where(is_unmapped, column, self._values[codes])
-        kept = column.astype(object)
-        kept[~is_unmapped] = objects(self._values.tolist())[codes[~is_unmapped]]
-        return kept
 
     def _inverse(self, column: Column) -> Column:
         """The old labels.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json
+from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
@@ -20,7 +20,6 @@ from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import (
     class_name,
-    content_digest,
     content_if_known,
     content_of,
     other_values,
@@ -96,7 +95,7 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
         f"as one of sources=[…]"
     )
     contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
-    return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
+    return {name: {"digest": {"sha256": json_digest(content)}} for name, content in contents.items()}
 
 
 def fingerprint(iterator: DatasetIteratorIF) -> str:
@@ -116,7 +115,7 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
         given = layer.arguments.items()
         arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
         content = {"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments}
-        digests[id(layer.iterator)] = content_digest(content)
+        digests[id(layer.iterator)] = json_digest(content)
     return digests[id(layers[-1].iterator)]
 
 
@@ -180,13 +179,13 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     digests: list[str] = []
     for node in nodes:
         content = {"layer": node["layer"], "of": [digests[number] for number in node["of"]], "arguments": node["arguments"]}
-        digests.append(content_digest(content))
+        digests.append(json_digest(content))
     return digests
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     if layer is None and key == "samples":
-        return {"sha256": content_digest(content_of(value, of_samples=True))}
+        return {"sha256": json_digest(content_of(value, of_samples=True))}
     if layer == "sequence":  # samples may be tuples or lists, or dicts with an order
         return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
@@ -261,7 +260,7 @@ def samples_content(iterator: Any) -> str:
     if opened is not None:
         return fingerprint(opened)
     found = {"class": class_name(iterator), **probe(iterator)}  # a factory's own object, which is the dataset
-    return content_digest(found)
+    return json_digest(found)
 
 
 def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:

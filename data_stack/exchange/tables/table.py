@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
-from data_stack.dataset.recipes.recipe_values import content_digest, content_of
+from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.exchange.tables.cells import Origin, field_of, values_of
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
@@ -45,7 +46,7 @@ class PlainColumn(ArrayColumn):
 
     def digest(self) -> str:
         """SHA-256 of the values."""
-        return content_digest(content_of(self._array, of_samples=True))
+        return json_digest(content_of(self._array, of_samples=True))
 
 
 class CellsColumn(Column):
