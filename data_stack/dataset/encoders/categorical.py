@@ -141,9 +141,7 @@ class CategoricalEncoder(Encoder):
         codes = self._codes(column)
         if self._output == "ordinal":
             return codes.astype(np.int64, copy=False)
-        vectors = np.zeros((codes.size, self._n_codes + 1), dtype=np.float32)  # the one of -1 falls into the last column
-        vectors[np.arange(codes.size), codes.ravel()] = 1
-        return vectors[:, :-1].reshape((*codes.shape, self._n_codes))
+        return np.equal(codes[..., np.newaxis], np.arange(self._n_codes)).astype(np.float32)
 
     def _inverse(self, column: Column) -> Column:
         """The categories; None for vectors without a one and for the unknown. Of scores, the highest counts."""

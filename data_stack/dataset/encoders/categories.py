@@ -93,6 +93,8 @@ class Categories:
         """
         if column.dtype.kind not in "OUSbiuf":
             raise _dtype_error(column)
+        if column.dtype.kind in "biu" and column.size and column.min() >= 0 and column.max() < len(self._small):
+            return self._small[column.astype(np.intp)]
         values = column.ravel().tolist()
         try:
             codes = np.fromiter(map(self._codes.get, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
@@ -102,8 +104,13 @@ class Categories:
             try:
                 codes[position] = self._codes.get(category(values[position]), -1)
             except TypeError as error:
-                raise EncodingError(f"{values[position]!r:.80}: {error}", position // max(1, values_in_row(column))) from None
+                raise EncodingError(f"{values[position]!r:.80}: {error}", position // values_in_row(column)) from None
         return codes.reshape(column.shape)
+
+    @functools.cached_property
+    def _small(self) -> Codes:
+        """The codes of the integers from 0 on, some more than there are categories."""
+        return np.array([self._codes.get(number, -1) for number in range(2 * len(self) + 8)], dtype=np.intp)
 
     def shorten(self) -> str:
         """The first of them, for messages."""
@@ -135,7 +142,7 @@ class CategoriesLearner(Learner):
                 self._seen.setdefault(category(value))
             except TypeError as error:
                 place = next(place for place, item in enumerate(values) if item is value)
-                raise EncodingError(f"{value!r:.80}: {error}", first + place // max(1, values_in_row(block))) from None
+                raise EncodingError(f"{value!r:.80}: {error}", first + place // values_in_row(block)) from None
 
     def finish(self) -> dict[str, Any]:
         """``categories``: sorted, numbers first, then strings, then the rest."""
@@ -159,8 +166,8 @@ def _is_number(value: Any) -> bool:
 
 
 def values_in_row(column: Column) -> int:
-    """How many values a row of a column has."""
-    return math.prod(column.shape[1:])
+    """How many values a row of a column has, at least 1."""
+    return max(1, math.prod(column.shape[1:]))
 
 
 def _order(value: Any) -> tuple[int, Any]:

@@ -17,6 +17,7 @@ from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, r
 from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
+from data_stack.values.exact import as_array
 
 EncoderLike = Any
 """An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
@@ -106,9 +107,7 @@ class SklearnEncoder(Encoder):
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
-        if len(column) == 0:
-            return self._nothing_like(column).copy()
-        result = self._run("transform", self._as_input(column))
+        result = self._run("transform", self._as_input(column)) if len(column) else self._nothing_like(column).copy()
         if len(result) != len(column):
             raise ConfigError(
                 f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}; it cannot encode single samples"
@@ -136,7 +135,7 @@ class SklearnEncoder(Encoder):
         if hasattr(result, "toarray"):  # a sparse matrix
             check_request(math.prod(result.shape) * result.dtype.itemsize, "encoded values")
             result = result.toarray()
-        return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
+        return as_array(result)
 
     def _nothing_like(self, column: Column) -> Column:
         """The result for no rows, which transformers refuse: that of the first row of fitting or of a row of zeros, emptied."""

@@ -45,7 +45,7 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         ConfigError: the name is empty, has a colon, or is that of another function. A function defined again, as by running
             a notebook's cell twice, takes its own place.
     """
-    if not isinstance(name, str) or not name or ":" in name:
+    if not name or ":" in name:
         raise ConfigError(f"the name of a function is a text without a colon, got {name!r:.80}")
 
     def register(function: _Function) -> _Function:
@@ -81,12 +81,12 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
             return None
         arguments, keywords = map(plain, function.args), {name: plain(value) for name, value in function.keywords.items()}
         return {"partial": {"function": plain(function.func), "arguments": list(arguments), "keywords": keywords}}
-    module, name = _module_of(function), _name_of(function)
-    if module is None or name is None or module in _MAIN or module not in sys.modules:
+    module, qualified_name = _module_of(function), _name_of(function)
+    if module is None or qualified_name is None or module in _MAIN or module not in sys.modules:
         return None
-    found = function_at(sys.modules[module], module, name)
+    found = function_at(sys.modules[module], module, qualified_name)
     is_of_class = isinstance(getattr(function, "__self__", None), type)  # each access makes a new method
-    return {"function": f"{module}:{name}"} if found is function or (is_of_class and found == function) else None
+    return {"function": f"{module}:{qualified_name}"} if found is function or (is_of_class and found == function) else None
 
 
 def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
