@@ -27,10 +27,8 @@ def encoder(kind: str, **config: Any) -> Encoder:
     """
     kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else encoder_kinds()
     if kind not in kinds:
-        raise ConfigError(
-            f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(kinds)}. "
-            f"`data-stack doctor` shows plugins that could not be loaded"
-        )
+        near = did_you_mean(kind, kinds)
+        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{near}; `data-stack doctor` shows plugins that do not load")
     try:
         return kinds[kind](**config)
     except TypeError as error:

@@ -13,7 +13,6 @@ from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
 
@@ -58,6 +57,7 @@ class CategoricalEncoder(Encoder):
         if output == "ordinal" and unknown == "zeros":
             raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
         self._keeps_shape = output == "ordinal"
+        self.target_kind = "label" if output == "ordinal" else "one_hot"
         self._categories = Categories(())
         self._is_given = categories is not None
         if categories is not None:
@@ -89,11 +89,6 @@ class CategoricalEncoder(Encoder):
         if self._output == "ordinal" or self.class_names is None:
             return None
         return tuple("?" if position == len(self._categories) else str(each) for position, each in enumerate(self.class_names))
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Labels or one-hot vectors."""
-        return "label" if self._output == "ordinal" else "one_hot"
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
@@ -130,9 +125,8 @@ class CategoricalEncoder(Encoder):
                 return np.where(codes < 0, len(self._categories), codes)
             if self._unknown == "error":
                 at = first_place(codes < 0)
-                raise EncodingError(
-                    f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0]
-                )
+                value, known = category(column[at]), self._categories.shorten()
+                raise EncodingError(f"{value!r:.80} is an unknown {self._what}: {known}", at[0])
         return codes
 
     def _transform(self, column: Column) -> Column:

@@ -13,7 +13,6 @@ from data_stack.dataset.encoders.categories import Categories, category, values_
 from data_stack.dataset.encoders.columns import Column, as_column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
 
@@ -34,6 +33,8 @@ class ClassMapping(Encoder):
     """
 
     kind = "class_mapping"
+    output_size = 1
+    target_kind = "label"
     _keeps_shape = True
 
     def __init__(
@@ -54,10 +55,7 @@ class ClassMapping(Encoder):
             for old in old_labels if isinstance(old_labels, tuple) else (old_labels,):
                 label = _label(old, "a label")
                 if label in pairs:
-                    raise ConfigError(
-                        f"the label {old!r:.80} is in two entries of the class mapping: as {pairs[label]!r:.80}, and in "
-                        f"{old_labels!r:.80}: {new!r:.80}; name it once"
-                    )
+                    raise ConfigError(f"the label {old!r:.80} is in two entries of the class mapping; name it once")
                 pairs[label] = new_class
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
@@ -85,16 +83,6 @@ class ClassMapping(Encoder):
         return self._classes
 
     @property
-    def output_size(self) -> int | None:
-        """1."""
-        return 1
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Labels."""
-        return "label"
-
-    @property
     def class_names(self) -> tuple[Any, ...] | None:
         """:attr:`classes`; None if unmapped labels are kept."""
         return None if self._unmapped == "keep" else self._classes
@@ -115,9 +103,8 @@ class ClassMapping(Encoder):
             return kept
         if is_unmapped.any():
             at = first_place(is_unmapped)
-            raise EncodingError(
-                f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shorten()}", at[0]
-            )
+            label = category(column[at])
+            raise EncodingError(f"the label {label!r:.80} is not in the class mapping: {self._old.shorten()}", at[0])
         return self._values[codes]
 
     def _inverse(self, column: Column) -> Column:

@@ -79,14 +79,7 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
         ConfigError: it is a dataset iterator.
     """
     if hasattr(columns, "read_column"):
-        raise ConfigError(
-            f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0), "
-            f"or iterator.encode({{0: encoder}}, fit_on=iterator)"
-        )
-    is_blocks = isinstance(columns, Iterator) or (
-        isinstance(columns, (list, tuple))
-        and len(columns) > 0
-        and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
-    )
-    for block in columns if is_blocks else [columns]:
-        yield as_column(block)
+        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
+    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])

@@ -11,7 +11,6 @@ import numpy.typing as npt
 from data_stack.dataset.encoders.columns import Column, as_floats, first_place
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
 
@@ -48,6 +47,7 @@ class ContinuousEncoder(Encoder):
     """
 
     kind = "continuous"
+    target_kind = "real"
     _keeps_shape = True
 
     def __init__(
@@ -75,11 +75,6 @@ class ContinuousEncoder(Encoder):
         """How many numbers a value has; None if any shape is accepted."""
         return None if self._scaling == "none" or not self.is_fitted else self.centre.size
 
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Real numbers."""
-        return "real"
-
     # ------------------------------------------------------------------ learning
 
     def _learner(self) -> Learner | None:
@@ -99,17 +94,14 @@ class ContinuousEncoder(Encoder):
         if self._scaling != "none" and numbers.shape[1:] != self.centre.shape:
             if len(numbers) == 0:
                 return np.empty((0, *self.centre.shape), dtype=self._dtype)
-            raise ConfigError(
-                f"it was fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}"
-            )
+            raise ConfigError(f"fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}")
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             scaled = numbers if self._scaling == "none" else (numbers - self.centre) / self.scale
             scaled = scaled.astype(self._dtype)
         if not np.isfinite(scaled).all():
             _check(numbers, self._missing, 0)
-            too_large = np.isinf(scaled)
-            if too_large.any():
-                at = first_place(too_large)
+            if np.isinf(scaled).any():
+                at = first_place(np.isinf(scaled))
                 raise EncodingError(f"{float(numbers[at])!r} is too large for {self._dtype} once scaled", at[0])
             if self._missing == "zeros":
                 scaled[np.isnan(scaled)] = 0
@@ -117,8 +109,7 @@ class ContinuousEncoder(Encoder):
 
     def _inverse(self, column: Column) -> Column:
         """The numbers as float64, up to rounding; NaN that ``missing="zeros"`` replaced become the centre."""
-        numbers = as_floats(column)
-        return numbers * self.scale + self.centre
+        return as_floats(column) * self.scale + self.centre
 
 
 class _NumbersLearner(Learner):
@@ -155,8 +146,7 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = first_place(refused)
-        problem = f"{float(numbers[at])!r} is not a finite number"
-        if np.isnan(numbers[at]):
-            problem = "a value is missing (NaN); missing='keep' or 'zeros' allows it"
+        is_nan = np.isnan(numbers[at])
+        problem = "a value is missing (NaN)" if is_nan else f"{float(numbers[at])!r} is not a finite number"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])

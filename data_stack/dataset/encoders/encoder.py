@@ -86,10 +86,12 @@ class Encoder(ABC):
 
     Attributes:
         kind: the encoder's name, in states and for plugins.
+        target_kind: what encoded targets are.
         fitted_on: fingerprint of the iterator that it was fitted on; None if unknown, or not fitted.
     """
 
     kind: ClassVar[str]
+    target_kind: TargetKind | None = None
     fitted_on: str | None = None
     _learned: Mapping[str, Any] | None = None
     _keeps_shape = False
@@ -148,11 +150,6 @@ class Encoder(ABC):
     @property
     def output_names(self) -> tuple[str, ...] | None:
         """Names of these numbers, if they have any."""
-        return None
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """What encoded targets are."""
         return None
 
     @property
@@ -231,9 +228,7 @@ class Encoder(ABC):
 
     def _check_fitted(self) -> None:
         if not self.is_fitted:
-            raise ModelNotTrainedError(
-                f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=the training split)"
-            )
+            raise ModelNotTrainedError(f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=train)")
 
 
 class Fitting:
@@ -278,10 +273,8 @@ def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
         raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(
-            f"unknown kind of encoder {shorten(kind)}{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}. "
-            "One of a plugin is rebuilt by data_stack.repository.encoders"
-        )
+        advice = f"{did_you_mean(kind, kinds)}; one of a plugin is rebuilt by data_stack.repository.encoders"
+        raise ConfigError(f"unknown kind of encoder {shorten(kind)}{advice}")
     special = {"range": _short_range, "sklearn": load_transformer}
     try:
         if not isinstance(fitted_on, (str, type(None))):
@@ -313,7 +306,6 @@ def _short_range(ends: Any) -> range:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}{did_you_mean(value, choices)}"
-        )
+        known, near = ", ".join(map(repr, choices)), did_you_mean(value, choices)
+        raise ConfigError(f"{name} must be one of {known}, got {value!r:.80}{near}")
     return value

@@ -74,11 +74,8 @@ class ImageEncoder(Encoder):
     def _set(self, mean: Any, std: Any) -> None:
         self.mean, self.std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
         is_finite = np.isfinite(self.mean).all() and np.isfinite(self.std).all()
-        if self.mean.ndim > 1 or self.std.ndim > 1 or not is_finite or (self.std <= 0).any():
-            raise ConfigError(
-                f"mean and std must be finite numbers, one for all or one for each channel, and std above 0; "
-                f"got {mean!r:.80} and {std!r:.80}"
-            )
+        if max(self.mean.ndim, self.std.ndim) > 1 or not is_finite or (self.std <= 0).any():
+            raise ConfigError(f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}")
 
     def _transform(self, column: Column) -> Column:
         if column.dtype == object and len(column):
@@ -96,10 +93,7 @@ class ImageEncoder(Encoder):
             return statistic.reshape(()).astype(np.float32)
         shape = (1, -1, 1, 1) if self._channels == "first" else (1, 1, 1, -1)
         if images.ndim != 4 or statistic.size != images.shape[shape.index(-1)]:
-            raise ConfigError(
-                f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]} "
-                f"(channels={self._channels!r})"
-            )
+            raise ConfigError(f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]}")
         return statistic.reshape(shape).astype(np.float32)
 
     def _inverse(self, column: Column) -> Column:
@@ -147,8 +141,5 @@ def _one_image(image: Any, position: int) -> Column:
 def _check(images: Column, position: int) -> Column:
     """Raise EncodingError unless ``images`` has the shape ``(n, height, width)`` or with an axis of channels."""
     if images.dtype.kind not in "biuf" or images.ndim not in (3, 4):
-        raise EncodingError(
-            f"an image must be numbers of two or three dimensions, got the dtype {images.dtype} and the shape {images.shape[1:]}",
-            position,
-        )
+        raise EncodingError(f"an image has two or three dimensions, got {images.dtype} of shape {images.shape[1:]}", position)
     return images

@@ -48,9 +48,7 @@ class SklearnEncoder(Encoder):
         if isinstance(transformer, type):
             raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
-            raise ConfigError(
-                f"{transformer!r:.80} is not an encoder: it lacks fit or transform; use iterator.map for a function"
-            )
+            raise ConfigError(f"{transformer!r:.80} is not an encoder: it lacks fit or transform; iterator.map takes functions")
         self._transformer = transformer
         self._takes_tables = _takes_tables(transformer)
         self._is_flat = False
@@ -109,9 +107,7 @@ class SklearnEncoder(Encoder):
     def _transform(self, column: Column) -> Column:
         result = self._run("transform", self._as_input(column)) if len(column) else self._nothing_like(column).copy()
         if len(result) != len(column):
-            raise ConfigError(
-                f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}; it cannot encode single samples"
-            )
+            raise ConfigError(f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}")
         return result
 
     def _inverse(self, column: Column) -> Column:

@@ -296,10 +296,8 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
             drawn[id(layer.iterator)] = layer.iterator
             continue
         if layer.name is None:
-            raise ConfigError(
-                f"{class_name(layer.iterator)} is stacked on something random, but only layers of data_stack can be made again "
-                f"for another epoch; put it below the random layers"
-            )
+            name = class_name(layer.iterator)
+            raise ConfigError(f"{name} cannot be made again for another epoch: put it below the layers that are random")
         drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 

@@ -158,6 +158,4 @@ def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
             cells[name] = pa.array(files, feature.pa_type) if is_image else cells_of(values, name)
         return table_cast(pa.table(cells), features.arrow_schema)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"samples do not fit the features {features!s:.300}: {error!s:.300}. Pass features=…, or leave out a column"
-        ) from error
+        raise ConfigError(f"samples do not fit the features {features!s:.300}: {error!s:.300}; pass features=…") from error

@@ -51,10 +51,8 @@ class ScikitLearnCatalogue(Catalogue):
             raise DatasetNotFoundError(f"scikit-learn has no dataset {name.plain!r:.80}; it has {', '.join(_FACTS)}")
         found = ScikitLearnDataset(name)
         if name.version not in (None, found.card.version):
-            raise RevisionNotFoundError(
-                f"the installed scikit-learn {sklearn.__version__} has {name.plain} at the version {found.card.version}, not "
-                f"{name.version!r:.60}: the values differ. Install the scikit-learn of that version"
-            )
+            installed = f"scikit-learn {sklearn.__version__} has the version {found.card.version}"
+            raise RevisionNotFoundError(f"{name.plain} has other values at {name.version!r:.60}: the installed {installed}")
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
