@@ -25,9 +25,7 @@ from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedErr
 
 
 def encode(
-    iterator: DatasetIteratorIF,
-    encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
-    fit_on: DatasetIteratorIF | None = None,
+    iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
 ) -> DatasetIteratorIF:
     """``iterator.encode``: columns encoded.
 

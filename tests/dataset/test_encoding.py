@@ -24,7 +24,6 @@ from data_stack.dataset.encoders import (
     OneHotEncoder,
 )
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
@@ -52,15 +51,11 @@ def ordinal() -> CategoricalEncoder:
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
-    "arrays": lambda: fitted(SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: ordinal()}),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]), {"y": ordinal()}),
     "named_tuples": lambda: fitted(Samples([Point(x, y) for x, y in zip(NUMBERS, WORDS, strict=True)]), {1: ordinal()}),
-    "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
     "parts": lambda: fitted(
-        CombinedDatasetIterator(
-            [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
-        ),
+        SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]).combine(Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))),
         {0: ContinuousEncoder(), 1: CategoricalEncoder()},
     ),
 }

@@ -16,11 +16,7 @@ import torch
 from torch.utils.data import Subset, TensorDataset
 
 import data_stack
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    RecipeError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, RecipeError
 from data_stack.formats import write_image_folder
 
 # ------------------------------------------------------------------ arrays

@@ -172,9 +172,7 @@ class OneHotEncoder(CategoricalEncoder):
     _numbered = True
 
     def __init__(
-        self,
-        classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping,
-        unknown: Literal["error", "zeros", "index"] = "error",
+        self, classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping, unknown: Literal["error", "zeros", "index"] = "error"
     ) -> None:
         super().__init__("one_hot", unknown, classes.classes if isinstance(classes, ClassMapping) else classes)
 

@@ -37,12 +37,7 @@ class ClassMapping(Encoder):
     target_kind = "label"
     _keeps_shape = True
 
-    def __init__(
-        self,
-        mapping: Mapping[Any, Any],
-        *,
-        unmapped: Literal["keep", "error", "drop"] = "keep",
-    ) -> None:
+    def __init__(self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep") -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
         self._unmapped = check_choice("unmapped", unmapped, ("keep", "error", "drop"))

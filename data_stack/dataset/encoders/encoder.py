@@ -239,11 +239,8 @@ class Fitting:
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        learner = encoder._learner()
-        if learner is None:
-            raise ConfigError(f"{encoder!r} has nothing to learn")
-        self._encoder, self._learner = encoder, learner
-        self._n_values = 0
+        self._encoder, self._n_values = encoder, 0
+        self._learner: Any = encoder._learner()
 
     def add(self, block: Column) -> None:
         """Learn from the next values, shape ``(n, ...)``."""
@@ -263,12 +260,17 @@ class Fitting:
         self._encoder.fitted_on = fitted_on
 
 
-def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
-    """Rebuild the encoder whose ``state()`` this is, of one of the classes ``kinds``.
+def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
+    """Rebuild the encoder whose ``state()`` this is.
+
+    Args:
+        state: the result of ``encoder.state()``; may come from an untrusted file.
+        kinds: further classes by kind; :func:`data_stack.repository.encoders.encoder_from_state` knows those of plugins.
 
     Raises:
-        ConfigError: ``state`` is damaged, or of an unknown kind.
+        ConfigError: the state is damaged, or of an unknown kind.
     """
+    kinds = {**BUILT_IN_KINDS, **(kinds or {})}
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
         raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]

@@ -101,7 +101,7 @@ class SklearnEncoder(Encoder):
         return {"is_flat": column.ndim == 1, "nothing": nothing}
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        self._is_flat, self._nothing = learned["is_flat"], learned.get("nothing")
+        self._is_flat, self._nothing = learned.get("is_flat", False), learned.get("nothing")
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:

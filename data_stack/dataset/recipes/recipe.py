@@ -18,14 +18,7 @@ from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
-from data_stack.dataset.recipes.recipe_values import (
-    class_name,
-    content_if_known,
-    content_of,
-    other_values,
-    probe,
-    write,
-)
+from data_stack.dataset.recipes.recipe_values import class_name, content_if_known, content_of, other_values, probe, write
 from data_stack.exception import ConfigError
 
 RECIPE_VERSION = 2
@@ -131,7 +124,8 @@ def instability_reason(iterator: DatasetIteratorIF) -> str | None:
             content_of(layer.arguments["config"], reasons=reasons)
             if not _is_known_by_resources(layer.iterator._origin):
                 opened = _open_by_factory(layer.iterator)
-                reasons.append(instability_reason(opened) if opened else "its factory returned an object of another library")
+                other = f"its factory returned {class_name(layer.iterator)}, which is not of data_stack"
+                reasons.append(other if opened is None else instability_reason(opened))
         elif layer.name is None and not _has_content_fingerprint(layer.iterator):
             reasons = ["its class is not of data_stack, so only you know when its samples change"]
         elif _fingerprint_left_behind(layer.iterator) is not None:

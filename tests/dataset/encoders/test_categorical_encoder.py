@@ -63,20 +63,11 @@ def test_columns_of_numbers_are_compared_as_exactly_as_python_does(categories: l
     assert codes.tolist() == [categories.index(value) if value in categories else len(categories) for value in exact]
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        [1, 0, 2],
-        [1.0, 0.0, 2.0],
-        [True, False, 2],
-        np.array([np.int64(1), np.float32(0), 2], dtype=object),
-        torch.tensor([1, 0, 2]),
-    ],
-)
-def test_equal_numbers_are_one_category_whatever_their_type(column: Any) -> None:
+def test_equal_numbers_are_one_category_whatever_their_type() -> None:
     encoder = CategoricalEncoder("ordinal", categories=[0, 1, 2])
 
-    assert encoder.transform(column).tolist() == [1, 0, 2]
+    for column in ([True, 0.0, 2], np.array([np.int64(1), np.float32(0), 2], dtype=object), torch.tensor([1, 0, 2])):
+        assert encoder.transform(column).tolist() == [1, 0, 2]
 
 
 def test_one_hot_vectors_are_float32_and_have_one_one() -> None:

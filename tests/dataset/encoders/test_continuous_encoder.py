@@ -52,14 +52,7 @@ def test_blocks_cut_anywhere_give_the_moments_of_the_whole(numbers: Any, cuts: l
 
 
 @pytest.mark.parametrize(
-    "column",
-    [
-        [1, 2, 3],
-        ["1", "2.0", " 3 "],
-        [b"1", b"2", b"3"],
-        np.array([1, 2, 3], dtype=np.uint8),
-        torch.tensor([1, 2, 3]),
-    ],
+    "column", [[1, 2, 3], ["1", "2.0", " 3 "], [b"1", b"2", b"3"], np.array([1, 2, 3], dtype=np.uint8), torch.tensor([1, 2, 3])]
 )
 def test_whatever_spells_numbers_is_scaled(column: Any) -> None:
     encoder = ContinuousEncoder("min_max").fit(column)

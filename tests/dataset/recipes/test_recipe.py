@@ -113,11 +113,7 @@ def test_a_recipe_is_a_list_of_nodes_lowest_first() -> None:
         "nodes": [
             {"layer": "sequence", "of": [], "arguments": {"dataset_sequences": [column, ["a", "b", "c"]]}},
             {"layer": "view", "of": [0], "arguments": {"indices": {"range": [1, 3, 1]}, "view_tags": None}},
-            {
-                "layer": "view",
-                "of": [0],
-                "arguments": {"indices": to_plain(np.array([2, 0, 0], np.int32)), "view_tags": None},
-            },
+            {"layer": "view", "of": [0], "arguments": {"indices": to_plain(np.array([2, 0, 0], np.int32)), "view_tags": None}},
             {"layer": "combined", "of": [1, 0, 2], "arguments": {}},
         ],
         "reproducible": True,
@@ -212,11 +208,6 @@ def test_a_name_is_given_once() -> None:
         assert arguments["probe"] is None
         assert arguments["n_samples"] == n_samples
         assert iterator.fingerprint() == iterator.fingerprint()
-
-    def test_two_objects_of_a_client_are_never_taken_for_one(self) -> None:
-        one, other = Samples([1, 2]), Samples([1, 2])
-
-        assert top(one.combine(other, one))["of"] == [0, 1, 0]
 
     @pytest.mark.parametrize(
         "column", [np.ma.masked_array([1, 2], [True, False]), np.zeros(2, dtype="i4,f4"), [object(), object()]], ids=range(3)
@@ -396,18 +387,6 @@ class TestAtEpoch:
         assert later.fingerprint() != stack.fingerprint()
         assert list(later.at_epoch(0)) == list(stack)
         assert later.at_epoch(0).recipe() == stack.recipe()
-
-    def test_what_lies_below_and_beside_is_shared(self) -> None:
-        values = source()
-        beside = values[:3]
-        shuffled = values.shuffle(1)
-
-        later = shuffled.combine(beside, shuffled[:4]).at_epoch(1)
-
-        first, second, third = later.underlying_iterators
-        assert second is beside
-        assert first.underlying_iterators == [values]
-        assert third.underlying_iterators == [first]
 
     def test_a_wrapper_of_a_client_can_lie_below_but_not_above(self) -> None:
         below = ClientWrapper(source()).shuffle(1)
