@@ -125,4 +125,6 @@ def _check_array(array: Any) -> Any:
         raise ConfigError(f"from_numpy() expects arrays of shape (n, …), got {array!r:.80}")
     if not isinstance(checked, np.ma.MaskedArray):
         return checked
-    return np.where(np.ma.getmaskarray(checked), None, checked.data.astype(object))
+    values = checked.data.astype(object)
+    values[np.ma.getmaskarray(checked)] = None
+    return values

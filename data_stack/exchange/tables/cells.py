@@ -24,7 +24,9 @@ from data_stack.formats.parquet.writer_inference import schema_of_columns
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
-_UNSUITABLE = (ConfigError, CellValueError, pa.ArrowException, TypeError, ValueError, OverflowError)
+#: Those of pyarrow for values, without that for memory.
+ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowCapacityError)
+_UNSUITABLE = (ConfigError, CellValueError, *ARROW_ERRORS, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +89,7 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
         try:
             column = field.cells.column(field, cells, has_nulls=has_nulls)
             return column.array if lent and isinstance(column, ArrayColumn) else column.take(np.arange(len(cells)))
-        except MemoryError:  # Arrow's, which is an ArrowException too
-            raise
-        except (CellError, ValueError, pa.ArrowException) as error:
+        except (CellError, ValueError, *ARROW_ERRORS) as error:
             raise ConfigError(f"column {name!r} of type {cells.type!s:.80} cannot be read: {error!s:.200}; drop it") from error
     tensors = tensors if lent else tensors.copy()
     rest = iter(tensors)
@@ -134,8 +134,6 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         # polars also reads the index of a null
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
         return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
-    except MemoryError:
-        raise
     except _UNSUITABLE as error:
         raise ConfigError(f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type") from error
 
@@ -172,6 +170,6 @@ def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
 
 def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None:
     """Cells of objects as pyarrow converts them; None if that fails."""
-    with contextlib.suppress(pa.ArrowException, TypeError, ValueError, OverflowError):
+    with contextlib.suppress(*ARROW_ERRORS, TypeError, ValueError, OverflowError):
         return pa.array(values, type_, from_pandas=False) if values.dtype == object else None
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import io
 import os
@@ -18,6 +17,7 @@ import pyarrow.csv
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.tables.arrow import iterator_of_table
+from data_stack.exchange.tables.cells import ARROW_ERRORS
 from data_stack.exchange.tables.table import READERS, check_names
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
 from data_stack.io.archives.decompression import compression_of, open_decompressed
@@ -28,7 +28,7 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
 _HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
-_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
+_UNREADABLE = (*ARROW_ERRORS, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
 def from_csv(
@@ -61,11 +61,15 @@ def from_csv(
     """
     options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
-    read = functools.partial(_read_csv, data, delimiter, encoding, list(missing))
+    block = pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding)  # pyarrow infers types from the first block
+    dialect = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
+        cells = {"null_values": list(missing), "strings_can_be_null": True, "include_columns": columns}
+        return pa.csv.read_csv(pa.BufferReader(data), block, dialect, pa.csv.ConvertOptions(column_types=types, **cells))
+
     try:
         table = read(types)
-    except MemoryError:  # Arrow's, which is an ArrowException too
-        raise
     except _UNREADABLE as error:
         raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}; see delimiter= and dtypes=") from error
     check_names(table.column_names)
@@ -78,22 +82,6 @@ def from_csv(
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
     return _iterator_of(table, name, target, types, read_from)
-
-
-def _read_csv(
-    data: bytes,
-    delimiter: str,
-    encoding: str,
-    missing: list[str],
-    types: Mapping[str, pa.DataType],
-    columns: list[str] | None = None,
-) -> pa.Table:
-    return pa.csv.read_csv(
-        pa.BufferReader(data),
-        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
-        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        pa.csv.ConvertOptions(column_types=types, null_values=missing, strings_can_be_null=True, include_columns=columns),
-    )
 
 
 def _pattern_of_changed(numbers: pa.ChunkedArray, data: bytes) -> str:
@@ -141,8 +129,6 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
     try:
         is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
         return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
-    except MemoryError:
-        raise
     except _UNREADABLE as error:
         raise DatasetFileCorruptError(f"{name!r}, key {key!r:.80}: no values of {type_ or 'one type'}: {error!s:.200}") from error
 

@@ -199,8 +199,11 @@ def test_a_name_is_given_once() -> None:
     with pytest.raises(ConfigError, match=r"'tests first'.*first"):
         named_function("tests first")(other)
 
-    # ---------------------------------------------------------------------- leaves
 
+# ---------------------------------------------------------------------- leaves
+
+
+class TestLeaves:
     @pytest.mark.parametrize(("iterator", "n_samples"), [(RandomIterator(), 3), (BrokenIterator(), None)])
     def test_what_cannot_be_probed_has_no_probe(self, iterator: DatasetIteratorIF, n_samples: int | None) -> None:
         arguments = top(iterator)["arguments"]
