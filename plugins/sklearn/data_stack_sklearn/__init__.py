@@ -52,7 +52,7 @@ class ScikitLearnCatalogue(Catalogue):
         found = ScikitLearnDataset(name)
         if name.version not in (None, found.card.version):
             installed = f"scikit-learn {sklearn.__version__} has the version {found.card.version}"
-            raise RevisionNotFoundError(f"{name.plain} has other values at {name.version!r:.60}: the installed {installed}")
+            raise RevisionNotFoundError(f"the installed {installed} of {name.plain}, not {name.version!r:.60}: values differ")
         return found
 
     def search(self, text: str, limit: int = 20) -> list[CatalogueEntry]:
