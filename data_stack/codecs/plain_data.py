@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import math
 import sys
@@ -129,6 +130,11 @@ def from_plain(data: Any, special: Mapping[str, Callable[[Any], Any]] | None = N
 def canonical_json(plain: Any) -> str:
     """The canonical JSON text of plain data, for digests."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def json_digest(plain: Any) -> str:
+    """SHA-256 of the canonical JSON text of plain data: 64 hex digits."""
+    return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
 
 
 def shorten(value: Any) -> str:

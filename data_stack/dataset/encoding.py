@@ -25,9 +25,7 @@ from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedErr
 
 
 def encode(
-    iterator: DatasetIteratorIF,
-    encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike,
-    fit_on: DatasetIteratorIF | None = None,
+    iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
 ) -> DatasetIteratorIF:
     """``iterator.encode``: columns encoded.
 
@@ -38,7 +36,7 @@ def encode(
     if isinstance(encoders, Mapping):
         by_column = column_keys(iterator, check_encoders(encoders))
     else:
-        by_column = check_encoders({getattr(_meta_of(iterator), "sample_pos", 0): encoders})
+        by_column = check_encoders({getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0): encoders})
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
     if unfitted and fit_on is None:
         names = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
@@ -59,26 +57,29 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
         raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
     fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
     if len(set(map(id, fitted))) < len(fitted):
-        raise ConfigError(
-            f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted; pass one for each column"
-        )
+        raise ConfigError(f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted")
     fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
-    for start, columns in _blocks(iterator, list(encoders)):
+    for _, columns in _blocks(iterator, list(encoders)):
         for (key, fitting), column in zip(fittings.items(), columns, strict=True):
-            try:
+            with _naming(f"fitting column {key!r}"):
                 fitting.add(column)
-            except EncodingError as error:
-                raise error.within(f"fitting column {key!r}") from error
-            except ConfigError as error:
-                raise ConfigError(f"fitting column {key!r}, from sample {start} on: {error}") from error
     known: str | None = None
     with contextlib.suppress(DataStackError):  # a part of the stack cannot be written
         known = fingerprint(iterator)  # a client's class may have another method of that name
     for key, fitting in fittings.items():
-        try:
+        with _naming(f"fitting column {key!r}"):
             fitting.finish(known)
-        except ConfigError as error:
-            raise ConfigError(f"fitting column {key!r}: {error}") from error
+
+
+@contextlib.contextmanager
+def _naming(where: str) -> Iterator[None]:
+    """Errors of an encoder say where it was."""
+    try:
+        yield
+    except EncodingError as error:
+        raise error.within(where) from error
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from error
 
 
 def map_classes(
@@ -109,7 +110,7 @@ def one_hot(
     """
     stacked = as_iterator(iterator)
     key = stacked._class_column(column)
-    meta = _meta_of(iterator)
+    meta = getattr(iterator, "dataset_meta", None)
     is_target = meta is not None and key == meta.target_pos
     if is_target and getattr(meta, "target_kind", None) == "one_hot":
         raise ConfigError(f"the targets in column {key!r} are one-hot vectors already")
@@ -133,12 +134,10 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
         raise ConfigError("an empty iterator has no classes; pass them: iterator.one_hot(classes)")
     learner = CategoriesLearner()
     for start, (labels,) in _blocks(iterator, [key]):
-        try:
+        with _naming(f"column {key!r}"):
             if labels.ndim != 1:
-                raise ConfigError(f"column {key!r}: labels must be single values, got the shape {labels.shape[1:]}")
+                raise ConfigError(f"labels must be single values, got the shape {labels.shape[1:]}")
             learner.add(labels, start)
-        except EncodingError as error:
-            raise error.within(f"column {key!r}") from error
     classes: list[Any] = learner.finish()["categories"]
     return classes
 
@@ -147,7 +146,3 @@ def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tupl
     """Columns in blocks of some megabytes, with the position of the first value of each."""
     source = access_to(iterator)
     return in_blocks(source.n_samples, lambda positions: source.columns(keys, positions))
-
-
-def _meta_of(iterator: Any) -> Any:
-    return getattr(iterator, "dataset_meta", None)

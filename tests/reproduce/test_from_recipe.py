@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 from layer_laws import Samples
 
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
-from data_stack.dataset.factory import BaseDatasetFactory
-from data_stack.dataset.iterator import (
-    DatasetIteratorIF,
-    DatasetIteratorView,
-    InformedDatasetIterator,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import instability_reason
@@ -53,7 +47,12 @@ def at_least(limit: int, value: Any) -> bool:
     return bool(value >= limit)
 
 
-HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least)}
+def marked(row: Any, rng: Any) -> Any:
+    return {**row, "mark": int(rng.integers(1000))}
+
+
+HALVED = named_function("recipes test halved")(lambda sample: sample[0] / 2)
+HERE = {f"{__name__}:{function.__qualname__}": function for function in (doubled, jittered, is_even, at_least, marked)}
 
 
 def source(n_samples: int = 12) -> SequenceDatasetIterator:
@@ -109,9 +108,8 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
 
 MORE_STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "tensors": lambda: SequenceDatasetIterator([torch.arange(3), torch.ones((3, 2), dtype=torch.bfloat16), torch.rand(3) > 2]),
-    "objects": lambda: SequenceDatasetIterator([np.array([None, [1, 2]], dtype=object), [{"a": 1}, {2: 3}]]),
     "tagged": lambda: DatasetIteratorView(source(), [3, 1], {"fold": 1, "of": ("a", 5)}),
-    "empty": lambda: source(0).shuffle(1)[:0].combine(source()[5:5]),
+    "named": lambda: source().map(HALVED),
     "diamond": lambda: (lambda it: it[:4].combine(it[4:], it[:4].shuffle(1)))(source()),
 }
 
@@ -169,54 +167,33 @@ class Numbers(DatasetFactory):
         return SequenceDatasetIterator([numbers, [split] * len(numbers)])
 
 
-class Whole(BaseDatasetFactory):
-    """In the manner of the original, without splits or version."""
-
-    def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-        return SequenceDatasetIterator([[1, 2, config.get("third", 3)]]), IteratorMeta(0, 0, 0)
-
-
 class TestDatasets:
     @pytest.fixture
     def repository(self) -> DatasetRepository:
         repository = DatasetRepository(storage=InMemoryStorageConnector())
         repository.register("numbers", Numbers)
-        repository.register("whole", Whole)
         return repository
 
-    @pytest.mark.parametrize(
-        ("name", "split", "config"),
-        [
-            ("numbers", "train", {}),
-            ("numbers", "test", {"scaled": 2.5}),
-            ("whole", None, {}),
-            ("whole", None, {"third": (1, "x")}),
-        ],
-    )
-    def test_they_are_loaded_by_name(self, repository: DatasetRepository, name: str, split: Any, config: Any) -> None:
-        stack = repository.load(name, split, **config)[::-1]
+    @pytest.mark.parametrize(("split", "config"), [("train", {}), ("test", {"scaled": 2.5})])
+    def test_they_are_loaded_by_name(self, repository: DatasetRepository, split: str, config: Any) -> None:
+        stack = repository.load("numbers", split, **config)[::-1]
         recipe = through_json(stack.recipe())
 
         rebuilt = from_recipe(recipe, repository=repository)
 
         assert [node["layer"] for node in recipe["nodes"]] == ["dataset", "view", "informed"]
-        assert recipe["nodes"][0]["arguments"]["version"] == ("1.2.0" if name == "numbers" else None)
         assert recipe["reproducible"]
         assert rebuilt.recipe() == recipe
         assert_same_samples(rebuilt, stack)
-        assert rebuilt.dataset_meta == stack.dataset_meta  # type: ignore[attr-defined]  # it is informed
 
     @pytest.mark.parametrize(
         "change",
         [
             {"version": "1.1.0"},
             {"split": None},
-            {"config": {"dict": [["scale", 2]]}},
             {"config": {"dict": [["storage", "memory://"]]}},
-            {"config": {"dict": [[5, "test"]]}},
             {"more": []},
             {"resources": {"dict": [["numbers.txt", 5]]}},
-            {"resources": {"dict": []}, "samples": None},
             {"samples": "0" * 64},
         ],
     )  # fmt: skip
@@ -230,33 +207,22 @@ class TestDatasets:
         assert (caught.value.node, caught.value.layer) == (0, "dataset")
 
 
-class Reached(Exception):
-    """Something was run that must not be."""
-
-
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    folder = tmp_path / "recipe_package"
-    folder.mkdir()
-    (folder / "__init__.py").write_text("")
-    (folder / "transforms.py").write_text(
+    (tmp_path / "recipe_package").mkdir()
+    (tmp_path / "recipe_package" / "__init__.py").write_text("")
+    (tmp_path / "recipe_package" / "transforms.py").write_text(
         "import os\n"
         "from os import system\n"
         "from functools import partial\n"
         "def halved(sample): return (sample[0] / 2, *sample[1:])\n"
         "class Scaled:\n"
-        "    def __init__(self, factor=1): self.factor = factor\n"
-        "    @staticmethod\n"
-        "    def by_three(sample): return (sample[0] * 3, *sample[1:])\n"
         "    @classmethod\n"
         "    def by_four(cls, sample): return (sample[0] * 4, *sample[1:])\n"
         "class Thread(__import__('threading').Thread): pass\n"
         "deletes = partial(os.system, 'true')\n"
         "instance = Scaled()\n"
-        "number = 5\n"
     )
-    (folder / "broken.py").write_text("raise RuntimeError('broken on purpose')\n")
-    (tmp_path / "recipe_package_two.py").write_text("def mine(sample): return sample\n")
     monkeypatch.syspath_prepend(tmp_path)
     yield "recipe_package"
     for name in [name for name in sys.modules if name.startswith("recipe_package")]:
@@ -279,7 +245,7 @@ class TestFunctions:
         assert f"node 1 (mapped): '{__name__}:doubled'" in str(caught.value)
         assert f"node 2 (filtered): '{__name__}:is_even'" in str(caught.value)
 
-    @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_three", 3), ("Scaled.by_four", 4)])
+    @pytest.mark.parametrize(("name", "first"), [("halved", 0.5), ("Scaled.by_four", 4)])
     def test_the_caller_may_trust_modules(self, package: str, name: str, first: float) -> None:
         recipe = calling({"function": f"recipe_package.transforms:{name}"})
 
@@ -288,31 +254,20 @@ class TestFunctions:
         assert rebuilt[1][0] == first
         assert rebuilt.recipe() == recipe
 
-    @pytest.mark.parametrize("trusted", ["recipe", "recipe_package.trans", "transforms"])
-    def test_modules_beside_are_not_trusted_with_it(self, package: str, trusted: str) -> None:
+    def test_modules_beside_are_not_trusted_with_it(self, package: str) -> None:
         with pytest.raises(RecipeError, match="not allowed"):
-            from_recipe(calling({"function": "recipe_package.transforms:halved"}), trusted_modules=[trusted])
+            from_recipe(calling({"function": "recipe_package.transforms:halved"}), trusted_modules=["recipe_package.trans"])
 
         assert "recipe_package.transforms" not in sys.modules
 
     @pytest.mark.parametrize(
         "name",
-        ["system", "os.system", "deletes", "instance.by_three", "Thread.run", "halved.__globals__",
+        ["system", "os.system", "deletes", "instance.by_four", "Thread.run", "halved.__globals__",
          "__builtins__.eval", "Scaled.__subclasses__"],
     )  # fmt: skip
     def test_what_a_trusted_module_imports_or_holds_is_not_trusted_with_it(self, package: str, name: str) -> None:
         with pytest.raises(RecipeError, match="defines no"):
             from_recipe(calling({"function": f"recipe_package.transforms:{name}"}), trusted_modules=[package])
-
-    def test_named_ones_are_found_by_their_name(self) -> None:
-        @named_function("recipes test halved")
-        def halved(sample: Any) -> Any:
-            return sample[0] / 2
-
-        recipe = through_json(source().map(halved).recipe())
-
-        assert list(from_recipe(recipe)) == list(source().map(halved))
-        assert from_recipe(recipe).recipe() == recipe
 
 
 class TestSources:
@@ -361,21 +316,14 @@ BOMB = {
 
 
 DAMAGED: list[Any] = [
-    {},
     b"\xff\xfe",
     "[" * 100_000,
     '{"data_stack_recipe": 1, "data_stack_recipe": 1}',
-    '{"data_stack_recipe": ' + "9" * 10_000 + "}",
     changed("data_stack_recipe", 1),
-    changed("nodes/1", None),
-    changed("nodes/1/layer", "infromed"),
-    changed("nodes/1/layer", "__class__"),
     changed("nodes/2/of", [-1]),
     changed("nodes/2/arguments/indices", {"range": [0, 10**30, 1]}),
-    changed("nodes/2/arguments/indices", {"unknown": 1}),
     changed("nodes/2/arguments/indices", {"storage": "memory://"}),
     changed("nodes/1/arguments/origin", {"dict": []}),
-    changed("nodes/0/arguments/dataset_sequences/0", {"encoder": 5}),
     changed("nodes/0/arguments/dataset_sequences/0", {"tensor": {"dtype": "load", "values": [1]}}),
     BOMB,
 ]
@@ -401,15 +349,6 @@ _json = st.recursive(
 _hostile = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
-def assert_refused_or_followed(recipe: Any) -> None:
-    try:
-        rebuilt = from_recipe(recipe, functions=HERE, repository=DatasetRepository(), storage=InMemoryStorageConnector())
-    except ConfigError:
-        return
-    assert isinstance(rebuilt, DatasetIteratorIF)
-    rebuilt.recipe()
-
-
 def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
     return [path, *(place for key, item in items for place in _places(item, (*path, key)))]
@@ -418,15 +357,14 @@ def _places(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @_hostile
 @given(st.sampled_from(sorted([*STACKS, *MORE_STACKS])), st.integers(0, 10**6), _json)
 def test_any_change_of_a_recipe_is_refused_or_followed(name: str, place: int, value: Any) -> None:
-    recipe = through_json(_recipe_of(name))
+    recipe = through_json({**STACKS, **MORE_STACKS}[name]().recipe())
     places = _places(recipe)[1:]
     *steps, last = places[place % len(places)]
     parent = functools.reduce(lambda data, step: data[step], steps, recipe)
     parent[last] = value
 
-    assert_refused_or_followed(recipe)
-
-
-@functools.cache
-def _recipe_of(name: str) -> Any:
-    return {**STACKS, **MORE_STACKS}[name]().recipe()
+    try:
+        rebuilt = from_recipe(recipe, functions=HERE, repository=DatasetRepository(), storage=InMemoryStorageConnector())
+    except ConfigError:
+        return
+    rebuilt.recipe()

@@ -15,10 +15,10 @@ from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEn
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.continuous import ContinuousEncoder
-from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn
+from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, encoder_from_state
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.images import ImageEncoder
-from data_stack.dataset.encoders.stored import encoder_from_state, load_encoder, save_encoder
+from data_stack.dataset.encoders.stored import load_encoder, save_encoder
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 
 __all__ = [

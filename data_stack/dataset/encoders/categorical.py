@@ -10,10 +10,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.encoders.categories import Categories, CategoriesLearner, Codes, category
 from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.encoders.columns import Column
+from data_stack.dataset.encoders.columns import Column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 
 
@@ -57,11 +56,13 @@ class CategoricalEncoder(Encoder):
         self._unknown = check_choice("unknown", unknown, ("error", "zeros", "index"))
         if output == "ordinal" and unknown == "zeros":
             raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
+        self._keeps_shape = output == "ordinal"
+        self.target_kind = "label" if output == "ordinal" else "one_hot"
         self._categories = Categories(())
         self._is_given = categories is not None
         if categories is not None:
             self._set_categories(categories)
-            super()._remember({})
+            self._learned = {}
 
     # ------------------------------------------------------------------ what it is
 
@@ -69,11 +70,6 @@ class CategoricalEncoder(Encoder):
         """``output``, ``unknown``, and ``categories`` if they were given."""
         given = list(self._categories.values) if self._is_given else None
         return {"output": self._output, "unknown": self._unknown, "categories": given}
-
-    @property
-    def unknown(self) -> str:
-        """How unknown values are encoded."""
-        return str(self._unknown)
 
     @property
     def categories(self) -> tuple[Any, ...]:
@@ -90,27 +86,16 @@ class CategoricalEncoder(Encoder):
     @property
     def output_names(self) -> tuple[str, ...] | None:
         """The categories as text, and ``"?"`` for unknown values; None for numbers."""
-        if self._output == "ordinal" or not self.is_fitted:
+        if self._output == "ordinal" or self.class_names is None:
             return None
-        return (*map(str, self._categories.values), *(["?"] if self._unknown == "index" else []))
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Labels or one-hot vectors."""
-        return "label" if self._output == "ordinal" else "one_hot"
+        return tuple("?" if position == len(self._categories) else str(each) for position, each in enumerate(self.class_names))
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
         """The categories; with ``unknown="index"``, None as the last."""
         if not self.is_fitted:
             return None
-        return (*self._categories.values, None) if self._unknown == "index" else self._categories.values
-
-    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """The input's names, where each value becomes one number."""
-        if self._output == "ordinal":
-            return None if names is None else tuple(names)
-        return self.output_names
+        return (*self._categories.values, *[None] * (self._unknown == "index"))
 
     # ------------------------------------------------------------------ learning
 
@@ -118,11 +103,8 @@ class CategoricalEncoder(Encoder):
         return None if self._is_given else CategoriesLearner()
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        if set(learned) != (set() if self._is_given else {"categories"}):
-            raise ConfigError("categories are either given or learned")
-        if not self._is_given:
-            self._set_categories(learned["categories"])
-        super()._remember(learned)
+        self._set_categories(learned["categories"])
+        self._learned = {"categories": learned["categories"]}
 
     def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
@@ -142,10 +124,9 @@ class CategoricalEncoder(Encoder):
             if self._unknown == "index":
                 return np.where(codes < 0, len(self._categories), codes)
             if self._unknown == "error":
-                at = tuple(np.argwhere(codes < 0)[0].tolist())
-                raise EncodingError(
-                    f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0]
-                )
+                at = first_place(codes < 0)
+                value, known = category(column[at]), self._categories.shorten()
+                raise EncodingError(f"{value!r:.80} is an unknown {self._what}: {known}", at[0])
         return codes
 
     def _transform(self, column: Column) -> Column:
@@ -154,9 +135,7 @@ class CategoricalEncoder(Encoder):
         codes = self._codes(column)
         if self._output == "ordinal":
             return codes.astype(np.int64, copy=False)
-        vectors = np.zeros((codes.size, self._n_codes + 1), dtype=np.float32)  # the one of -1 falls into the last column
-        vectors[np.arange(codes.size), codes.ravel()] = 1
-        return vectors[:, :-1].reshape((*codes.shape, self._n_codes))
+        return np.equal(codes[..., np.newaxis], np.arange(self._n_codes)).astype(np.float32)
 
     def _inverse(self, column: Column) -> Column:
         """The categories; None for vectors without a one and for the unknown. Of scores, the highest counts."""
@@ -170,7 +149,7 @@ class CategoricalEncoder(Encoder):
             codes = column.astype(np.intp)
             outside = (codes < 0) | (codes >= self._n_codes)
             if outside.any():
-                at = tuple(np.argwhere(outside)[0].tolist())
+                at = first_place(outside)
                 raise EncodingError(f"{self._what} number {codes[at]} does not exist: numbers end at {self._n_codes - 1}", at[0])
         return self._categories.values_of(np.where(codes >= len(self._categories), -1, codes))
 
@@ -193,9 +172,7 @@ class OneHotEncoder(CategoricalEncoder):
     _numbered = True
 
     def __init__(
-        self,
-        classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping,
-        unknown: Literal["error", "zeros", "index"] = "error",
+        self, classes: Sequence[Any] | npt.NDArray[Any] | ClassMapping, unknown: Literal["error", "zeros", "index"] = "error"
     ) -> None:
         super().__init__("one_hot", unknown, classes.classes if isinstance(classes, ClassMapping) else classes)
 

@@ -25,7 +25,6 @@ NAN = math.nan
 """The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
 
 _INT64 = range(-(2**63), 2**63)
-_MAX_EXACT = 2**53  # up to here, all integers are floats
 
 
 def category(value: Any) -> Any:
@@ -92,23 +91,26 @@ class Categories:
         Raises:
             EncodingError: a value has an unsupported type, such as a list.
         """
-        kind = column.dtype.kind
-        if kind not in "OUSbiuf":
+        if column.dtype.kind not in "OUSbiuf":
             raise _dtype_error(column)
-        if kind in "OUS":
-            return self._list(column.ravel().tolist(), column).reshape(column.shape)
-        known, numbers = self._numbers
-        if len(known) == 1 or not _are_floats(column):
-            values, places = np.unique(column, return_inverse=True)
-            return self._list(values.tolist(), values)[places].reshape(column.shape)
-        places = np.searchsorted(known, column)
-        codes: Codes = numbers.take(places)
-        is_other = known.take(places) != column
-        if is_other.any():
-            codes[is_other] = -1
-        if NAN in self._codes and kind == "f":
-            codes[np.isnan(column)] = self._codes[NAN]
-        return codes
+        if column.dtype.kind in "biu" and column.size and column.min() >= 0 and column.max() < len(self._small):
+            return self._small[column.astype(np.intp)]
+        values = column.ravel().tolist()
+        try:
+            codes = np.fromiter(map(self._codes.get, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
+        except TypeError:  # not hashable: reported below
+            codes = np.full(len(values), -1, dtype=np.intp)
+        for position in np.flatnonzero(codes < 0).tolist():  # numpy's scalars, NaN, or in fact unknown
+            try:
+                codes[position] = self._codes.get(category(values[position]), -1)
+            except TypeError as error:
+                raise EncodingError(f"{values[position]!r:.80}: {error}", position // values_in_row(column)) from None
+        return codes.reshape(column.shape)
+
+    @functools.cached_property
+    def _small(self) -> Codes:
+        """The codes of the integers from 0 on, some more than there are categories."""
+        return np.array([self._codes.get(number, -1) for number in range(2 * len(self) + 8)], dtype=np.intp)
 
     def shorten(self) -> str:
         """The first of them, for messages."""
@@ -119,29 +121,6 @@ class Categories:
         """The categories of these numbers; None for -1."""
         column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
         return column[codes]
-
-    def _list(self, values: Sequence[Any], column: Column) -> Codes:
-        find = self._codes.get
-        try:
-            codes = np.fromiter(map(find, values, itertools.repeat(-1)), dtype=np.intp, count=len(values))
-        except TypeError:  # not hashable: reported below
-            codes = np.full(len(values), -1, dtype=np.intp)
-        if (codes < 0).any():  # numpy's scalars, NaN, or in fact unknown
-            n_in_row = int(np.prod(column.shape[1:]))
-            for position in np.flatnonzero(codes < 0).tolist():
-                try:
-                    codes[position] = find(category(values[position]), -1)
-                except TypeError as error:
-                    raise EncodingError(f"{values[position]!r:.80}: {error}", position // max(1, n_in_row)) from None
-        return codes
-
-    @functools.cached_property
-    def _numbers(self) -> tuple[npt.NDArray[np.float64], Codes]:
-        """The numbers among the categories, ascending, with their codes, and NaN; NaN alone if float64 would round one."""
-        found = sorted((value, code) for value, code in self._codes.items() if _is_number(value) and value is not NAN)
-        if any(isinstance(value, int) and abs(value) > _MAX_EXACT for value, _ in found):
-            found = []
-        return np.array([*(float(value) for value, _ in found), NAN]), np.array([*(code for _, code in found), -1], dtype=np.intp)
 
 
 class CategoriesLearner(Learner):
@@ -163,7 +142,7 @@ class CategoriesLearner(Learner):
                 self._seen.setdefault(category(value))
             except TypeError as error:
                 place = next(place for place, item in enumerate(values) if item is value)
-                raise EncodingError(f"{value!r:.80}: {error}", first + place // max(1, int(np.prod(block.shape[1:])))) from None
+                raise EncodingError(f"{value!r:.80}: {error}", first + place // values_in_row(block)) from None
 
     def finish(self) -> dict[str, Any]:
         """``categories``: sorted, numbers first, then strings, then the rest."""
@@ -186,20 +165,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-def _are_floats(column: Column) -> bool:
-    """Whether float64 holds the numbers of a column exactly."""
-    if column.dtype.kind == "f" or column.dtype.itemsize < 8:
-        return column.dtype.itemsize <= 8
-    return not column.size or -_MAX_EXACT <= int(column.min()) <= int(column.max()) <= _MAX_EXACT
+def values_in_row(column: Column) -> int:
+    """How many values a row of a column has, at least 1."""
+    return max(1, math.prod(column.shape[1:]))
 
 
 def _order(value: Any) -> tuple[int, Any]:
     if value is NAN:
         return 1, 0
-    if isinstance(value, (bool, int, float)):
-        return 0, value
-    if isinstance(value, str):
-        return 2, value
-    if isinstance(value, bytes):
-        return 3, value
-    return (4, repr(value)) if isinstance(value, tuple) else (5, 0)
+    if isinstance(value, tuple):
+        return 4, repr(value)
+    if value is None:
+        return 5, 0
+    return (0 if _is_number(value) else 2 if isinstance(value, str) else 3), value

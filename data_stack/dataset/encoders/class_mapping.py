@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.categories import Categories, Codes, category, values_column
-from data_stack.dataset.encoders.columns import Column, as_column
+from data_stack.dataset.encoders.categories import Categories, category, values_column
+from data_stack.dataset.encoders.columns import Column, as_column, first_place
 from data_stack.dataset.encoders.encoder import Encoder, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
-from data_stack.values.stacked_values import objects
 
 
 @register_encoder
@@ -35,13 +33,11 @@ class ClassMapping(Encoder):
     """
 
     kind = "class_mapping"
+    output_size = 1
+    target_kind = "label"
+    _keeps_shape = True
 
-    def __init__(
-        self,
-        mapping: Mapping[Any, Any],
-        *,
-        unmapped: Literal["keep", "error", "drop"] = "keep",
-    ) -> None:
+    def __init__(self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep") -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
         self._unmapped = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
@@ -54,10 +50,7 @@ class ClassMapping(Encoder):
             for old in old_labels if isinstance(old_labels, tuple) else (old_labels,):
                 label = _label(old, "a label")
                 if label in pairs:
-                    raise ConfigError(
-                        f"the label {old!r:.80} is in two entries of the class mapping: as {pairs[label]!r:.80}, and in "
-                        f"{old_labels!r:.80}: {new!r:.80}; name it once"
-                    )
+                    raise ConfigError(f"the label {old!r:.80} is in two entries of the class mapping; name it once")
                 pairs[label] = new_class
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
@@ -85,23 +78,9 @@ class ClassMapping(Encoder):
         return self._classes
 
     @property
-    def output_size(self) -> int | None:
-        """1."""
-        return 1
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Labels."""
-        return "label"
-
-    @property
     def class_names(self) -> tuple[Any, ...] | None:
         """:attr:`classes`; None if unmapped labels are kept."""
         return None if self._unmapped == "keep" else self._classes
-
-    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """The names as they were."""
-        return None if names is None else tuple(names)
 
     # ------------------------------------------------------------------ mapping
 
@@ -113,21 +92,15 @@ class ClassMapping(Encoder):
         codes = self._old.codes(column)
         is_unmapped = codes < 0
         if self._unmapped == "keep":
-            return self._keep(column, codes, is_unmapped)
+            dtype = _common_dtype(column.dtype, self._values)
+            kept = column.astype(dtype)
+            kept[~is_unmapped] = self._values.astype(dtype)[codes[~is_unmapped]]
+            return kept
         if is_unmapped.any():
-            at = tuple(np.argwhere(is_unmapped)[0].tolist())
-            raise EncodingError(
-                f"the label {category(column[at])!r:.80} is not in the class mapping: {self._old.shorten()}", at[0]
-            )
+            at = first_place(is_unmapped)
+            label = category(column[at])
+            raise EncodingError(f"the label {label!r:.80} is not in the class mapping: {self._old.shorten()}", at[0])
         return self._values[codes]
-
-    def _keep(self, column: Column, codes: Codes, is_unmapped: npt.NDArray[np.bool_]) -> Column:
-        dtype = _common_dtype(column.dtype, self._values)
-        if dtype.kind != "O":
-            return np.where(is_unmapped, column, self._values[codes])
-        kept = column.astype(object)
-        kept[~is_unmapped] = objects(self._values.tolist())[codes[~is_unmapped]]
-        return kept
 
     def _inverse(self, column: Column) -> Column:
         """The old labels.

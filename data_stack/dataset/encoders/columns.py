@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
@@ -24,11 +25,9 @@ _NUMBERS = "biuf"
 
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
-    if hasattr(values, "to_records"):  # a data frame
-        column: Column = values.to_records(index=False)
-    elif hasattr(values, "__array__"):
+    if hasattr(values, "__array__"):
         try:
-            column = as_array(values)
+            column: Column = as_array(values)
         except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
             raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
     elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
@@ -56,19 +55,21 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         return column.astype(np.float64, copy=False)
     if kind not in "OUS":
         raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")
-    try:
+    with contextlib.suppress(ValueError, TypeError):
         return column.astype(np.float64)
-    except (ValueError, TypeError):
-        pass
     numbers: list[npt.NDArray[np.float64]] = []
     for position, value in enumerate(column, first):
         try:
-            numbers.append(np.asarray(value, dtype=np.float64))
+            number = np.asarray(value, dtype=np.float64)
+            numbers.append(np.stack([number, *numbers[:1]])[0])  # of one shape
         except (ValueError, TypeError):
-            raise EncodingError(f"{value!r:.80} is not a number", position) from None
-        if numbers[-1].shape != numbers[0].shape:
-            raise EncodingError(f"a value has the shape {numbers[-1].shape}, those before have {numbers[0].shape}", position)
+            raise EncodingError(f"{value!r:.80} is not a number, or of another shape than those before", position) from None
     return np.stack(numbers)
+
+
+def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    """Where the first one is."""
+    return tuple(np.argwhere(found)[0].tolist())
 
 
 def blocks_of(columns: Blocks) -> Iterator[Column]:
@@ -78,14 +79,7 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
         ConfigError: it is a dataset iterator.
     """
     if hasattr(columns, "read_column"):
-        raise ConfigError(
-            f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0), "
-            f"or iterator.encode({{0: encoder}}, fit_on=iterator)"
-        )
-    is_blocks = isinstance(columns, Iterator) or (
-        isinstance(columns, (list, tuple))
-        and len(columns) > 0
-        and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
-    )
-    for block in columns if is_blocks else [columns]:
-        yield as_column(block)
+        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
+    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])

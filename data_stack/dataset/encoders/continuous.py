@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, as_floats
+from data_stack.dataset.encoders.columns import Column, as_floats, first_place
 from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
 
@@ -48,6 +47,8 @@ class ContinuousEncoder(Encoder):
     """
 
     kind = "continuous"
+    target_kind = "real"
+    _keeps_shape = True
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class ContinuousEncoder(Encoder):
         self.centre: Floats = np.zeros(())
         self.scale: Floats = np.ones(())
         if scaling == "none":
-            self._remember({})
+            self._learned = {}
 
     # ------------------------------------------------------------------ what it is
 
@@ -70,29 +71,9 @@ class ContinuousEncoder(Encoder):
         return {"scaling": self._scaling, "missing": self._missing, "dtype": self._dtype.name}
 
     @property
-    def missing(self) -> str:
-        """How NaN is encoded."""
-        return str(self._missing)
-
-    @property
-    def value_shape(self) -> tuple[int, ...] | None:
-        """Shape of one value; None if any shape is accepted, or the encoder is not fitted."""
-        return None if self._scaling == "none" or not self.is_fitted else self.centre.shape
-
-    @property
     def output_size(self) -> int | None:
         """How many numbers a value has; None if any shape is accepted."""
-        return None if self.value_shape is None else int(np.prod(self.value_shape))
-
-    def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """The names as they were."""
-        fits = names is not None and (self.output_size is None or len(names) == self.output_size)
-        return tuple(names) if names is not None and fits else None
-
-    @property
-    def target_kind(self) -> TargetKind | None:
-        """Real numbers."""
-        return "real"
+        return None if self._scaling == "none" or not self.is_fitted else self.centre.size
 
     # ------------------------------------------------------------------ learning
 
@@ -100,15 +81,11 @@ class ContinuousEncoder(Encoder):
         return None if self._scaling == "none" else _NumbersLearner(self._scaling, self._missing)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        if set(learned) != (set() if self._scaling == "none" else {"centre", "scale"}):
-            raise ConfigError(f"scaling {self._scaling!r} does not learn {', '.join(learned) or 'nothing'}")
-        if self._scaling != "none":
-            centre, scale = (np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale"))
-            if centre.shape != scale.shape or not (np.isfinite(centre).all() and np.isfinite(scale).all()) or (scale <= 0).any():
-                raise ConfigError("centre and scale must be finite, and the scale above 0; the values may overflow float64")
-            self.centre, self.scale = centre, scale
-            learned = {"centre": centre, "scale": scale}
-        super()._remember(learned)
+        centre, scale = (np.asarray(learned[name], dtype=np.float64) for name in ("centre", "scale"))
+        if centre.shape != scale.shape or not np.isfinite([centre, scale]).all() or (scale <= 0).any():
+            raise ConfigError("centre and scale must be finite, and the scale above 0; the values may overflow float64")
+        self.centre, self.scale = centre, scale
+        self._learned = {"centre": centre, "scale": scale}
 
     # ------------------------------------------------------------------ encoding
 
@@ -117,17 +94,14 @@ class ContinuousEncoder(Encoder):
         if self._scaling != "none" and numbers.shape[1:] != self.centre.shape:
             if len(numbers) == 0:
                 return np.empty((0, *self.centre.shape), dtype=self._dtype)
-            raise ConfigError(
-                f"it was fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}"
-            )
+            raise ConfigError(f"fitted on values of shape {self.centre.shape}, and these have the shape {numbers.shape[1:]}")
         with np.errstate(over="ignore", invalid="ignore"):  # checked below
             scaled = numbers if self._scaling == "none" else (numbers - self.centre) / self.scale
             scaled = scaled.astype(self._dtype)
         if not np.isfinite(scaled).all():
             _check(numbers, self._missing, 0)
-            too_large = np.isinf(scaled)
-            if too_large.any():
-                at = tuple(np.argwhere(too_large)[0].tolist())
+            if np.isinf(scaled).any():
+                at = first_place(np.isinf(scaled))
                 raise EncodingError(f"{float(numbers[at])!r} is too large for {self._dtype} once scaled", at[0])
             if self._missing == "zeros":
                 scaled[np.isnan(scaled)] = 0
@@ -135,8 +109,7 @@ class ContinuousEncoder(Encoder):
 
     def _inverse(self, column: Column) -> Column:
         """The numbers as float64, up to rounding; NaN that ``missing="zeros"`` replaced become the centre."""
-        numbers = as_floats(column)
-        return numbers * self.scale + self.centre
+        return as_floats(column) * self.scale + self.centre
 
 
 class _NumbersLearner(Learner):
@@ -147,8 +120,7 @@ class _NumbersLearner(Learner):
     def add(self, block: Column, first: int) -> None:
         numbers = as_floats(block, first)
         _check(numbers, self._missing, first)
-        if first and np.shape(self._moments.mean) != numbers.shape[1:]:
-            shape = np.shape(self._moments.mean)
+        if first and (shape := np.shape(self._moments.mean)) != numbers.shape[1:]:
             raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {shape}", first)
         self._moments.add(numbers)
 
@@ -173,9 +145,8 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
     """Raise EncodingError for infinity, and for NaN where it is an error."""
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
-        at = tuple(np.argwhere(refused)[0].tolist())
-        problem = f"{float(numbers[at])!r} is not a finite number"
-        if np.isnan(numbers[at]):
-            problem = "a value is missing (NaN); missing='keep' or 'zeros' allows it"
+        at = first_place(refused)
+        is_nan = np.isnan(numbers[at])
+        problem = "a value is missing (NaN)" if is_nan else f"{float(numbers[at])!r} is not a finite number"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])

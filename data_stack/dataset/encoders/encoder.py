@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import binascii
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, shorten, to_plain
+from data_stack.codecs.plain_data import canonical_json, from_plain, json_digest, shorten, to_plain
 from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.sklearn_state import load_transformer
@@ -87,12 +86,15 @@ class Encoder(ABC):
 
     Attributes:
         kind: the encoder's name, in states and for plugins.
+        target_kind: what encoded targets are.
         fitted_on: fingerprint of the iterator that it was fitted on; None if unknown, or not fitted.
     """
 
     kind: ClassVar[str]
+    target_kind: TargetKind | None = None
     fitted_on: str | None = None
     _learned: Mapping[str, Any] | None = None
+    _keeps_shape = False
 
     # ------------------------------------------------------------------ what it does
 
@@ -122,8 +124,7 @@ class Encoder(ABC):
             ModelNotTrainedError: the encoder is not fitted.
             EncodingError: a value is unknown or of another kind; it names the value and its position.
         """
-        if not self.is_fitted:
-            raise self._not_fitted()
+        self._check_fitted()
         return self._transform(as_column(batch))
 
     def inverse(self, batch: Any) -> Column:
@@ -133,19 +134,13 @@ class Encoder(ABC):
             ModelNotTrainedError: the encoder is not fitted.
             ConfigError: the encoder has no inverse, or not for these values.
         """
-        if not self.is_fitted:
-            raise self._not_fitted()
+        self._check_fitted()
         return self._inverse(as_column(batch))
 
     @property
     def is_fitted(self) -> bool:
         """Whether it can transform."""
         return self._learned is not None
-
-    @property
-    def unknown(self) -> str:
-        """How unknown values are encoded: ``"error"``, ``"zeros"`` or ``"index"`` (one more position)."""
-        return "error"
 
     @property
     def output_size(self) -> int | None:
@@ -158,18 +153,13 @@ class Encoder(ABC):
         return None
 
     @property
-    def target_kind(self) -> TargetKind | None:
-        """What encoded targets are."""
-        return None
-
-    @property
     def class_names(self) -> tuple[Any, ...] | None:
         """The encoded classes, in the order of their numbers."""
         return None
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
-        """:attr:`output_names` for an input whose numbers have these names."""
-        return self.output_names
+        """:attr:`output_names` for an input whose numbers have these names; these, if the shape stays."""
+        return tuple(names) if self._keeps_shape and names is not None else self.output_names
 
     # ------------------------------------------------------------------ what it is
 
@@ -183,8 +173,7 @@ class Encoder(ABC):
 
     def fingerprint(self) -> str:
         """SHA-256 of what it learned and of what it was fitted on: 64 hex digits."""
-        content = {**self._without_origin(), "fitted_on": self.fitted_on}
-        return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
+        return json_digest({**self._without_origin(), "fitted_on": self.fitted_on})
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
@@ -206,7 +195,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def config(self) -> dict[str, Any]:
-        """The keyword arguments of its constructor: plain values, arrays, encoders."""
+        """The keyword arguments of its constructor: plain values and arrays."""
 
     @abstractmethod
     def _transform(self, column: Column) -> Column:
@@ -231,14 +220,15 @@ class Encoder(ABC):
     # ------------------------------------------------------------------ inside
 
     def _without_origin(self) -> dict[str, Any]:
-        learned = None if self._learned is None else {name: _plain(value) for name, value in self._learned.items()}
-        config = {name: _plain(value) for name, value in self.config().items()}
-        return {"kind": self.kind, "config": config, "learned": learned}
+        learned = None if self._learned is None else {name: to_plain(value) for name, value in self._learned.items()}
+        return {"kind": self.kind, "config": self._plain_config(), "learned": learned}
 
-    def _not_fitted(self) -> ModelNotTrainedError:
-        return ModelNotTrainedError(
-            f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=the training split)"
-        )
+    def _plain_config(self) -> dict[str, Any]:
+        return {name: to_plain(value) for name, value in self.config().items()}
+
+    def _check_fitted(self) -> None:
+        if not self.is_fitted:
+            raise ModelNotTrainedError(f"{self!r} is not fitted: call encoder.fit(column), or iterator.encode(…, fit_on=train)")
 
 
 class Fitting:
@@ -249,11 +239,8 @@ class Fitting:
     """
 
     def __init__(self, encoder: Encoder) -> None:
-        learner = encoder._learner()
-        if learner is None:
-            raise ConfigError(f"{encoder!r} has nothing to learn")
-        self._encoder, self._learner = encoder, learner
-        self._n_values = 0
+        self._encoder, self._n_values = encoder, 0
+        self._learner: Any = encoder._learner()
 
     def add(self, block: Column) -> None:
         """Learn from the next values, shape ``(n, ...)``."""
@@ -273,33 +260,32 @@ class Fitting:
         self._encoder.fitted_on = fitted_on
 
 
-def _plain(value: Any) -> Any:
-    return to_plain(value, lambda v: {"encoder": v.state()} if isinstance(v, Encoder) else None)
+def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
+    """Rebuild the encoder whose ``state()`` this is.
 
-
-def restore(state: Any, kinds: Mapping[str, type[Encoder]]) -> Encoder:
-    """Rebuild the encoder whose ``state()`` this is, of one of the classes ``kinds``.
+    Args:
+        state: the result of ``encoder.state()``; may come from an untrusted file.
+        kinds: further classes by kind; :func:`data_stack.repository.encoders.encoder_from_state` knows those of plugins.
 
     Raises:
-        ConfigError: ``state`` is damaged, or of an unknown kind.
+        ConfigError: the state is damaged, or of an unknown kind.
     """
+    kinds = {**BUILT_IN_KINDS, **(kinds or {})}
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
         raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
-        raise ConfigError(
-            f"unknown kind of encoder {shorten(kind)}{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}. "
-            "One of a plugin is rebuilt by data_stack.repository.encoders"
-        )
-    if not isinstance(config, dict) or not (learned is None or isinstance(learned, dict)):
-        raise ConfigError(f"damaged state of a {kind!r} encoder: its config and what it learned must be objects")
-    if not (fitted_on is None or isinstance(fitted_on, str)):
-        raise ConfigError(f"damaged state of a {kind!r} encoder: fitted_on is a fingerprint, not {shorten(fitted_on)}")
-    encoder_class = kinds[kind]
-    special = {"encoder": lambda state: restore(state, kinds), "range": _short_range, "sklearn": load_transformer}
+        advice = f"{did_you_mean(kind, kinds)}; one of a plugin is rebuilt by data_stack.repository.encoders"
+        raise ConfigError(f"unknown kind of encoder {shorten(kind)}{advice}")
+    special = {"range": _short_range, "sklearn": load_transformer}
     try:
-        encoder = encoder_class(**{name: from_plain(value, special) for name, value in config.items()})
-        if learned is not None:
+        if not isinstance(fitted_on, (str, type(None))):
+            raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
+        encoder = kinds[kind](**{name: from_plain(value, special) for name, value in config.items()})
+        if encoder._learner() is None:
+            if learned != {}:
+                raise ValueError("it has nothing to learn")
+        elif learned is not None:
             encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
@@ -322,7 +308,6 @@ def _short_range(ends: Any) -> range:
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
-        raise ConfigError(
-            f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r:.80}{did_you_mean(value, choices)}"
-        )
+        known, near = ", ".join(map(repr, choices)), did_you_mean(value, choices)
+        raise ConfigError(f"{name} must be one of {known}, got {value!r:.80}{near}")
     return value

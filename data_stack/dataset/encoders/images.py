@@ -57,7 +57,7 @@ class ImageEncoder(Encoder):
         self.std: npt.NDArray[np.float64] = np.ones(())
         if self._is_given:
             self._set(mean, std)
-            super()._remember({})
+            self._learned = {}
 
     def config(self) -> dict[str, Any]:
         """``mean`` and ``std`` if they were given, ``scale`` and ``channels``."""
@@ -68,43 +68,32 @@ class ImageEncoder(Encoder):
         return None if self._is_given else _ImageLearner(self._scale, self._channels)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        if set(learned) != (set() if self._is_given else {"mean", "std"}):
-            raise ConfigError("mean and std are either given or learned")
-        if not self._is_given:
-            self._set(learned["mean"], learned["std"])
+        self._set(learned["mean"], learned["std"])
         super()._remember(learned)
 
     def _set(self, mean: Any, std: Any) -> None:
         self.mean, self.std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
         is_finite = np.isfinite(self.mean).all() and np.isfinite(self.std).all()
-        if self.mean.ndim > 1 or self.std.ndim > 1 or not is_finite or (self.std <= 0).any():
-            raise ConfigError(
-                f"mean and std must be finite numbers, one for all or one for each channel, and std above 0; "
-                f"got {mean!r:.80} and {std!r:.80}"
-            )
+        if max(self.mean.ndim, self.std.ndim) > 1 or not is_finite or (self.std <= 0).any():
+            raise ConfigError(f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}")
 
     def _transform(self, column: Column) -> Column:
         if column.dtype == object and len(column):
             return stack_values([self._transform(_one_image(image, place))[0] for place, image in enumerate(column)])
         if len(column) == 0:
             return np.empty(column.shape, dtype=np.float32)
-        images = _check(column, 0)
-        scaled: Column = np.multiply(images, np.float32(self._scale), dtype=np.float32)
-        scaled -= self._per_channel(self.mean, images)
-        scaled /= self._per_channel(self.std, images)
+        scaled: Column = np.multiply(_check(column, 0), np.float32(self._scale), dtype=np.float32)
+        scaled -= self._per_channel(self.mean, column)
+        scaled /= self._per_channel(self.std, column)
         return scaled
 
     def _per_channel(self, statistic: npt.NDArray[np.float64], images: Column) -> npt.NDArray[np.float32]:
         """A statistic in a shape that broadcasts with the channels of ``images``."""
         if statistic.size == 1:
             return statistic.reshape(()).astype(np.float32)
-        n_channels = 1 if images.ndim == 3 else images.shape[-1 if self._channels == "last" else 1]
-        if statistic.size != n_channels:
-            raise ConfigError(
-                f"mean and std have {statistic.size} channels, but images of shape {images.shape[1:]} have {n_channels} "
-                f"(channels={self._channels!r})"
-            )
         shape = (1, -1, 1, 1) if self._channels == "first" else (1, 1, 1, -1)
+        if images.ndim != 4 or statistic.size != images.shape[shape.index(-1)]:
+            raise ConfigError(f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]}")
         return statistic.reshape(shape).astype(np.float32)
 
     def _inverse(self, column: Column) -> Column:
@@ -127,14 +116,12 @@ class _ImageLearner(Learner):
                 self.add(_one_image(image, position), position)
             return
         images = _check(block, first)
-        axis = 1 if images.ndim == 4 and self._channels == "first" else -1
-        values = images[..., np.newaxis] if images.ndim == 3 else np.moveaxis(images, axis, -1)
-        pixels = values.reshape(-1, values.shape[-1]).astype(np.float64)
-        if not np.isfinite(pixels).all():
-            raise EncodingError("an image has a value that is not finite", first)
+        images = images[..., np.newaxis] if images.ndim == 3 else images
+        axis = 1 if self._channels == "first" and block.ndim == 4 else -1
+        pixels = np.moveaxis(images, axis, -1).reshape(-1, images.shape[axis]).astype(np.float64)
         n_channels = np.size(self._moments.mean)
-        if np.ndim(self._moments.mean) and n_channels != pixels.shape[1]:
-            raise EncodingError(f"an image has {pixels.shape[1]} channels, those before have {n_channels}", first)
+        if not np.isfinite(pixels).all() or (np.ndim(self._moments.mean) and n_channels != pixels.shape[1]):
+            raise EncodingError(f"images must have finite values, and the same channels; got {pixels.shape[1]} channels", first)
         if len(pixels):
             self._moments.add(pixels * self._scale)
 
@@ -153,8 +140,6 @@ def _one_image(image: Any, position: int) -> Column:
 
 def _check(images: Column, position: int) -> Column:
     """Raise EncodingError unless ``images`` has the shape ``(n, height, width)`` or with an axis of channels."""
-    if images.dtype.kind not in "biuf":
-        raise EncodingError(f"an image must be an array of numbers, got dtype {images.dtype}", position)
-    if images.ndim not in (3, 4):
-        raise EncodingError(f"an image must have two or three dimensions, got the shape {images.shape[1:]}", position)
+    if images.dtype.kind not in "biuf" or images.ndim not in (3, 4):
+        raise EncodingError(f"an image has two or three dimensions, got {images.dtype} of shape {images.shape[1:]}", position)
     return images

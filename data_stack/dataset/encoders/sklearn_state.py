@@ -72,10 +72,8 @@ def _dump(transformer: Any) -> bytes:
     except Exception as error:  # foreign code
         raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it") from error
     if untrusted:
-        raise ConfigError(
-            f"a {type(transformer).__name__} cannot be written as plain data: skops does not trust "
-            f"{', '.join(untrusted)[:300]}. Pickle it, or write an Encoder of your own"
-        )
+        types = ", ".join(untrusted)[:300]
+        raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: skops does not trust {types}")
     return data
 
 

@@ -1,4 +1,4 @@
-"""Rebuilds encoders from their states, and stores them as JSON."""
+"""Stores encoders as JSON."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import importlib
 import os
 import pkgutil
 from collections.abc import Mapping
-from typing import Any
 
-from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder, restore
+from data_stack.dataset.encoders.encoder import Encoder, encoder_from_state
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
@@ -18,19 +17,6 @@ _FORMAT = "data_stack.encoders 2"
 
 for _module in pkgutil.iter_modules([os.path.dirname(__file__)]):
     importlib.import_module(f"{__package__}.{_module.name}")
-
-
-def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
-    """Rebuild the encoder whose ``state()`` this is.
-
-    Args:
-        state: the result of ``encoder.state()``; may come from an untrusted file.
-        kinds: further classes by kind; :func:`data_stack.repository.encoders.encoder_from_state` knows those of plugins.
-
-    Raises:
-        ConfigError: the state is damaged, or of an unknown kind.
-    """
-    return restore(state, {**BUILT_IN_KINDS, **(kinds or {})})
 
 
 def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str) -> None:

@@ -6,17 +6,18 @@ import contextlib
 import inspect
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.plain_data import shorten, to_plain
+from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.encoders.columns import Column
 from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, register_encoder
 from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
+from data_stack.values.exact import as_array
 
 EncoderLike = Any
 """An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""
@@ -47,9 +48,7 @@ class SklearnEncoder(Encoder):
         if isinstance(transformer, type):
             raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
-            raise ConfigError(
-                f"{transformer!r:.80} is not an encoder: it lacks fit or transform; use iterator.map for a function"
-            )
+            raise ConfigError(f"{transformer!r:.80} is not an encoder: it lacks fit or transform; iterator.map takes functions")
         self._transformer = transformer
         self._takes_tables = _takes_tables(transformer)
         self._is_flat = False
@@ -74,10 +73,6 @@ class SklearnEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Number of encoded features; None if unknown before the first value."""
-        n_features = getattr(self._transformer, "n_features_in_", None)
-        if self.is_fitted and (n_features is not None or self._nothing is not None):
-            nothing = self._nothing_like(np.empty((0, n_features or 0)))
-            return None if nothing is None else int(np.prod(nothing.shape[1:]))
         return None if self.output_names is None else len(self.output_names)
 
     @property
@@ -90,50 +85,43 @@ class SklearnEncoder(Encoder):
         name = getattr(self._transformer, "get_feature_names_out", None)
         if name is None or not self.is_fitted:
             return None
-        for given in (None,) if names is None else (list(names), None):
-            with contextlib.suppress(Exception):  # foreign code
-                return tuple(map(str, name(given)))
-        return None
+        with contextlib.suppress(Exception):  # foreign code
+            return tuple(map(str, name(None if names is None else list(names))))
+        return None if names is None else self.names_after(None)
 
     def _learner(self) -> Learner | None:
         return WholeColumn(self._fit)
 
     def _fit(self, column: Column) -> dict[str, Any]:
-        self._run("fit", self._transformer.fit, self._as_input(column))
+        self._run("fit", self._as_input(column))
         try:
-            nothing = self._run("transform", self._transformer.transform, self._as_input(column[:1]))[:0]
+            nothing = self._run("transform", self._as_input(column[:1]))[:0]
         except ConfigError:  # it cannot transform a single row
             return {"is_flat": column.ndim == 1}
         return {"is_flat": column.ndim == 1, "nothing": nothing}
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        self._is_flat, self._nothing = learned["is_flat"], learned.get("nothing")
+        self._is_flat, self._nothing = learned.get("is_flat", False), learned.get("nothing")
         super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
-        if len(column) == 0:
-            nothing = self._nothing_like(column)
-            return np.empty(0) if nothing is None else nothing.copy()
-        result = self._run("transform", self._transformer.transform, self._as_input(column))
+        result = self._run("transform", self._as_input(column)) if len(column) else self._nothing_like(column).copy()
         if len(result) != len(column):
-            raise ConfigError(
-                f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}; it cannot encode single samples"
-            )
+            raise ConfigError(f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}")
         return result
 
     def _inverse(self, column: Column) -> Column:
-        inverse_transform = getattr(self._transformer, "inverse_transform", None)
-        if inverse_transform is None:
+        if not hasattr(self._transformer, "inverse_transform"):
             raise ConfigError(f"{shorten(self._transformer)} has no inverse_transform")
-        result = self._run("inverse_transform", inverse_transform, column)
+        result = self._run("inverse_transform", column)
         return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
 
     def _as_input(self, column: Column) -> Column:
         return column[:, np.newaxis] if column.ndim == 1 and self._takes_tables else column
 
-    def _run(self, name: str, method: Callable[[Any], Any], data: Column) -> Column:
+    def _run(self, name: str, data: Column) -> Column:
         try:
-            result = method(data)
+            result = getattr(self._transformer, name)(data)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             if type(error).__name__ == "NotFittedError":
                 raise ModelNotTrainedError(f"{shorten(self._transformer)} is not fitted: {error}") from error
@@ -143,17 +131,17 @@ class SklearnEncoder(Encoder):
         if hasattr(result, "toarray"):  # a sparse matrix
             check_request(math.prod(result.shape) * result.dtype.itemsize, "encoded values")
             result = result.toarray()
-        return np.asarray(result.detach().cpu() if hasattr(result, "detach") else result)
+        return as_array(result)
 
-    def _nothing_like(self, column: Column) -> Column | None:
+    def _nothing_like(self, column: Column) -> Column:
         """The result for no rows, which transformers refuse: that of the first row of fitting or of a row of zeros, emptied."""
         if self._nothing is not None:
             return self._nothing
         with contextlib.suppress(Exception), warnings.catch_warnings():  # foreign code
             warnings.simplefilter("ignore")
-            return self._run("transform", self._transformer.transform, self._as_input(np.zeros((1, *column.shape[1:]))))[:0]
+            return self._run("transform", self._as_input(np.zeros((1, *column.shape[1:]))))[:0]
         names = self.output_names
-        return None if names is None else np.empty((0, len(names)))
+        return np.empty(0 if names is None else (0, len(names)))
 
     def state(self) -> dict[str, Any]:
         """The encoder as JSON data.
@@ -164,9 +152,8 @@ class SklearnEncoder(Encoder):
         """
         return {**super().state(), "config": {"transformer": {"sklearn": dump_transformer(self._transformer)}}}
 
-    def _without_origin(self) -> dict[str, Any]:
-        learned = None if self._learned is None else {name: to_plain(value) for name, value in self._learned.items()}
-        return {"kind": self.kind, "config": {"transformer": describe_transformer(self._transformer)}, "learned": learned}
+    def _plain_config(self) -> dict[str, Any]:
+        return {"transformer": describe_transformer(self._transformer)}
 
     def __repr__(self) -> str:
         return f"<SklearnEncoder({shorten(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json
+from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.exception import ConfigError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -45,15 +45,12 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         ConfigError: the name is empty, has a colon, or is that of another function. A function defined again, as by running
             a notebook's cell twice, takes its own place.
     """
-    given: object = name
-    if not isinstance(given, str) or not given or ":" in given:
-        raise ConfigError(f"the name of a function is a text without a colon, got {given!r:.80}")
+    if not name or ":" in name:
+        raise ConfigError(f"the name of a function is a text without a colon, got {name!r:.80}")
 
     def register(function: _Function) -> _Function:
-        if not callable(function):
-            raise ConfigError(f"only a function can be named {name!r}, not {function!r:.80}")
-        other = _NAMED.get(name)
-        if other is not None and other is not function and shorten(other) != shorten(function):
+        other = _NAMED.setdefault(name, function)
+        if shorten(other) != shorten(function):
             raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
         _NAMED[name] = function
         return function
@@ -82,27 +79,14 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
     if type(function) is functools.partial:
         if write_function(function.func, plain) is None:
             return None
-        return {
-            "partial": {
-                "function": plain(function.func),
-                "arguments": [plain(argument) for argument in function.args],
-                "keywords": {str(name): plain(argument) for name, argument in function.keywords.items()},
-            }
-        }
-    importable = importable_name(function)
-    return None if importable is None else {"function": importable}
-
-
-def importable_name(function: Any) -> str | None:
-    """``"module:qualified.name"`` if that leads to this very function, in every program that imports the module."""
-    module, name = _module_of(function), _name_of(function)
-    if module is None or name is None or module in _MAIN or module not in sys.modules:
+        arguments, keywords = map(plain, function.args), {name: plain(value) for name, value in function.keywords.items()}
+        return {"partial": {"function": plain(function.func), "arguments": list(arguments), "keywords": keywords}}
+    module, qualified_name = _module_of(function), _name_of(function)
+    if module is None or qualified_name is None or module in _MAIN or module not in sys.modules:
         return None
-    found = function_at(sys.modules[module], module, name)
-    is_of_class = isinstance(function, (types.MethodType, types.BuiltinMethodType)) and isinstance(function.__self__, type)
-    if found is function or (is_of_class and found == function):
-        return f"{module}:{name}"
-    return None
+    found = function_at(sys.modules[module], module, qualified_name)
+    is_of_class = isinstance(getattr(function, "__self__", None), type)  # each access makes a new method
+    return {"function": f"{module}:{qualified_name}"} if found is function or (is_of_class and found == function) else None
 
 
 def function_at(module: types.ModuleType, module_name: str, qualified_name: str) -> Any:
@@ -115,12 +99,8 @@ def function_at(module: types.ModuleType, module_name: str, qualified_name: str)
     for part in qualified_name.split("."):
         if found is not module and not isinstance(found, type):
             return None
-        try:
-            found = getattr(found, part, None)
-        except Exception:  # noqa: BLE001  # a module's __getattr__, or a descriptor, may raise anything
-            return None
-    is_own = callable(found) and _module_of(found) == module_name and _name_of(found) == qualified_name
-    return found if is_own else None
+        found = vars(found).get(part) if found is module else getattr(found, part, None)
+    return found if callable(found) and (_module_of(found), _name_of(found)) == (module_name, qualified_name) else None
 
 
 def shorten(function: Any) -> str:
@@ -145,7 +125,7 @@ def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
         content: returns plain data for any other value, or raises ConfigError.
     """
     try:
-        return _digest(_Content(content).of(value))
+        return json_digest(_Content(content).of(value))
     except (ConfigError, RecursionError):
         return hashlib.sha256(f"{_PROCESS}:{id(value)}".encode()).hexdigest()
 
@@ -165,9 +145,9 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     if not isinstance(function, types.FunctionType):
         return None
     try:
-        return _digest(_Content(content).of(_parts_of(function)))
+        return json_digest(_Content(content).of(_parts_of(function)))
     except (ConfigError, RecursionError):
-        return _digest(_code(function.__code__))
+        return json_digest(_code(function.__code__))
 
 
 class _Content:
@@ -183,7 +163,7 @@ class _Content:
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.of(item, depth + 1) for item in value]}
         if isinstance(value, dict):
-            return {"dict": [[self.of(key, depth + 1), self.of(item, depth + 1)] for key, item in value.items()]}
+            return {"dict": [[self.of(each, depth + 1) for each in item] for item in value.items()]}
         if isinstance(value, types.ModuleType):
             return {"module": value.__name__}
         name = write_function(value, self._content) if callable(value) and type(value) is not functools.partial else None
@@ -206,8 +186,7 @@ def _parts_of(value: Any) -> list[Any]:
     """
     if isinstance(value, types.FunctionType):
         cells = [_cell_content(cell) for cell in value.__closure__ or ()]
-        names = sorted(_names_in(value.__code__) & value.__globals__.keys())
-        used = {name: value.__globals__[name] for name in names}
+        used = {name: value.__globals__[name] for name in sorted(_names_in(value.__code__) & value.__globals__.keys())}
         return [canonical_json(_code(value.__code__)), value.__defaults__, value.__kwdefaults__, cells, used]
     if isinstance(value, type):
         functions = (types.FunctionType, staticmethod, classmethod, property)
@@ -226,7 +205,7 @@ def _parts_of(value: Any) -> list[Any]:
     except Exception as error:  # any class may raise anything
         raise ConfigError(f"{_class_name(type(value))} cannot be pickled, so its parts are unknown") from error
     if isinstance(reduced, str):
-        raise ConfigError(f"{_class_name(type(value))} is pickled by the name {reduced!r:.80}, so its parts are unknown")
+        raise ConfigError(f"{_class_name(type(value))} is pickled by name, so its parts are unknown")
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 
@@ -256,19 +235,13 @@ def _constant(value: Any) -> str:
 
 
 def _names_in(code: types.CodeType) -> set[str]:
-    nested = [_names_in(each) for each in code.co_consts if isinstance(each, types.CodeType)]
-    return set(code.co_names).union(*nested)
-
-
-def _digest(plain: Any) -> str:
-    return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
+    return set(code.co_names).union(*(_names_in(each) for each in code.co_consts if isinstance(each, types.CodeType)))
 
 
 def _module_of(function: Any) -> str | None:
     if isinstance(function, np.ufunc):
         return "numpy"
-    owner = function if getattr(function, "__module__", None) is not None else getattr(function, "__objclass__", None)
-    module = getattr(owner, "__module__", None)
+    module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", None)
     return module if isinstance(module, str) else None
 
 

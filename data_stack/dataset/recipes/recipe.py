@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json
+from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
@@ -18,15 +18,7 @@ from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.sample_columns import estimate_bytes
 from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
-from data_stack.dataset.recipes.recipe_values import (
-    class_name,
-    content_digest,
-    content_if_known,
-    content_of,
-    other_values,
-    probe,
-    write,
-)
+from data_stack.dataset.recipes.recipe_values import class_name, content_if_known, content_of, other_values, probe, write
 from data_stack.exception import ConfigError
 
 RECIPE_VERSION = 2
@@ -81,22 +73,15 @@ def recipe(iterator: DatasetIteratorIF) -> dict[str, Any]:
 
 
 def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
-    if layer.name is None:
-        what = layer.arguments["class"]
-        why_not.append(
-            f"from_recipe cannot make {what}; pass it such an iterator as one of sources=[…], or register a dataset that "
-            f"data_stack.load finds by name"
-        )
-        return {name: _argument_content(None, name, value) for name, value in layer.arguments.items()}
-    n_bytes = 0 if layer.of else sum(map(estimate_bytes, layer.arguments.values()))
-    if n_bytes <= MAX_EMBEDDED_BYTES:
+    n_bytes = 0 if layer.of or layer.name is None else sum(map(estimate_bytes, layer.arguments.values()))
+    if layer.name is not None and n_bytes <= MAX_EMBEDDED_BYTES:
         return {name: write(value, why_not) for name, value in layer.arguments.items()}
-    why_not.append(
-        f"the recipe has only the SHA-256 of its data of about {n_bytes:,} bytes; pass from_recipe the iterator that has them, "
-        f"as one of sources=[…]"
-    )
     contents = {name: _argument_content(layer.name, name, value) for name, value in layer.arguments.items()}
-    return {name: {"digest": {"sha256": content_digest(content)}} for name, content in contents.items()}
+    if layer.name is None:
+        why_not.append(f"from_recipe cannot make {layer.arguments['class']}; pass such an iterator as one of sources=[…]")
+        return contents
+    why_not.append(f"the recipe has only the SHA-256 of about {n_bytes:,} bytes of data; pass the iterator as one of sources=[…]")
+    return {name: {"digest": {"sha256": json_digest(content)}} for name, content in contents.items()}
 
 
 def fingerprint(iterator: DatasetIteratorIF) -> str:
@@ -105,10 +90,8 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
     layers = _layers_below(iterator)
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
-        if layer.name in _TRANSPARENT and len(of) == 1:
-            digests[id(layer.iterator)] = of[0]
-            continue
-        if (known := _fingerprint_left_behind(layer.iterator)) is not None:
+        known = of[0] if layer.name in _TRANSPARENT and len(of) == 1 else _fingerprint_left_behind(layer.iterator)
+        if known is not None:
             digests[id(layer.iterator)] = known
             continue
         if layer.name == TABLE_FILE:  # the same wherever the file lies
@@ -116,7 +99,7 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
         given = layer.arguments.items()
         arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
         content = {"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments}
-        digests[id(layer.iterator)] = content_digest(content)
+        digests[id(layer.iterator)] = json_digest(content)
     return digests[id(layers[-1].iterator)]
 
 
@@ -127,34 +110,33 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     edited, and with the version of Python; it is for caches, which can be made again. Functions that a function calls count
     by name here too.
     """
-    contents = [
-        found
-        for layer in _layers_below(iterator, probed=False)
-        for value in other_values(_collect_arguments(layer))
-        if (found := code_content(value, content_if_known)) is not None
-    ]
-    return hashlib.sha256("".join(contents).encode("ascii")).hexdigest() if contents else None
+    layers = _layers_below(iterator, probed=False)
+    contents = [code_content(value, content_if_known) for layer in layers for value in other_values(_collect_arguments(layer))]
+    known = [each for each in contents if each is not None]
+    return hashlib.sha256("".join(known).encode("ascii")).hexdigest() if known else None
 
 
 def instability_reason(iterator: DatasetIteratorIF) -> str | None:
     """Why a fingerprint may miss a change of the samples, or be valid only in this process; None if neither. Reads no sample."""
     for layer in _layers_below(iterator, probed=False):
-        reasons: list[str] = []
+        reasons: list[Any] = []
         if layer.name == DATASET:
             content_of(layer.arguments["config"], reasons=reasons)
-            reasons += _dataset_instability(layer.iterator)
+            if not _is_known_by_resources(layer.iterator._origin):
+                opened = _open_by_factory(layer.iterator)
+                other = f"its factory returned {class_name(layer.iterator)}, which is not of data_stack"
+                reasons.append(other if opened is None else instability_reason(opened))
         elif layer.name is None and not _has_content_fingerprint(layer.iterator):
             reasons = ["its class is not of data_stack, so only you know when its samples change"]
         elif _fingerprint_left_behind(layer.iterator) is not None:
             reasons = ["it comes from another process and has left there what it was read from"]
         elif layer.name == "sequence":
             columns = layer.arguments.get("dataset_sequences", ())
-            in_memory = (list, tuple, np.ndarray)
-            content_of([column for column in columns if not isinstance(column, in_memory)], reasons=reasons)
+            content_of([column for column in columns if not isinstance(column, _PLAIN_SAMPLES)], reasons=reasons)
         else:
             content_of(_collect_arguments(layer), reasons=reasons)
-        if reasons:
-            return f"{layer.name or class_name(layer.iterator)}: {reasons[0]}"
+        for reason in filter(None, reasons):
+            return f"{layer.name or class_name(layer.iterator)}: {reason}"
     return None
 
 
@@ -180,13 +162,13 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     digests: list[str] = []
     for node in nodes:
         content = {"layer": node["layer"], "of": [digests[number] for number in node["of"]], "arguments": node["arguments"]}
-        digests.append(content_digest(content))
+        digests.append(json_digest(content))
     return digests
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
     if layer is None and key == "samples":
-        return {"sha256": content_digest(content_of(value, of_samples=True))}
+        return {"sha256": json_digest(content_of(value, of_samples=True))}
     if layer == "sequence":  # samples may be tuples or lists, or dicts with an order
         return content_of(value, of_samples=True)
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
@@ -220,15 +202,15 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
         probed: whether the content of a source is looked at: digests of files, or some samples of a class that is not of
             data_stack.
     """
-    origin = _origin_of(iterator)
-    if origin is not None:
-        named = {key: origin.get(key) for key in ("name", "version", "split")}
+    # a client's wrapper may forward attributes; the origin of what it wraps is not its own
+    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
+    if isinstance(origin, Mapping):
+        arguments = {key: origin.get(key) for key in ("name", "version", "split", "config", "resources")}
         # options are known by their names, so that their order says nothing
-        config = dict(sorted((origin.get("config") or {}).items(), key=lambda option: str(option[0])))
-        content = {"resources": origin.get("resources")}
+        arguments["config"] = dict(sorted((arguments["config"] or {}).items(), key=lambda option: str(option[0])))
         if probed:
-            content["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
-        return Layer(iterator, DATASET, [], {**named, "config": config, **content})
+            arguments["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
+        return Layer(iterator, DATASET, [], arguments)
     below = list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
     is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
     if is_layer and iterator._layer_name == TABLE_FILE:
@@ -258,10 +240,8 @@ def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> 
 def samples_content(iterator: Any) -> str:
     """The fingerprint of the iterator that the factory of a dataset opened."""
     opened = _open_by_factory(iterator)
-    if opened is not None:
-        return fingerprint(opened)
-    found = {"class": class_name(iterator), **probe(iterator)}  # a factory's own object, which is the dataset
-    return content_digest(found)
+    # without an iterator of ours, the dataset is a factory's own object
+    return json_digest({"class": class_name(iterator), **probe(iterator)}) if opened is None else fingerprint(opened)
 
 
 def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:
@@ -270,33 +250,16 @@ def _open_by_factory(iterator: Any) -> DatasetIteratorIF | None:
     return as_iterator(iterator._dataset_iterator) if is_ours else None
 
 
-def _origin_of(iterator: Any) -> Mapping[str, Any] | None:
-    # a client's wrapper may forward attributes; the origin of what it wraps is not its own
-    origin = getattr(iterator, "__dict__", {}).get("_origin") if isinstance(iterator, InformedDatasetIteratorIF) else None
-    return origin if isinstance(origin, Mapping) else None
-
-
 def _is_known_by_resources(origin: Mapping[str, Any]) -> bool:
     """Whether the digests of the prepared resources decide the samples: installed code opens them."""
     return origin.get("resources") is not None and origin.get("distribution") is not None
 
 
-def _dataset_instability(iterator: Any) -> list[str]:
-    if _is_known_by_resources(iterator._origin):
-        return []
-    opened = _open_by_factory(iterator)
-    if opened is None:
-        return [f"its factory returned {class_name(iterator)}, which is not of data_stack"]
-    reason = instability_reason(opened)
-    return [] if reason is None else [reason]
-
-
 def _has_content_fingerprint(iterator: Any) -> bool:
     """Whether a source knows digests of its content."""
-    if isinstance(iterator, AdaptedIterator):
-        return type(iterator.adapted_samples) in _PLAIN_SAMPLES
-    if not isinstance(iterator, DatasetIteratorIF):
-        return type(iterator) in _PLAIN_SAMPLES
+    samples = iterator.adapted_samples if isinstance(iterator, AdaptedIterator) else iterator
+    if samples is not iterator or not isinstance(iterator, DatasetIteratorIF):
+        return type(samples) in _PLAIN_SAMPLES
     return type(access_to(iterator)).content_fingerprint is not SampleAccess.content_fingerprint
 
 
@@ -327,10 +290,8 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
             drawn[id(layer.iterator)] = layer.iterator
             continue
         if layer.name is None:
-            raise ConfigError(
-                f"{class_name(layer.iterator)} is stacked on something random, but only layers of data_stack can be made again "
-                f"for another epoch; put it below the random layers, or make what it does a function for iterator.map()"
-            )
+            name = class_name(layer.iterator)
+            raise ConfigError(f"{name} cannot be made again for another epoch: put it below the layers that are random")
         drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 

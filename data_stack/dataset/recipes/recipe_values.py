@@ -49,9 +49,8 @@ def write(value: Any, why_not: list[str]) -> Any:
     """
 
     def special(value: Any) -> Any:
-        found = _array_of(_write_out(value))
-        if found is not None and found[0] != "records":
-            kind, array = found
+        kind, array = _array_of(_write_out(value)) or ("records", None)
+        if kind != "records":
             return to_plain(array) if kind == "array" else {"tensor": {"dtype": kind, "values": to_plain(array)}}
         return _describe(value, lambda other: write(other, why_not), why_not, to_rebuild=True)
 
@@ -96,11 +95,6 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
     return content(value)
 
 
-def content_digest(plain: Any) -> str:
-    """SHA-256 of plain data."""
-    return hashlib.sha256(canonical_json(plain).encode("ascii")).hexdigest()
-
-
 def _write_out(value: Any) -> Any:
     """Computed positions, up to a limit, as an array; anything else unchanged."""
     if not isinstance(value, ComputedPositions) or len(value) > _MAX_COMPUTED_POSITIONS:
@@ -125,7 +119,7 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
     if isinstance(value, PartialContent):
         note(value.reason)
         return plain(value.content)
-    if _is_encoder(value):
+    if _has_methods(value, "state", "fingerprint"):  # an encoder
         try:
             known = value.state() if to_rebuild else value.fingerprint()
             canonical_json(known)
@@ -135,16 +129,12 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
             return {"unknown": {"class": class_name(value), "content": describe_unnamed(value, content_if_known)}}
     if isinstance(value, DatasetMetaIF):
         return {"dataset_meta": _meta_content(value, plain)}
-    if _is_storage(value):
+    if _has_methods(value, "get_resource", "set_resource", "has_resource"):
         return {"storage": None}
     if callable(value):
-        name = write_function(value, plain)
-        if name is not None:
+        if (name := write_function(value, plain)) is not None:
             return name
-        note(
-            f"{shorten(value)} cannot be imported by that name; define it with def in a module, "
-            f"or give it a name with @data_stack.named_function"
-        )
+        note(f"{shorten(value)} cannot be imported; define it with def in a module, or use @data_stack.named_function")
         content = describe_unnamed(value, content_if_known)
         return {"unnamed": {"function": shorten(value), "content": content} if to_rebuild else content}
     content, is_complete = _content_of_unknown(value)
@@ -156,29 +146,22 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
 def array_digest(array: npt.NDArray[Any]) -> str:
     """SHA-256 of an array's values, little-endian, the last index running fastest; read in blocks."""
     digest = hashlib.sha256()
-    if array.ndim == 0 or array.size == 0:
-        array = array.reshape(1, -1)
-    row_bytes = max(1, array.nbytes // max(1, len(array)))
-    rows = max(1, _BYTES_AT_ONCE // row_bytes)
-    little = array.dtype.newbyteorder("<")
+    array = array.reshape(1, -1) if array.ndim == 0 or array.size == 0 else array
+    rows = max(1, _BYTES_AT_ONCE * len(array) // max(1, array.nbytes))
     for start in range(0, len(array), rows):
-        block = np.ascontiguousarray(array[start : start + rows], dtype=little)
+        block = np.ascontiguousarray(array[start : start + rows], dtype=array.dtype.newbyteorder("<"))
         digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")
     return digest.hexdigest()
 
 
 def probe(samples: Any) -> dict[str, Any]:
     """The number of samples, and a digest of a few of them; None where these cannot be read."""
-    try:
+    length, is_steady = None, False
+    with contextlib.suppress(Exception):  # a client's class may raise anything
         length = len(samples)
-    except Exception:  # noqa: BLE001  # a client's class may raise anything
-        return {"n_samples": None, "probe": None}
-    try:
         places = sorted({length * i // _N_PROBED for i in range(_N_PROBED)}) if length else []
         digests = [sample_digest(samples[place]) for place in places]
         is_steady = not places or sample_digest(samples[0]) == digests[0]
-    except Exception:  # noqa: BLE001  # as above
-        is_steady = False
     return {"n_samples": length, "probe": hashlib.sha256(b"".join(digests)).hexdigest() if is_steady else None}
 
 
@@ -186,12 +169,12 @@ def other_values(value: Any) -> list[Any]:
     """All functions, encoders and other objects in a value, at any depth."""
     found: list[Any] = []
 
+    def skip(other: Any) -> dict[str, Any] | None:
+        return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
+
     def note(other: Any) -> dict[str, Any]:
         found.append(other)
         return {}
-
-    def skip(other: Any) -> dict[str, Any] | None:
-        return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
 
     to_plain(value, note, skip)
     return found
@@ -232,18 +215,12 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
         return ("records" if value.dtype.kind == "V" else "array"), np.asarray(value)
     if hasattr(value, "iloc") and getattr(value, "ndim", 0) == 1 and isinstance(value.dtype, np.dtype):
         return ("array", value.to_numpy()) if value.dtype.kind in "biufc" else None
-    if hasattr(value, "detach") and type(value).__module__.partition(".")[0] == "torch":
-        return _array_of_tensor(value)
-    return None
-
-
-def _array_of_tensor(tensor: Any) -> tuple[str, npt.NDArray[Any]] | None:
-    dtype = str(tensor.dtype).rpartition(".")[2]
+    if not hasattr(value, "detach") or type(value).__module__.partition(".")[0] != "torch":
+        return None
+    dtype = str(value.dtype).rpartition(".")[2]
     with contextlib.suppress(TypeError, RuntimeError, NotImplementedError):  # sparse, quantized
-        try:
-            return dtype, as_array(tensor)
-        except TypeError:  # bfloat16, which numpy lacks, and all smaller floats are exact in float32
-            return dtype, as_array(tensor.float())
+        # numpy lacks bfloat16 and all smaller floats, which are exact in float32
+        return dtype, as_array(value.float() if "float8" in dtype or dtype == "bfloat16" else value)
     return None
 
 
@@ -260,13 +237,5 @@ def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str,
     return {name: plain(value.item() if isinstance(value, np.integer) else value) for name, value in values.items()}
 
 
-def _is_encoder(value: Any) -> bool:
-    return (
-        not isinstance(value, type) and callable(getattr(value, "state", None)) and callable(getattr(value, "fingerprint", None))
-    )
-
-
-def _is_storage(value: Any) -> bool:
-    return not isinstance(value, type) and all(
-        callable(getattr(value, name, None)) for name in ("get_resource", "set_resource", "has_resource")
-    )
+def _has_methods(value: Any, *names: str) -> bool:
+    return not isinstance(value, type) and all(callable(getattr(value, name, None)) for name in names)

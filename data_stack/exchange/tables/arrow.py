@@ -81,7 +81,6 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
 
 def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
     cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    metadata = {
-        name: origin.field.metadata for name, origin in origins.items() if origin is not None and origin.field is not None
-    }
-    return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata.get(name)) for name, each in cells.items()]))
+    fields = {name: origin.field for name, origin in origins.items() if origin is not None}
+    metadata = {name: getattr(fields.get(name), "metadata", None) for name in cells}
+    return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))

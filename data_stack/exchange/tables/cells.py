@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from data_stack.formats.parquet.types import is_list
 from data_stack.values.stacked_values import objects
 
 _Array = npt.NDArray[Any]
-_UNSUITABLE = (ConfigError, CellError, pa.ArrowException, TypeError, ValueError, OverflowError)
+#: Those of pyarrow for values, without that for memory.
+ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowCapacityError)
+_UNSUITABLE = (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +51,9 @@ def field_of(name: str, type_: pa.DataType) -> Field:
         ConfigError: the type is unsupported.
     """
     try:
-        (field,) = infer_schema(pa.schema([pa.field("value", type_)]))
+        return infer_schema(pa.schema([pa.field("value", type_)]))["value"]
     except ConfigError as error:
         raise ConfigError(f"column {name!r} has the unsupported type {type_!s:.80}: cast it, or drop it") from error
-    return field
 
 
 def _fixed_shape(type_: pa.DataType) -> tuple[int, ...]:
@@ -85,9 +87,7 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
         try:
             column = field.cells.column(field, cells, has_nulls=has_nulls)
             return column.array if lent and isinstance(column, ArrayColumn) else column.take(np.arange(len(cells)))
-        except MemoryError:  # Arrow's, which is an ArrowException too
-            raise
-        except (CellError, ValueError, pa.ArrowException) as error:
+        except (CellError, ValueError, *ARROW_ERRORS) as error:
             raise ConfigError(f"column {name!r} of type {cells.type!s:.80} cannot be read: {error!s:.200}; drop it") from error
     tensors = tensors if lent else tensors.copy()
     rest = iter(tensors)
@@ -96,7 +96,7 @@ def values_of(cells: pa.Array, name: str, *, has_nulls: bool, shape: tuple[int, 
 
 def _tensors(cells: pa.Array, shape: tuple[int, ...]) -> _Array | None:
     """The non-null values; None if a value contains a null, has another shape, or does not hold numbers."""
-    flat = valid = cells.drop_null() if cells.null_count else cells
+    valid = cells.drop_null() if cells.null_count else cells
     if isinstance(valid, pa.FixedShapeTensorArray) and valid.type.permutation is not None and len(valid):
         return valid.to_numpy_ndarray()  # type: ignore[no-any-return]  # an array
     flat = valid.storage if isinstance(valid, pa.ExtensionArray) else valid
@@ -132,13 +132,8 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         # polars also reads the index of a null
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
         return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
-    except MemoryError:
-        raise
     except _UNSUITABLE as error:
-        raise ConfigError(
-            f"column {name!r} cannot be converted to Arrow: {error!s:.300}. Convert its values to one type with .map(…), or "
-            f"leave it out with .select(…)"
-        ) from error
+        raise ConfigError(f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type") from error
 
 
 def _cells(values: _Array) -> pa.Array:
@@ -163,9 +158,9 @@ def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
         values = objects([value if value is None else np.ravel(value) for value in values])
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, _cells_of_type(values, type_.storage_type))
-    if len(_fixed_shape(type_)) > 1 and values.dtype != object and len(values):
-        return _cells(values).cast(type_)
     if len(_fixed_shape(type_)) > 1:
+        if values.dtype != object and len(values):
+            return _cells(values).cast(type_)
         return pa.array([value if value is None else np.asarray(value).tolist() for value in values], type_)
     cells, field = _cells_at_once(values, type_), field_of("value", type_)
     return field.cells.encode_column(field, values).cast(type_) if cells is None else cells
@@ -173,9 +168,6 @@ def _cells_of_type(values: _Array, type_: pa.DataType) -> pa.Array:
 
 def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None:
     """Cells of objects as pyarrow converts them; None if that fails."""
-    if values.dtype != object:
-        return None
-    try:
-        return pa.array(values, type_, from_pandas=False)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return None
+    with contextlib.suppress(*ARROW_ERRORS, TypeError, ValueError, OverflowError):
+        return pa.array(values, type_, from_pandas=False) if values.dtype == object else None
+    return None

@@ -14,7 +14,7 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.cells import Origin, cells_of
-from data_stack.exchange.tables.table import CellsColumn, NamedColumns, TableIterator
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, TableIterator
 from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import Column, stack_values
 
@@ -56,19 +56,28 @@ def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) ->
     return with_target(iterator, dataset.info.dataset_name or "huggingface", list(features), target, names, image)
 
 
-class _FeatureColumn(CellsColumn):
+class _FeatureColumn(ArrowColumn):
     """A column of a dataset, read by position."""
 
     def __init__(self, dataset: datasets.Dataset, name: str, feature: Any) -> None:
-        cells = dataset.data.column(name)
+        shape = getattr(feature, "shape", ())
+        cells, shape = dataset.data.column(name), () if None in shape else tuple(shape)
+        super().__init__(cells, pa.field(name, cells.type), kind=feature, shape=shape)
         self._dataset = dataset.select_columns(name).with_format("arrow")
         self._image = datasets.Image(mode=feature.mode) if isinstance(feature, datasets.Image) else None
-        shape = getattr(feature, "shape", ())
-        shape = () if None in shape else shape
-        field = None if self._image or shape else pa.field(name, cells.type)
-        super().__init__(name, len(dataset), Origin(field, kind=feature), cells.type, bool(cells.null_count), tuple(shape))
-        if self._image:
-            self._declared = self._declared._replace(dtype=None, shape=None)
+        if self._image or shape:
+            self.origin = Origin(None, kind=feature)
+            dtype, value_shape = (None, None) if self._image else self._declared[:2]
+            self._declared = self._declared._replace(dtype=dtype, shape=value_shape, origin=self.origin)
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def value(self, index: int) -> Any:
+        return self.values(np.array([index]))[0]
+
+    def read(self, indices: npt.NDArray[np.int64] | None) -> Column:
+        return self._values(self._take(indices))
 
     def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
         return self._dataset[slice(None) if indices is None else indices.tolist() or slice(0)].column(0)
@@ -149,6 +158,4 @@ def _encode(block: dict[str, Column], features: datasets.Features) -> pa.Table:
             cells[name] = pa.array(files, feature.pa_type) if is_image else cells_of(values, name)
         return table_cast(pa.table(cells), features.arrow_schema)
     except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            f"samples do not fit the features {features!s:.300}: {error!s:.300}. Pass features=…, or leave out a column"
-        ) from error
+        raise ConfigError(f"samples do not fit the features {features!s:.300}: {error!s:.300}; pass features=…") from error

@@ -41,9 +41,7 @@ def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIte
         ConfigError: ``frame`` is not a data frame, or a column does not exist, has the name of another, or holds several types.
     """
     if not isinstance(frame, pd.DataFrame):
-        raise ConfigError(
-            f"from_pandas() expects a pandas.DataFrame, got {type(frame).__name__}; convert a Series with to_frame()"
-        )
+        raise ConfigError(f"from_pandas() expects a pandas.DataFrame, got {type(frame).__name__}")
     check_names(list(frame.columns))
     columns = {str(name): _column(str(name), series, name == target) for name, series in frame.items()}
     class_names = getattr(columns.get(target or ""), "class_names", None)
@@ -59,10 +57,7 @@ def _column(name: str, series: Any, is_target: bool) -> ArrowColumn | PlainColum
     try:
         cells: Any = pa.array(series, from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            f"column {name!r:.80} of dtype {dtype} holds values of several types, or of an unsupported one: {error!s:.200}. "
-            f"Convert it with .astype(…), or drop it"
-        ) from error
+        raise ConfigError(f"column {name!r:.80} of dtype {dtype} holds values of several types: {error!s:.200}") from error
     chunked = cells if isinstance(cells, pa.ChunkedArray) else pa.chunked_array([cells])
     return ArrowColumn(chunked, pa.field(name, chunked.type), as_codes=is_target, kind=dtype)
 

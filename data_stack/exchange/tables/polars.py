@@ -31,17 +31,13 @@ def from_polars(frame: pl.DataFrame, *, target: str | None = None) -> DatasetIte
         ConfigError: ``frame`` is not a data frame, or a column does not exist or holds Python objects.
     """
     if not isinstance(frame, pl.DataFrame):
-        raise ConfigError(
-            f"from_polars() expects a polars.DataFrame, got {type(frame).__name__}; convert a LazyFrame with collect()"
-        )
+        raise ConfigError(f"expected a polars.DataFrame, got {type(frame).__name__}; a LazyFrame has collect()")
     if pl.Object in frame.dtypes:  # Arrow would store their addresses
         raise ConfigError(f"a column of dtype {frame.dtypes} holds Python objects; cast it, or drop it")
     try:
         table = frame.to_arrow()
     except (*_ERRORS, pa.ArrowException) as error:
-        raise ConfigError(
-            f"a column of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}; cast it, or drop it"
-        ) from error
+        raise ConfigError(f"columns of dtype {frame.dtypes} cannot be converted to Arrow: {error!s:.200}") from error
     return iterator_of_table(table, "polars", target)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,13 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
-from data_stack.dataset.recipes.recipe_values import content_digest, content_of
+from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
 from data_stack.exchange.tables.cells import Origin, field_of, values_of
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
@@ -45,18 +45,17 @@ class PlainColumn(ArrayColumn):
 
     def digest(self) -> str:
         """SHA-256 of the values."""
-        return content_digest(content_of(self._array, of_samples=True))
+        return json_digest(content_of(self._array, of_samples=True))
 
 
-class CellsColumn(Column):
-    """Arrow cells, converted to values when they are read.
+class ArrowColumn(Column):
+    """Arrow cells, converted to values when they are read. Numbers without nulls are not copied.
 
     Args:
-        name: name of the column.
-        length: number of cells.
-        origin: the column in its source library.
-        type_: type of the cells.
-        has_nulls: whether there are nulls.
+        cells: the cells, in any number of chunks.
+        field: name, type and metadata of the column.
+        as_codes: whether a categorical column returns indices, int64.
+        kind: see :class:`~data_stack.exchange.tables.cells.Origin`.
         shape: shape of each value, if the type does not define it.
 
     Raises:
@@ -64,36 +63,51 @@ class CellsColumn(Column):
     """
 
     def __init__(
-        self, name: str, length: int, origin: Origin, type_: pa.DataType, has_nulls: bool, shape: tuple[int, ...] = ()
+        self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None, shape: tuple[int, ...] = ()
     ) -> None:
-        self._name, self._length, self._shape, self.origin = name, length, shape, origin
-        field, empty = field_of(name, type_), values_of(pa.nulls(0, type_), name, has_nulls=False, shape=shape)
-        is_array = empty.ndim > 2
-        dtype = empty.dtype.name if is_array else dtype_name(field.dtype)
-        self._declared = DeclaredColumn(dtype, empty.shape[1:] if is_array else field.shape, has_nulls, origin)
-
-    @abstractmethod
-    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        """Take some of the cells; None for all."""
-
-    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
-        """The values of cells; see :func:`~data_stack.exchange.tables.cells.values_of`."""
-        return values_of(cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent)
+        categories: Any = None
+        cells = cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.unify_dictionaries()
+            categories = cells.chunk(0).dictionary if cells.num_chunks else pa.array([], cells.type.value_type)
+        as_codes = as_codes and categories is not None
+        self.class_names = categories.to_pylist() if as_codes else None
+        self._cells, self._name, self._shape = cells, field.name, shape
+        self.origin = Origin(field, categories, as_codes, kind)
+        type_ = pa.int64() if as_codes else cells.type
+        parsed, empty = field_of(field.name, type_), values_of(pa.nulls(0, type_), field.name, has_nulls=False, shape=shape)
+        dtype, value_shape = (empty.dtype.name, empty.shape[1:]) if empty.ndim > 2 else (dtype_name(parsed.dtype), parsed.shape)
+        self._declared = DeclaredColumn(dtype, value_shape, bool(cells.null_count), self.origin)
 
     def __len__(self) -> int:
-        return self._length
+        return len(self._cells)
 
     def declare(self) -> DeclaredColumn:
         return self._declared
 
     def value(self, index: int) -> Any:
-        return self.values(np.array([index]))[0]
+        if self._plain is not None:
+            return self._plain.value(index)
+        is_text = self._declared.dtype in ("str", "bytes") and not self._declared.shape
+        return self._cells[index].as_py() if is_text else self.values(np.array([index]))[0]
 
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
-        return self._values(self._take(indices))
+        return self._values(self._take(indices)) if self._plain is None else self._plain.read(indices)
+
+    @functools.cached_property
+    def _plain(self) -> ArrayColumn | None:
+        return ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
+
+    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
+        return self._cells if indices is None else self._cells.take(pa.array(indices))
 
     def _values(self, cells: pa.ChunkedArray, *, lent: bool = False) -> _Array:
         return join_columns([self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]])
+
+    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
+        """The values of cells; see :func:`~data_stack.exchange.tables.cells.values_of`."""
+        cells = cells.indices.cast(pa.int64()) if self.origin.as_codes else cells
+        return values_of(cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent)
 
     def digest(self) -> str:
         """SHA-256 of the values, independent of chunks."""
@@ -103,49 +117,6 @@ class CellsColumn(Column):
             piece = pa.concat_arrays(self._take(np.arange(start, min(start + _ROWS_AT_ONCE, len(self)))).chunks)
             digest.update(pa.record_batch([piece], ["values"]).serialize())
         return digest.hexdigest()
-
-
-class ArrowColumn(CellsColumn):
-    """A column of a table. Numbers without nulls are not copied.
-
-    Args:
-        cells: the cells, in any number of chunks.
-        field: name, type and metadata of the column.
-        as_codes: whether a categorical column returns indices, int64.
-        kind: see :class:`~data_stack.exchange.tables.cells.Origin`.
-
-    Raises:
-        ConfigError: the type is unsupported.
-    """
-
-    def __init__(self, cells: pa.ChunkedArray, field: pa.Field, *, as_codes: bool = False, kind: Any = None) -> None:
-        cells, categories = cells.cast(_VIEWS[cells.type]) if cells.type in _VIEWS else cells, None
-        if pa.types.is_dictionary(cells.type):
-            cells = cells.unify_dictionaries()
-            categories = cells.chunk(0).dictionary if cells.num_chunks else pa.array([], cells.type.value_type)
-        self._cells, as_codes = cells, as_codes and categories is not None
-        self.class_names = categories.to_pylist() if categories is not None and as_codes else None
-        type_ = pa.int64() if as_codes else cells.type
-        super().__init__(field.name, len(cells), Origin(field, categories, as_codes, kind), type_, bool(cells.null_count))
-
-    def value(self, index: int) -> Any:
-        if self._plain is not None:
-            return self._plain.value(index)
-        is_text = self._declared.dtype in ("str", "bytes") and not self._declared.shape
-        return self._cells[index].as_py() if is_text else super().value(index)
-
-    def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
-        return super().read(indices) if self._plain is None else self._plain.read(indices)
-
-    @functools.cached_property
-    def _plain(self) -> ArrayColumn | None:
-        return ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None
-
-    def _take(self, indices: npt.NDArray[np.int64] | None) -> pa.ChunkedArray:
-        return self._cells if indices is None else self._cells.take(pa.array(indices))
-
-    def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
-        return super()._decode(cells.indices.cast(pa.int64()) if self.origin.as_codes else cells, lent=lent)
 
 
 @layer(TABLE_FILE)
@@ -164,7 +135,7 @@ class TableIterator(ColumnsDatasetIterator):
         ConfigError: there are no columns, or two have the same name, or a name is not text.
     """
 
-    def __init__(self, columns: Mapping[str, CellsColumn | PlainColumn], read_from: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, columns: Mapping[str, ArrowColumn | PlainColumn], read_from: Mapping[str, Any] | None = None) -> None:
         super().__init__({name: name for name in columns})
         self._columns_in_memory, self._read_from = columns, read_from
 
@@ -181,16 +152,11 @@ class TableIterator(ColumnsDatasetIterator):
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         path, function, options = (arguments[name] for name in ("path", "function", "options"))
-        if function not in ("from_csv", "from_jsonl") or "target" in options or scheme_of(path) is not None:
-            raise ConfigError(
-                f"a recipe reads tables by from_csv or from_jsonl from a path, not by {function!r:.80} from {path!r:.200}"
-            )
+        if function not in READERS or "target" in options or scheme_of(path) is not None:
+            raise ConfigError(f"tables are read by {' or '.join(READERS)} from a path, not {path!r:.200} by {function!r:.80}")
         file = PositionalFile(path)
         if (sha256 := hashlib.sha256(file.read_at(0, file.size)).hexdigest()) != arguments["sha256"]:
-            raise ConfigError(
-                f"file {path!r:.200} has changed: its SHA-256 is {sha256}, but {arguments['sha256']!s:.80} in the recipe. "
-                f"Restore the file, or create the recipe again"
-            )
+            raise ConfigError(f"file {path!r:.200} has changed: its SHA-256 is {sha256}; restore it, or create the recipe again")
         return READERS[function](path, **options)
 
     @property
@@ -226,7 +192,6 @@ class NamedColumns:
         samples: an iterator, or an object with ``len`` and ``[i]``.
 
     Attributes:
-        declared: the columns in the schema.
         origins: the columns in their source library, as far as it is known.
         names: names of the columns in order; without samples, the names of the schema or meta.
 
@@ -237,14 +202,14 @@ class NamedColumns:
     def __init__(self, samples: Any) -> None:
         self.iterator = as_iterator(samples)
         self._access = access_to(self.iterator)
-        self.declared = self._access.declare_columns() or {}
-        self.origins = {name: _origin(name, column.origin) for name, column in self.declared.items()}
+        declared = self._access.declare_columns() or {}
+        self.origins = {name: _origin(name, column.origin) for name, column in declared.items()}
         sample: Any = self._access.sample(0) if len(self.iterator) else self._access.batch(np.empty(0, np.intp))
         if isinstance(sample, Mapping):
             self.names = [str(name) for name in sample]
         elif isinstance(sample, (tuple, list)):
-            known = list(column_names(self.iterator))
-            self.names = known or [name_of_position(self.iterator, position) for position in range(len(sample))]
+            named = column_names(self.iterator)
+            self.names = list(named) or [name_of_position(self.iterator, position) for position in range(len(sample))]
         else:
             self.names = ["value"]
         self._n_at_once = samples_at_once(self._name(sample)) if len(self.iterator) else 1
@@ -253,11 +218,8 @@ class NamedColumns:
         """The columns block by block; one empty block without samples."""
         for start in range(0, max(len(self.iterator), 1), self._n_at_once):
             batch = self._access.batch(np.arange(start, min(start + self._n_at_once, len(self.iterator))))
-            yield (
-                {name: np.empty(0, object) for name in self.names}
-                if isinstance(batch, tuple) and not batch
-                else self._name(batch)
-            )
+            is_unknown = isinstance(batch, tuple) and not batch
+            yield {name: np.empty(0, object) for name in self.names} if is_unknown else self._name(batch)
 
     def read(self) -> dict[str, _Array]:
         """All columns, shape ``(n_samples, ...)`` each."""

@@ -25,15 +25,10 @@ def test_each_label_is_looked_up_once(mapping: dict[Any, Any], column: list[Any]
 
 def test_integers_stay_integers_and_strings_strings() -> None:
     assert ClassMapping({1: 300}).transform(np.array([1, 2], dtype=np.uint8)).tolist() == [300, 2]
-    assert ClassMapping({1: -1}).transform(np.array([1, 2], dtype=np.int64)).tolist() == [-1, 2]
     assert ClassMapping({1: 0}, unmapped="error").transform(torch.tensor([1, 1])).dtype == np.int64
-    assert ClassMapping({1.0: 0}).transform([True, 2]).tolist() == [0, 2]
     assert ClassMapping({"a": "b"}).transform(np.array(["a", "c"])).tolist() == ["b", "c"]
-    assert ClassMapping({0: "low"}).transform([0, 7]).tolist() == ["low", 7]
     assert ClassMapping({"a": 1}).transform(["a", "b"]).tolist() == [1, "b"]
     assert ClassMapping({0: 0.5}).transform([0, 1]).tolist() == [0.5, 1]
-    assert ClassMapping({0: 5}).transform(np.array([0.0, 1.5], dtype=np.float32)).tolist() == [5.0, 1.5]
-    assert ClassMapping({0: True, 1: False}, unmapped="error").transform([0, 1]).tolist() == [True, False]
     assert ClassMapping({2: 2**62}).transform(np.array([2, 2**64 - 1], dtype=np.uint64)).tolist() == [2**62, 2**64 - 1]
 
 
@@ -61,14 +56,8 @@ def test_a_mapping_of_one_to_one_has_an_inverse() -> None:
         mapping.inverse([5])
 
 
-def test_a_mapping_that_keeps_labels_does_not_know_all_classes() -> None:
-    assert ClassMapping({0: 1}).class_names is None
-    assert ClassMapping({0: 1}, unmapped="drop").class_names == (1,)
-
-
 @pytest.mark.parametrize(
-    "mapping",
-    [{(0, 1): "a", (2, True): "a"}, {(0, 0): "a"}, {"x": [1]}, {"x": (1, 2)}, {(("a",),): 1}, {(): 1}, [(1, 2)]],
+    "mapping", [{(0, 1): "a", (2, True): "a"}, {(0, 0): "a"}, {"x": [1]}, {"x": (1, 2)}, {(("a",),): 1}, {(): 1}, [(1, 2)]]
 )
 def test_a_label_in_two_entries_or_of_an_unsupported_type_is_refused(mapping: Any) -> None:
     with pytest.raises(ConfigError):

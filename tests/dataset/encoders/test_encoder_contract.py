@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from multiprocessing.pool import Pool
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +21,8 @@ from data_stack.dataset.encoders import (
     save_encoder,
 )
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing import EncoderContract
-from data_stack.testing.encoders import assert_same_bits
 
 RNG = np.random.default_rng(7)
 NUMBERS = RNG.normal(3.0, 5.0, size=(40, 3))
@@ -42,8 +39,6 @@ CASES: dict[str, tuple[Callable[[], Encoder], Any]] = {
     "class_mapping": (lambda: ClassMapping({("cat", "dog"): "animal", "": None}), WORDS),
     "continuous": (ContinuousEncoder, NUMBERS),
     "continuous_scalar": (lambda: ContinuousEncoder("min_max", dtype="float64"), NUMBERS[:, 1]),
-    "continuous_max_abs": (lambda: ContinuousEncoder("max_abs", missing="zeros"), NUMBERS),
-    "continuous_none": (lambda: ContinuousEncoder("none", missing="error"), NUMBERS),
     "image": (ImageEncoder, IMAGES),
     "image_given": (lambda: ImageEncoder([0.4, 0.5, 0.6], 0.25), IMAGES),
     "one_hot": (lambda: OneHotEncoder(["", "cat", "dog", "Ünï"]), WORDS),
@@ -75,23 +70,13 @@ def test_a_fit_that_fails_leaves_the_encoder_as_it_was() -> None:
     assert encoder.state() == before
 
 
-def load_and_transform(folder: str, column: Any) -> Any:
-    """For a process of its own."""
-    return load_encoder(FileStorageConnector(folder), "fitted/encoder.json").transform(column)
-
-
-def test_a_stored_encoder_transforms_alike_in_a_spawned_process(spawned: Pool, tmp_path: Path) -> None:
-    encoder = ContinuousEncoder().fit(NUMBERS)
-    save_encoder(encoder, tmp_path, "fitted/encoder.json")
-
-    assert_same_bits(spawned.apply(load_and_transform, (str(tmp_path), NUMBERS)), encoder.transform(NUMBERS))
-
-
 def test_a_damaged_stored_encoder_is_noticed() -> None:
     storage = InMemoryStorageConnector()
-    save_encoder(CategoricalEncoder(categories=["cat", "dog"]), storage, "encoder")
+    encoder = CategoricalEncoder(categories=["cat", "dog"])
+    save_encoder(encoder, storage, "encoder")
     whole = storage.get_resource("encoder").read()
 
+    assert load_encoder(storage, "encoder") == encoder
     with pytest.raises(ResourceNotFoundError):
         load_encoder(storage, "nothing")
     for damaged in (whole.replace(b"cat", b"cow"), whole[:-5], b"", b"[1]", b"\xff", b"{}", b"[" * 100_000):
@@ -111,22 +96,12 @@ def damaged_states() -> list[Any]:
     deep: Any = 1
     for _ in range(10_000):
         deep = [deep]
-    learned = [
-        [],
-        {"centre": array, "scale": array, "more": array},
-        {"centre": array, "scale": 0.0},
-        {"centre": {"float": "nan"}, "scale": 1.0},
-        {"centre": {"array": {"dtype": "O", "shape": [3], "values": [1, 2, 3]}}, "scale": array},
-        {"centre": {"array": {"dtype": "<f8", "shape": [2**40], "base64": ""}}, "scale": array},
-    ]
-    configs = [[], {"scaling": "other"}, {"nonsense": 1}, {"scaling": {"code": "print(1)"}}, {"scaling": deep}, {"self": "x"}]
+    learned = [[], {"centre": array, "scale": 0.0}, {"centre": {"float": "nan"}, "scale": 1.0}]
+    configs = [[], {"scaling": "other"}, {"scaling": {"code": "print(1)"}}, {"scaling": deep}, {"self": "x"}]
     others: list[tuple[Encoder, str, Any]] = [
         (CategoricalEncoder(categories=["a"]), "learned", {"categories": ["b"]}),
-        (CategoricalEncoder(categories=["a"]), "config", {"categories": ["a", "a"]}),
         (CategoricalEncoder(categories=["a"]), "config", {"categories": {"range": [0, 10**18, 1]}}),
-        (ClassMapping({1: 2}), "config", {"mapping": {"dict": [[{"dict": []}, 1]]}}),
         (ImageEncoder(0, 1), "config", {"mean": [[1.0]], "std": 1.0}),
-        (ImageEncoder().fit(IMAGES), "learned", {"mean": 1.0}),
     ]
     return [
         None,
@@ -173,7 +148,7 @@ def test_a_client_s_encoder_is_rebuilt_where_its_kind_is_known() -> None:
 
     assert rebuilt.transform(["ab"]).tolist() == ["baba"]
     assert rebuilt.target_kind is None
-    assert (rebuilt.output_size, rebuilt.output_names, rebuilt.class_names, rebuilt.unknown) == (None, None, None, "error")
+    assert (rebuilt.output_size, rebuilt.output_names, rebuilt.class_names) == (None, None, None)
     with pytest.raises(ConfigError):
         rebuilt.inverse(["ab"])
 

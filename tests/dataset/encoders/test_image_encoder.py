@@ -21,14 +21,6 @@ def test_bytes_become_numbers_by_the_stated_formula() -> None:
     assert np.allclose(encoded, (IMAGES / 255 - MEAN) / STD, atol=1e-6)
 
 
-def test_channels_may_come_first() -> None:
-    first = np.moveaxis(IMAGES, -1, 1)
-
-    encoded = ImageEncoder(MEAN, STD, channels="first").transform(first)
-
-    assert np.array_equal(encoded, np.moveaxis(ImageEncoder(MEAN, STD).transform(IMAGES), -1, 1))
-
-
 @pytest.mark.parametrize("channels", ["last", "first"])
 def test_mean_and_std_of_each_channel_are_learned_in_blocks(channels: Any) -> None:
     images = IMAGES if channels == "last" else np.moveaxis(IMAGES, -1, 1)

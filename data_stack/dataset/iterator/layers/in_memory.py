@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
@@ -15,7 +16,7 @@ from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
 from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.recipes.recipe_values import content_digest, content_of
+from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
 from data_stack.io.progress import with_bar
 from data_stack.values.stacking import column_of, list_columns, map_columns
@@ -122,7 +123,7 @@ class _ColumnsAccess(SampleAccess):
 
     def content_fingerprint(self) -> Any:
         names = list(self._batch) if isinstance(self._batch, dict) else type(self._batch).__name__
-        return content_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
+        return json_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batch: Batch = map_columns(lambda column: column.take(positions, axis=0), self._batch)
@@ -165,4 +166,4 @@ class _ListAccess(KeptAccess):
         return map(copy_value, itertools.islice(self._samples, start, stop))
 
     def content_fingerprint(self) -> Any:
-        return content_digest(content_of(self._samples, of_samples=True))
+        return json_digest(content_of(self._samples, of_samples=True))
