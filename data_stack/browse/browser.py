@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
+from data_stack.browse.query import Condition, Search, compare, histograms, parse_conditions
 from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
@@ -27,8 +27,6 @@ _MAX_COLUMNS: Final = 500
 _MAX_SEARCHES: Final = 8
 _SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
-_NEIGHBOUR_SECONDS: Final = 0.2
-_N_NEIGHBOURS: Final = 6
 _MAX_COMPARED: Final = 1_000_000
 _MAX_PAIRS: Final = 48
 _MAX_OF_A_MESSAGE: Final = 1000
@@ -133,10 +131,10 @@ class Browser:
         return [{"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)]
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
-        """One sample in full, and the positions of its neighbours, of the same class if there are classes."""
+        """One sample in full."""
         table = self._table(split)
         _check_position(table, position)
-        found: dict[str, Any] = {"position": position, "where": None, "fields": [], "neighbours": _neighbours(table, position)}
+        found: dict[str, Any] = {"position": position, "where": None, "fields": []}
         try:
             sample, found["where"] = table.read_sample(position)
         except Exception as error:  # noqa: BLE001  # as above
@@ -207,14 +205,6 @@ class Browser:
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
-
-
-def _neighbours(table: Table, position: int) -> list[int]:
-    """Nearby positions of the same class that are found in a fraction of a second."""
-    if table.class_column is not None:
-        return find_alike(table, table.class_column, position, _N_NEIGHBOURS, _NEIGHBOUR_SECONDS)
-    around = range(max(0, position - _N_NEIGHBOURS), min(position + _N_NEIGHBOURS + 1, table.n_samples))
-    return [each for each in around if each != position]
 
 
 def _check_position(table: Table, position: int) -> None:
