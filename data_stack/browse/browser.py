@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 import threading
 from collections import OrderedDict
@@ -52,16 +51,15 @@ class Browser:
         self._searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search] = OrderedDict()
         self._audits: dict[int, dict[str, Any]] = {}
         self._run = secrets.token_hex(6)
-        self._table_of = functools.cache(self._open_table)
-
-    def _open_table(self, split: int) -> Table:
-        if not 0 <= split < len(self._names):
-            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
-        return Table(self._splits[self._names[split]])
+        self._tables: dict[int, Table] = {}
 
     def _table(self, split: int) -> Table:
+        if not 0 <= split < len(self._names):
+            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
         with self._lock:  # opened once
-            return self._table_of(split)
+            if split not in self._tables:
+                self._tables[split] = Table(self._splits[self._names[split]])
+            return self._tables[split]
 
     def overview(self) -> dict[str, Any]:
         """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
