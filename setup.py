@@ -88,7 +88,6 @@ setup(
         "platformdirs>=4.0",
         "pluggy>=1.5",
         "requests>=2.32.4",
-        "rich>=13.7",
         "tqdm>=4.65",
         "tomli>=2.0; python_version < '3.11'",
         "tomli-w>=1.0",

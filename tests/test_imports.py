@@ -90,7 +90,6 @@ HEAVY = {
     },
     "pyspark": set[str](),
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
-    "rich": {"data_stack.cli.pictures", "data_stack.cli.settings", "data_stack.show.markup"},
     "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.jpeg"},

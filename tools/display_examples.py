@@ -42,8 +42,6 @@ def examples() -> dict[str, Any]:
     random = np.random.default_rng(0)
     photos, masks, boxes = _scenes(random)
     labels = ["circle", "square"] * (_N // 2)
-    time = np.arange(8_000) / 8_000
-    tones = [np.sin(2 * np.pi * pitch * time) * np.exp(-3 * time) for pitch in (262, 294, 330, 349, 392, 440, 494, 523)]
     hearts = [
         np.sin(np.arange(400) / 9 + phase)[:, None] * [1, 0.6, 0.3] + random.normal(0, 0.05, (400, 3)) for phase in range(_N)
     ]
@@ -65,7 +63,6 @@ def examples() -> dict[str, Any]:
             "scenes", {"image": photos, "boxes": boxes, "mask": masks, "label": labels}, boxes="boxes", mask="mask"
         ),
         "masks": _dicts("masks", {"mask": masks, "label": labels}, sample="mask", mask="mask"),
-        "audio": _dicts("tones", {"sound": tones, "pitch": list("CDEFGABc")}, sample="sound", target="pitch", sound="audio 8000"),
         "series": _tuples("hearts", hearts, labels),
         "arrays": _tuples("spectra", heat, labels),
         "text": _tuples("texts", texts, labels),

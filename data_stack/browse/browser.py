@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import secrets
 import threading
 from collections import OrderedDict
@@ -12,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.browse.query import Condition, Search, compare, find_alike, histograms, parse_conditions
+from data_stack.browse.query import Condition, Search, compare, histograms, parse_conditions
 from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
@@ -27,8 +26,6 @@ _MAX_COLUMNS: Final = 500
 _MAX_SEARCHES: Final = 8
 _SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
-_NEIGHBOUR_SECONDS: Final = 0.2
-_N_NEIGHBOURS: Final = 6
 _MAX_COMPARED: Final = 1_000_000
 _MAX_PAIRS: Final = 48
 _MAX_OF_A_MESSAGE: Final = 1000
@@ -54,16 +51,15 @@ class Browser:
         self._searches: OrderedDict[tuple[int, tuple[Condition, ...]], Search] = OrderedDict()
         self._audits: dict[int, dict[str, Any]] = {}
         self._run = secrets.token_hex(6)
-        self._table_of = functools.cache(self._open_table)
-
-    def _open_table(self, split: int) -> Table:
-        if not 0 <= split < len(self._names):
-            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
-        return Table(self._splits[self._names[split]])
+        self._tables: dict[int, Table] = {}
 
     def _table(self, split: int) -> Table:
+        if not 0 <= split < len(self._names):
+            raise ConfigError(f"split {split} is out of range: the dataset has {len(self._names)} splits")
         with self._lock:  # opened once
-            return self._table_of(split)
+            if split not in self._tables:
+                self._tables[split] = Table(self._splits[self._names[split]])
+            return self._tables[split]
 
     def overview(self) -> dict[str, Any]:
         """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
@@ -133,10 +129,10 @@ class Browser:
         return [{"position": position, "cells": row} for position, row in zip(positions, rows, strict=True)]
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
-        """One sample in full, and the positions of its neighbours, of the same class if there are classes."""
+        """One sample in full."""
         table = self._table(split)
         _check_position(table, position)
-        found: dict[str, Any] = {"position": position, "where": None, "fields": [], "neighbours": _neighbours(table, position)}
+        found: dict[str, Any] = {"position": position, "where": None, "fields": []}
         try:
             sample, found["where"] = table.read_sample(position)
         except Exception as error:  # noqa: BLE001  # as above
@@ -207,14 +203,6 @@ class Browser:
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
-
-
-def _neighbours(table: Table, position: int) -> list[int]:
-    """Nearby positions of the same class that are found in a fraction of a second."""
-    if table.class_column is not None:
-        return find_alike(table, table.class_column, position, _N_NEIGHBOURS, _NEIGHBOUR_SECONDS)
-    around = range(max(0, position - _N_NEIGHBOURS), min(position + _N_NEIGHBOURS + 1, table.n_samples))
-    return [each for each in around if each != position]
 
 
 def _check_position(table: Table, position: int) -> None:

@@ -23,7 +23,6 @@ from data_stack.values.stacked_values import missing_in, objects
 _MAX_CONDITIONS: Final = 32
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
-_NEAR, _FAR = 64, 1 << 12
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
 _TIME: Final = re.compile(r"-?\d{4,5}(-\d\d(-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?Z?)?)?)?", re.ASCII)
 
@@ -190,22 +189,6 @@ class Search:
             rows = np.flatnonzero(np.unpackbits(np.frombuffer(bits, dtype=np.uint8), count=length))
             found += (first + rows[max(0, start - self._ends[number]) :]).tolist()
         return found[:count]
-
-
-def find_alike(table: Table, column: int, position: int, count: int, seconds: float) -> list[int]:
-    """The nearest positions with the same value, up to ``count`` before and after ``position``, in order."""
-    own = table.read([column], position, position + 1)[column].tolist()[0]
-
-    def look(edge: int, step: int) -> list[int]:
-        deadline, size, found = time.perf_counter() + seconds / 2, _NEAR, list[int]()
-        while len(found) < count and 0 <= edge < table.n_samples and time.perf_counter() < deadline:
-            start, stop = (edge, min(edge + size, table.n_samples)) if step > 0 else (max(0, edge + 1 - size), edge + 1)
-            values = table.read([column], start, stop)[column].tolist()
-            found += [start + row for row, value in enumerate(values) if value == own][::step]
-            size, edge = min(2 * size, _FAR), stop if step > 0 else start - 1
-        return found[:count]
-
-    return [*reversed(look(position - 1, -1)), *look(position + 1, 1)]
 
 
 # ---------------------------------------------------------------------- histograms

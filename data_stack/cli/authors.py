@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -63,37 +62,30 @@ def check(settings: Settings, name: str) -> int:
     factory = default_repository().get_factory(name, "memory://")
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); check requires a DatasetFactory")
-    results = []
-    for result in _run_suite(name):
-        results.append(result)
-        if not settings.as_json:
-            echo(f"{result['outcome']:<8} {result['check']}" + (f": {result['reason']}" if result["reason"] else ""))
+    results = _run_suite(name)
+    for result in results if not settings.as_json else ():
+        echo(f"{result['outcome']:<8} {result['check']}" + (f": {result['reason']}" if result["reason"] else ""))
     counts = {outcome: sum(each["outcome"] == outcome for each in results) for outcome in ("passed", "failed", "skipped")}
     text = f"\n{name}: " + ", ".join(f"{n} {outcome}" for outcome, n in counts.items())
     answer(settings, {"dataset": name, **counts, "checks": results}, text)
     return int(counts["failed"] > 0)
 
 
-def _run_suite(name: str) -> Iterator[dict[str, Any]]:
-    """Yield the result of each test when it ends.
+def _run_suite(name: str) -> list[dict[str, Any]]:
+    """The result of each test.
 
     Raises:
         DataStackError: pytest could not run the tests; the message is its output.
     """
-    reading, writing = os.pipe()
     options = ["-p", _SUITE, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
-    command = [sys.executable, "-m", "pytest", *options, "--results", str(writing), "--pyargs", _SUITE]
     # Other installed pytest plugins must not change the tests.
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
-    with tempfile.TemporaryFile() as output_file, open(reading, encoding="utf-8") as results:
-        output: Any = {"stdout": output_file, "stderr": subprocess.STDOUT}
-        with subprocess.Popen(command, env={**os.environ, **variables}, pass_fds=[writing], **output) as process:  # noqa: S603
-            os.close(writing)
-            try:
-                yield from map(json.loads, results)
-            except BaseException:
-                process.kill()
-                raise
-        if process.returncode not in (0, 1):
-            output_file.seek(0)
-            raise DataStackError(f"pytest could not run the tests of {name!r}:\n{output_file.read().decode(errors='replace')}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "results")
+        command = [sys.executable, "-m", "pytest", *options, "--results", str(file), "--pyargs", _SUITE]
+        done = subprocess.run(  # noqa: S603  # our own command
+            command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        if done.returncode not in (0, 1):
+            raise DataStackError(f"pytest could not run the tests of {name!r}:\n{done.stdout.decode(errors='replace')}")
+        return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]

@@ -39,6 +39,9 @@ def browse(settings: Settings, source: str, split: str | None, port: int, no_ope
     about = repository.describe(source)
     loaded = repository.load(source, split, settings.connector(), **given)
     splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    for each in splits.values():
+        if hasattr(each, "limit_cache"):  # Parquet; a page needs few row groups
+            each.limit_cache(16 << 20)
     title = os.path.basename(source.rstrip("/")) if is_file else about.name
     browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
     serve(browser, port=port, opens=not no_open, announce=announce)

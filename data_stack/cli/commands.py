@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -14,8 +13,7 @@ import click
 
 from data_stack.cli.completion import complete_names
 from data_stack.cli.settings import Settings, answer, common_options, dataset_options, echo, parse_options, table, takes_settings
-from data_stack.exception import DatasetNotFoundError, PluginError
-from data_stack.show.markup import Facts, size_text, whole_page
+from data_stack.show.markup import Facts, size_text
 
 __all__ = ["data_stack"]
 
@@ -38,9 +36,8 @@ def data_stack() -> None:
 
 
 @data_stack.command("list")
-@click.option("--versions", is_flag=True, help="Also list the versions that can be loaded; imports the plugins.")
 @takes_settings
-def list_datasets(settings: Settings, versions: bool) -> None:
+def list_datasets(settings: Settings) -> None:
     """List the installed datasets.
 
     Shows which versions are prepared in the store. Imports no plugin if the store can list its resources.
@@ -55,7 +52,6 @@ def list_datasets(settings: Settings, versions: bool) -> None:
     prepared = take_inventory(connector, names).prepared_versions if records else {}
     rows: list[dict[str, Any]] = [
         {**asdict(record), "prepared": record.name in prepared, "stored_versions": prepared.get(record.name, [])}
-        | ({"versions": _versions_of(record.name)} if versions else {})
         for record in records
         if "@" not in record.name
     ]
@@ -63,21 +59,12 @@ def list_datasets(settings: Settings, versions: bool) -> None:
         (
             row["name"],
             f"{row['distribution']} {row['version']}",
-            *([", ".join(row["versions"]) or "-"] if versions else []),
             ", ".join(row["stored_versions"]) or "no",
             row["state"] if row["error"] is not None else "",
         )
         for row in rows
     ]
-    answer(settings, rows, table(("name", "from", *(("versions",) if versions else ()), "prepared", ""), cells))
-
-
-def _versions_of(name: str) -> list[str]:
-    from data_stack.repository.repository import default_repository
-
-    with contextlib.suppress(DatasetNotFoundError, PluginError):
-        return default_repository().versions(name)
-    return []
+    answer(settings, rows, table(("name", "from", "prepared", ""), cells))
 
 
 @data_stack.command()
@@ -126,10 +113,9 @@ def _source_text(source: dict[str, Any]) -> str:
 @click.option("--split", metavar="SPLIT", help="One split.  [default: all splits]")
 @click.option("--statistics", is_flag=True, help="Read all samples; add missing values, extremes, means, distinct values.")
 @click.option("--duplicates", is_flag=True, help="Read all samples; add equal ones within and between splits.")
-@click.option("--html", "page", metavar="FILE", help="Write a page with samples of at most 2 MB to FILE.")
 @dataset_options
 @takes_settings
-def report(settings: Settings, name: str, page: str | None, options: tuple[str, ...], **what: Any) -> None:
+def report(settings: Settings, name: str, options: tuple[str, ...], **what: Any) -> None:
     """Report samples, classes, sizes and checksums.
 
     Prepares the dataset first if it is not ready.
@@ -137,11 +123,7 @@ def report(settings: Settings, name: str, page: str | None, options: tuple[str, 
     from data_stack.reproduce.dataset_report import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
-    if page is not None:
-        size = Path(page).write_bytes(document.to_page().encode())
-        answer(settings, {"name": name, "output": page, "size": size}, f"wrote {page} ({size_text(size)})")
-    else:
-        answer(settings, document.to_dict(), *document.document())
+    answer(settings, document.to_dict(), *document.document())
 
 
 @data_stack.command()
@@ -154,25 +136,16 @@ def doctor(settings: Settings) -> int:
     from data_stack.cli.examination import run_checks
 
     findings = run_checks(settings)
-    store = [(key, size_text(value) if key == "free" else str(value)) for key, value in findings["store"].items()]
-    packages = [(each["package"], each["version"] or "-", each["for"]) for each in findings["packages"]]
-    plugins = [
-        (each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in findings["plugins"]
-    ]
-    healthy = findings["healthy"]
+    healthy, plugins = findings["healthy"], findings["plugins"]
+    sources = [(each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in plugins]
     answer(
         settings,
         findings,
         Facts(list(findings["environment"].items())),
         *(f"in the way: {original}" for original in findings["originals"]),
-        Facts(store),
-        table(("package", "version", "for"), packages),
-        table(("plugin", "group", "from", "state"), plugins),
-        *(
-            f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}"
-            for each in findings["plugins"]
-            if each["error"] is not None
-        ),
+        Facts([(key, str(value)) for key, value in findings["store"].items()]),
+        table(("plugin", "group", "from", "state"), sources),
+        *(f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}" for each in plugins if each["error"]),
         "no problems found" if healthy else "problems found, see above",
     )
     return int(not healthy)
@@ -183,9 +156,8 @@ def doctor(settings: Settings) -> int:
 @click.argument("second", metavar="SECOND", shell_complete=complete_names)
 @click.option("--key", metavar="COLUMN", help="A column that identifies samples: its name, or its number.")
 @click.option("--other-storage", metavar="URL", help="The store of SECOND.  [default: the store of FIRST]")
-@click.option("--html", "page", metavar="FILE", help="Also write a page with samples.")
 @takes_settings
-def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None, page: str | None) -> int:
+def diff(settings: Settings, first: str, second: str, key: str | None, other_storage: str | None) -> int:
     """Compare two datasets, sample by sample.
 
     FIRST and SECOND are names, such as digits@1.0.0. Lists samples that were added, removed, moved to another split,
@@ -197,8 +169,6 @@ def diff(settings: Settings, first: str, second: str, key: str | None, other_sto
     column = int(key) if key is not None and key.lstrip("-").isdigit() else key
     connector, load = settings.connector(), default_repository().load
     found = compare(load(first, None, connector), load(second, None, other_storage or connector), key=column)
-    if page is not None:
-        Path(page).write_text(whole_page(f"{first} and {second}", found.to_html()), encoding="utf-8")
     verdict = "the datasets differ" if found.differs else "the datasets are equal"
     answer(settings, found.to_dict(), *found.document(), verdict)
     return int(found.differs)

@@ -170,6 +170,5 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
     engines = default_manager().engines()
     if kind not in engines:
         known = ["processes", *sorted(engines)]
-        hint = "; install datastack-spark (plugins/spark in a clone of data_stack)" if kind == "spark" else ""
-        raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}{hint}; known engines: {', '.join(known)}")
+        raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}; known engines: {', '.join(known)}")
     return engines[kind](master, attempts=3)

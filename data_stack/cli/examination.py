@@ -6,7 +6,6 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -16,27 +15,13 @@ from data_stack.cli.settings import Settings
 from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.default_storage import HOME
+from data_stack.repository.default_storage import HOME, check_there
 
-_PACKAGES = {
-    "numpy": "samples",
-    "h5py": "HDF5",
-    "torch": "tensors: '.[torch]'",
-    "Pillow": "pictures: '.[images]'",
-    "scikit-learn": "stratified splits, and the files of digits and iris: '.[sklearn]'",
-    "zstandard": "zstd archives: '.[zstd]'",
-    "PyYAML": "reports as YAML: '.[yaml]'",
-    "pymongo": "mongodb:// stores: '.[mongodb]'",
-    "fsspec": "s3://, gs://, az://, sftp://, hdfs:// stores: '.[cloud]'",
-    "s3fs": "s3:// stores: '.[s3]'",
-    "starlette": "data-stack browse: '.[browse]'",
-    "uvicorn": "data-stack browse: '.[browse]'",
-}
 _PROBE = "doctor-probe"
 
 
 def run_checks(settings: Settings) -> dict[str, Any]:
-    """Check the environment, store, optional packages and plugins; returns plain JSON data. Imports all plugins."""
+    """Check the environment, store and plugins; returns plain JSON data. Imports all plugins."""
     store = _store(settings)
     plugins = [asdict(record) for record in default_manager().doctor()]
     originals = _originals()
@@ -52,7 +37,6 @@ def run_checks(settings: Settings) -> dict[str, Any]:
         },
         "originals": originals,
         "store": store,
-        "packages": [{"package": name, "version": _version(name), "for": purpose} for name, purpose in _PACKAGES.items()],
         "plugins": plugins,
     }
 
@@ -75,25 +59,19 @@ def _originals() -> list[str]:
 
 def _store(settings: Settings) -> dict[str, Any]:
     """Check that the store answers and can store a few bytes; a missing folder is not created."""
-    found: dict[str, Any] = {"store": "none", "usable": False, "answers": False, "writable": False}
+    found: dict[str, Any] = {"store": "none", "usable": False, "writable": False}
     try:
         connector = settings.connector()
         found["store"] = repr(connector)
-        if isinstance(connector, FileStorageConnector):
-            path = connector.root_path
-            while not os.path.lexists(path):
-                path = os.path.dirname(path)
-            found |= {"exists": path == connector.root_path, "free": shutil.disk_usage(path).free}
-            if not os.path.isdir(path) or (not found["exists"] and not os.access(path, os.W_OK | os.X_OK)):
-                raise NotADirectoryError(f"the folder {connector.root_path!r} does not exist and cannot be created")
+        check_there(connector, may_be_new=True)
         connector.has_resource(_PROBE)
-        found |= {"usable": True, "answers": True}
-        if found.get("exists", True):
+        found["usable"] = True
+        if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
             identifier = f"{_PROBE}-{os.getpid()}"
             connector.set_resource(identifier, [b"data_stack"])
+            found["writable"] = True
             with contextlib.suppress(UnsupportedStorageOperationError):
                 connector.delete_resource(identifier)
-        found["writable"] = True
     except ReadOnlyStorageError:  # the URL requests it
         pass
     except (DataStackError, OSError) as error:

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["lock"]
 
 _file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
-_samples = click.option(
-    "--samples/--no-samples",
-    default=None,
-    help="Compare the samples even if the prepared files are equal; reads all samples once for each version of the code. "
-    "[env: DATA_STACK_LOCK_SAMPLES=0 for --no-samples]",
-)
 
 
 @click.group("lock")
@@ -53,32 +47,30 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
 @lock.command("check")
 @_file
-@_samples
 @takes_settings
 @click.pass_context
-def check(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
+def check(context: click.Context, settings: Settings, path: str) -> None:
     """Compare plugins and prepared datasets with the lock file.
 
     Retrieves nothing. Exits with 1 if something differs.
     """
     from data_stack.reproduce.lock import LockFile
 
-    _answer(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True), samples=samples))
+    _answer(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
 
 
 @lock.command("restore")
 @_file
-@_samples
 @takes_settings
 @click.pass_context
-def restore(context: click.Context, settings: Settings, path: str, samples: bool | None) -> None:
+def restore(context: click.Context, settings: Settings, path: str) -> None:
     """Retrieve and prepare the datasets of the lock file, and compare them with it.
 
     Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.reproduce.lock import LockFile
 
-    _answer(context, settings, LockFile.read(path).restore(settings.connector(), samples=samples))
+    _answer(context, settings, LockFile.read(path).restore(settings.connector()))
 
 
 def _answer(context: click.Context, settings: Settings, differences: list[Difference]) -> None:

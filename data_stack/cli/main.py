@@ -21,7 +21,7 @@ from data_stack.cli.convert import convert_dataset, records
 from data_stack.cli.datasets import import_file, prepare
 from data_stack.cli.lock import lock
 from data_stack.cli.parquet import parquet
-from data_stack.cli.settings import SWITCHES, Settings, echo
+from data_stack.cli.settings import OFFLINE, Settings, echo
 from data_stack.cli.show import show
 from data_stack.cli.stores import copy, du, gc, publish, remove, verify
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     handler = logging.StreamHandler()  # stderr
     handler.setFormatter(PrintableFormatter("%(levelname)s: %(message)s"))
     logger = logging.getLogger("data_stack")
-    level, switches = logger.level, {name: os.environ.get(name) for name in SWITCHES.values()}
+    level, offline = logger.level, os.environ.get(OFFLINE)
     logger.addHandler(handler)
     try:
         with warnings.catch_warnings():
@@ -74,10 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-        for name, value in switches.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+        os.environ.pop(OFFLINE, None)
+        if offline is not None:
+            os.environ[OFFLINE] = offline
 
 
 class PrintableFormatter(logging.Formatter):
@@ -110,5 +109,5 @@ def _show_traceback(settings: Settings) -> None:
 
 def _fail(message: str, code: int) -> int:
     with contextlib.suppress(OSError):  # stderr may be closed, too
-        echo(f"data-stack: {message}", err=True, style="red")
+        echo(f"data-stack: {message}", err=True)
     return code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -31,7 +30,7 @@ def parquet() -> None:
 def info(settings: Settings, source: str) -> None:
     """Describe a Parquet dataset; reads only footers.
 
-    Prints the schema and its origin, files, row groups, sizes, compression and other metadata.
+    Prints the schema and its origin, files, row groups and sizes.
     """
     from data_stack.cli.parquet_facts import facts_of
 
@@ -44,24 +43,16 @@ def info(settings: Settings, source: str) -> None:
 
 @parquet.command("generate-metadata")
 @_source
-@click.option(
-    "--schema",
-    "schema_file",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE.json",
-    help='The schema, as `info --json` prints it under "schema".  [default: the existing one, or inferred from the columns]',
-)
 @click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
 @takes_settings
-def generate(settings: Settings, source: str, schema_file: str | None, petastorm: bool) -> None:
+def generate(settings: Settings, source: str, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
 
     Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
     """
     from data_stack.formats.parquet.metadata_generation import generate_metadata
 
-    schema = None if schema_file is None else _schema(schema_file)
-    manifest = generate_metadata(_folder(source), schema=schema, petastorm=petastorm)
+    manifest = generate_metadata(_folder(source), petastorm=petastorm)
     facts = {"n_files": len(manifest.files), "n_row_groups": manifest.n_row_groups, "n_rows": manifest.n_rows}
     answer(settings, facts, _facts(facts))
 
@@ -71,11 +62,9 @@ def _facts(facts: dict[str, Any]) -> Facts:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value)) or "none"
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return f"{value:,}" if isinstance(value, int) else f"{value:,.3f}"
-    return str(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if type(value) is int else str(value)
 
 
 def _folder(text: str) -> Any:
@@ -83,15 +72,3 @@ def _folder(text: str) -> Any:
 
     source = locate(text)
     return source if isinstance(source, str) else source.as_folder()
-
-
-def _schema(path: str) -> Any:
-    from data_stack.exception import ConfigError
-    from data_stack.formats.parquet.schema import Schema
-
-    try:
-        with open(path, encoding="utf-8") as file:
-            content = json.load(file)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path!r} is not JSON: {error!s:.200}") from error
-    return Schema.from_json(content.get("schema", content) if isinstance(content, dict) else content)

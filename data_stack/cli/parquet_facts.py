@@ -24,31 +24,23 @@ def facts_of(source: Any) -> dict[str, Any]:
     """
     footers = Footers(find_files(source))
     schema, metadata = read_schema(footers), footers.metadata
-    is_petastorms = any(map(is_foreign, metadata))
     stored: dict[str, int] = {}
-    compressions: dict[str, set[str]] = {}
-    created_by, raw = set(), 0
     for footer in map(footers.of, range(len(footers.files.paths))):
-        created_by.add(footer.created_by or "?")
         for group in map(footer.row_group, range(footer.num_row_groups)):
             for column in map(group.column, range(group.num_columns)):
                 name = column.path_in_schema.partition(".")[0]
-                raw += column.total_uncompressed_size
                 stored[name] = stored.get(name, 0) + column.total_compressed_size
-                compressions.setdefault(name, set()).add(column.compression)
+    writer = "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if any(map(is_foreign, metadata)) else "the columns"
     return {
         "name": footers.files.folder.name,
         "n_rows": int(footers.n_rows.sum()),
         "n_files": len(footers.files.paths),
         "stored_bytes": sum(stored.values()),
-        "raw_bytes": raw,
         "n_row_groups": len(footers),
         "row_group_rows": [min(footers.n_rows.tolist(), default=0), max(footers.n_rows.tolist(), default=0)],
         "partition_by": partition_names(footers.files.partitions),
-        "created_by": sorted(created_by),
         "manifest": _state_of_manifest(footers),
-        "metadata": [key.decode("utf-8", "backslashreplace")[:80] for key in sorted(metadata)],
-        "schema_from": "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if is_petastorms else "the columns",
+        "schema_from": writer,
         "schema": schema.to_json(),
         "fields": [
             {
@@ -57,7 +49,6 @@ def facts_of(source: Any) -> dict[str, Any]:
                 "shape": str(field.shape),
                 "codec": repr(field.codec),
                 "nullable": field.nullable,
-                "compression": sorted(compressions.get(field.name, ())),
                 "stored_bytes": stored.get(field.name),
             }
             for field in schema

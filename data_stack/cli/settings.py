@@ -6,35 +6,26 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
 from data_stack.cli.completion import complete_places
 from data_stack.exception import ConfigError
-from data_stack.show.markup import Block, Facts, Heading, Paragraph, Table, as_text, printable
+from data_stack.show.markup import Block, Paragraph, Table, as_text, printable
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from data_stack.io.storage_connectors import StorageConnector
 
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""
 
 
-#: The options that set an environment variable.
-SWITCHES = {"offline": "DATA_STACK_OFFLINE", "no_color": "NO_COLOR"}
-
-#: Colours of words in tables.
-_STYLES = {"FAULT": "red", "DIFFERS": "red", "ok": "green", "broken": "red", "blocked": "yellow", "shadowed": "yellow"}
-
-#: Rich's description of the lines of a table: one below the header.
-_UNDERLINE = "    \n    \n -  \n" + 5 * "    \n"
+#: Set by ``--offline``.
+OFFLINE = "DATA_STACK_OFFLINE"
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -123,7 +114,6 @@ def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
 def common_options(command: _Command) -> _Command:
     """Add the options of :class:`Settings` to a command or group; the option nearest to the end of the line wins."""
     for names, options in (
-        (("--no-color",), {"is_flag": True, "default": None, "help": "Use no colours. [env: NO_COLOR]"}),
         (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
         (("--offline",), {"is_flag": True, "default": None, "help": "Use no network. [env: DATA_STACK_OFFLINE]"}),
         (("--json", "as_json"), {"is_flag": True, "default": None, "help": "Print JSON on standard output."}),
@@ -141,8 +131,8 @@ def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 def _take(context: click.Context, parameter: click.Parameter, value: Any) -> None:
     if value is None:
         return
-    if parameter.name in SWITCHES:
-        os.environ[SWITCHES[parameter.name]] = "1"  # also read by legacy factories and rich; main restores them
+    if parameter.name == "offline":
+        os.environ[OFFLINE] = "1"  # also read by legacy factories; main restores it
         return
     settings = context.ensure_object(Settings)
     setattr(settings, str(parameter.name), value)
@@ -159,7 +149,7 @@ def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
     if settings.as_json:
         click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout)
     else:
-        print_blocks([Paragraph(block) if isinstance(block, str) else block for block in blocks])
+        echo(as_text([Paragraph(block) if isinstance(block, str) else block for block in blocks]))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:
@@ -167,60 +157,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
     return Table(header, rows, frozenset(right), max_rows=sys.maxsize)
 
 
-def uses_colours(stream: TextIO) -> bool:
-    """Whether ``stream`` is a terminal with colours that the user has not switched off."""
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-
-
-def echo(text: str = "", *, err: bool = False, style: str | None = None) -> None:
-    """Write lines on stdout or stderr, with control characters escaped; ``style`` is a colour, for terminals."""
-    shown = printable(text, keep="\n\t")
-    has_style = style is not None and uses_colours(sys.stderr if err else sys.stdout)
-    click.echo(click.style(shown, fg=style) if has_style else shown, err=err, color=has_style)
-
-
-def terminal() -> Console | None:
-    """Standard output if it is a terminal; None for a pipe or a file, which receive plain lines of any length."""
-    if not sys.stdout.isatty():
-        return None
-    from rich.console import Console
-
-    colours: Literal["auto"] | None = "auto" if uses_colours(sys.stdout) else None
-    width = shutil.get_terminal_size().columns
-    return Console(markup=False, highlight=False, force_jupyter=False, force_terminal=True, color_system=colours, width=width)
-
-
-def print_blocks(blocks: Sequence[Block]) -> None:
-    """Print a document; on a terminal its paragraphs and tables fit the width."""
-    console = terminal()
-    if console is None:
-        echo(as_text(blocks))
-        return
-    from rich.text import Text
-
-    for number, block in enumerate(blocks):
-        if number:
-            echo()
-        if isinstance(block, Facts):
-            _print_grid(console, block.rows)
-        elif isinstance(block, Table):
-            _print_grid(console, [block.header, *block.limit_rows()], block.right, has_header=True)
-        else:
-            console.print(Text(as_text([block]), "bold" if isinstance(block, Heading) else ""))
-
-
-def _print_grid(
-    console: Console, rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = False
-) -> None:
-    from rich.box import Box
-    from rich.table import Table as Grid
-    from rich.text import Text
-
-    grid = Grid(box=Box(_UNDERLINE), show_header=has_header, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for number, name in enumerate(next(iter(rows), ())):
-        style = "" if has_header or number else "bold"
-        justify: Literal["left", "right"] = "right" if number in right else "left"
-        grid.add_column(Text(printable(name)), style=style, justify=justify, overflow="fold")
-    for row in rows[has_header:]:
-        grid.add_row(*(Text(printable(cell), _STYLES.get(cell, "")) for cell in row))
-    console.print(grid)
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Write lines on stdout or stderr, with control characters escaped."""
+    click.echo(printable(text, keep="\n\t"), err=err)

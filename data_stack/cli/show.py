@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, answer, dataset_options, parse_options, table, takes_settings, terminal
+from data_stack.cli.settings import Settings, answer, dataset_options, parse_options, table, takes_settings
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
 
 _N_SAMPLES = 20
 _COLUMNS = ("position", "label", "sample")
-_TILE_PIXELS = 1 << 14  # of a decoded picture, before it is shrunk
 
 
 @click.command()
@@ -43,8 +42,8 @@ def show(
 ) -> None:
     """Draw samples with their labels.
 
-    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. A terminal with colours shows
-    pictures as blocks of colour; a pipe gets a line for each sample.
+    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each
+    sample; -o writes one picture of all.
     """
     if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
         raise click.BadParameter(f"{output!r} must end in .png or .jpg", param_hint="'-o'")
@@ -64,8 +63,8 @@ def show(
 
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
-    """Show samples as blocks of colour if they are pictures and the terminal has colours, otherwise as lines of text."""
-    from data_stack.show.kinds import look_at, shorten, span_of
+    """Print samples as lines of text."""
+    from data_stack.show.kinds import shorten
     from data_stack.show.samples import choose, default_keys, label_text, part_of
 
     meta: Any = getattr(iterator, "dataset_meta", None)
@@ -74,15 +73,6 @@ def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, 
     samples = [iterator[position] for position in positions]
     labels = [label_text(part_of(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
     values = [part_of(sample, sample_key) for sample in samples]
-    console = None if settings.as_json else terminal()
-    looks = [look_at(value, "image") for value in values] if console is not None and console.color_system else []
-    if console is not None and looks and all(look.is_picture for look in looks):
-        from data_stack.cli.pictures import print_tiles
-        from data_stack.show.pictures import draw
-
-        span = span_of([look.data for look in looks if look.kind == "image"])
-        print_tiles([draw(look, _TILE_PIXELS, span) for look in looks], labels, console)
-        return
     texts = [
         f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)
         for value in values

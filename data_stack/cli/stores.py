@@ -89,12 +89,11 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
         echo("The copied resources are kept; the same command resumes.", err=True)
         raise
     counts = {each: {"resources": report.count(each), "bytes": report.size(each)} for each in ("copied", "present")}
-    ready = [f"{name} {'would be' if how['dry_run'] else 'is'} ready in {report.target}" for name in report.complete]
-    parts = [f"{report.count('copied')} copied ({size_text(report.size('copied'))})"]
-    if report.count("present"):
-        parts.append(f"{report.count('present')} already in {report.target} ({size_text(report.size('present'))})")
-    ready.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(parts)}, in {report.seconds:.3f} s")
-    blocks: list[Block | str] = ["\n".join(ready)]
+    done = "would be" if how["dry_run"] else "is"
+    lines = [f"{name} {done} ready in {report.target}" for name in report.complete]
+    sizes = (f"{report.count(each)} {each} ({size_text(report.size(each))})" for each in ("copied", "present"))
+    lines.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(sizes)}, in {report.seconds:.3f} s")
+    blocks: list[Block | str] = ["\n".join(lines)]
     blocks += [_table_of_faults(report.skipped, "left")] if report.skipped else []
     if report.faults:
         blocks += [_table_of_faults(report.faults)]

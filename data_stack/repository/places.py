@@ -225,5 +225,10 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
         from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 
         return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
+    if kind == "parquet":  # a description of its columns for other formats would read all rows
+        from data_stack.formats.conversion.kinds.parquet import open_parquet
+
+        rows = open_parquet(place)
+        return with_target(rows, place.name, list(rows.schema.fields), target)
     source = open_source(place, kind)
     return with_target(source.values, place.name, list(source.keys.values()), target)

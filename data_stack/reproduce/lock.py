@@ -36,6 +36,7 @@ from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.repository.resolved import Published
 from data_stack.reproduce.lock_differences import (
+    ADVICE,
     Chosen,
     Difference,
     advise_code,
@@ -43,7 +44,6 @@ from data_stack.reproduce.lock_differences import (
     differing_sources,
     prepared_of,
     sources_of,
-    unreadiness,
     without_none,
 )
 from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
@@ -101,14 +101,13 @@ class LockFile:
             raise LockError(
                 f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
             ) from error
-        datasets, stacks = fields.get("datasets", {}), fields.get("stacks", {})
-        if fields.get("format") != _FORMAT or not _is_whole(datasets, stacks):
+        if fields.get("format") != _FORMAT or not _is_whole(fields):
             raise LockError(
                 f"the lock file {str(path)!r} is damaged, or another data_stack made it: its format is "
                 f"{shorten(fields.get('format'))}, and this data_stack reads {_FORMAT}. Restore it from version control, or "
                 f"delete it and lock again"
             )
-        return cls(datasets, stacks, os.path.dirname(os.path.abspath(path)))
+        return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, sorted, so that version control shows what changed; a crash leaves the old one."""
@@ -146,15 +145,14 @@ class LockFile:
         if isinstance(dataset, (Place, Published)):
             raise ConfigError(f"{name!r:.200} is a path or URL, which a lock file cannot name; lock a stack that reads it")
         key, factory, package = dataset.plain_name, dataset.factory, dataset.package
-        splits, wanted = _splits_of(dataset.load(**config)), canonical_json(config)
-        digests = SampleDigests(key, factory, package and package[0])
-        locked = [{"config": dict(config), "splits": {each: digests.read(config, each, split) for each, split in splits.items()}}]
-        for each in self.datasets.get(key, {}).get("configurations", ()):
-            other: dict[str, Any] = each["config"]
-            if canonical_json(other) != wanted:  # in TOML tuples are lists
-                opened = _splits_of(dataset.load(**other))
-                found = {split: digests.of(other, split, functools.partial(opened.__getitem__, split)) for split in opened}
-                locked.append({"config": other, "splits": found})
+        configs = [each["config"] for each in self.datasets.get(key, {}).get("configurations", ())]
+        distinct = {canonical_json(each): each for each in (*configs, config)}.values()  # in TOML tuples are lists
+        opened = [(each, _splits_of(dataset.load(**each))) for each in distinct]
+        digests = SampleDigests(key, factory, package and package[0])  # of what is prepared now
+        locked = []
+        for each, splits in opened:
+            found = {split: digests.of(each, split, functools.partial(splits.__getitem__, split)) for split in splits}
+            locked.append({"config": each, "splits": found})
         self.datasets[key] = without_none(
             {
                 "version": dataset.version,
@@ -195,8 +193,7 @@ class LockFile:
             samples: read all samples once for each version of the code, and compare their digests, which the store remembers;
                 False: only where the prepared bytes differ. None: True, unless ``DATA_STACK_LOCK_SAMPLES`` is 0.
         """
-        how: dict[str, Any] = {"prepares": False, "samples": samples}
-        return [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
+        return self._check_all(storage, repository, prepares=False, samples=samples)
 
     def restore(
         self,
@@ -212,8 +209,7 @@ class LockFile:
             repository: knows the datasets; None for the default one.
             samples: as for :meth:`check`.
         """
-        how: dict[str, Any] = {"prepares": True, "samples": samples}
-        found = [each for name in sorted(self.datasets) for each in self._check(name, storage, repository, **how)]
+        found = self._check_all(storage, repository, prepares=True, samples=samples)
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
         for name, entry in sorted(self.stacks.items()):
             found += self._check_stack(name, entry, storage, repository, datasets)
@@ -233,11 +229,14 @@ class LockFile:
         entry: dict[str, Any] = self.datasets[name]
         return entry
 
+    def _check_all(self, storage: Storage | None, repository: DatasetRepository | None, **how: Any) -> list[Difference]:
+        connector = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
+        return [each for name in sorted(self.datasets) for each in self._check(name, connector, repository, **how)]
+
     def _check(
         self, name: str, storage: Storage | None, repository: DatasetRepository | None, **how: Any
     ) -> Iterator[Difference]:
         entry = self.datasets[name]
-        storage = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
         try:
             dataset = _resolve(name, entry, storage, repository)
             if isinstance(dataset.factory, DatasetFactory):
@@ -245,7 +244,7 @@ class LockFile:
                     dataset.factory._check_definition().check_config(each["config"])
         except (DatasetNotFoundError, PluginError, ConfigError) as error:
             what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
-            yield Difference(name, what, f"{error} {_name_plugin(entry, error)}")
+            yield Difference(name, what, f"{error} {_name_plugin(entry)}")
             return
         yield from self._compare(name, dataset, **how)
 
@@ -262,7 +261,11 @@ class LockFile:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
-            yield unreadiness(name, factory)
+            reason = factory.readiness().reason
+            problem = "it is not prepared here; `data-stack lock restore` prepares it"
+            yield Difference(
+                name, "preparation", f"what is stored here cannot be used: {reason}. {ADVICE}" if reason else problem
+            )
             return
         compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
         yield from differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
@@ -310,22 +313,18 @@ def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> di
     }
 
 
-def _is_whole(datasets: Any, stacks: Any) -> bool:
+def _is_whole(fields: Mapping[str, Any]) -> bool:
     """Whether both tables have the form that :meth:`LockFile.write` writes."""
-    if not all(isinstance(each, dict) for group in (datasets, stacks) for each in (group, *getattr(group, "values", list)())):
+    try:
+        stacks, datasets = fields.get("stacks", {}).values(), fields.get("datasets", {}).values()
+        tables = [table for entry in datasets for each in entry["configurations"] for table in (each["config"], each["splits"])]
+    except (AttributeError, KeyError, TypeError):
         return False
-    found = [each.get("configurations") for each in datasets.values()]
-    return all(isinstance(each, list) for each in found) and all(
-        isinstance(each, dict) and isinstance(each.get("config"), dict) and isinstance(each.get("splits"), dict)
-        for configurations in found
-        for each in configurations
-    )
+    return all(isinstance(each, dict) for each in (*stacks, *tables))
 
 
-def _name_plugin(entry: Mapping[str, Any], error: Exception) -> str:
-    is_missing = isinstance(error, DatasetNotFoundError) and not isinstance(error, RevisionNotFoundError)
-    plugin = entry.get("plugin", "of your own program")
-    return f"The lock names the plugin {plugin}. {advise_code(entry, is_missing=is_missing)}"
+def _name_plugin(entry: Mapping[str, Any]) -> str:
+    return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {advise_code(entry)}"
 
 
 def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None) -> Any:
@@ -419,7 +418,7 @@ def load_by_lock(
     try:
         dataset = _resolve(name, entry, connector, None)
     except DatasetNotFoundError as error:
-        raise LockError(f"{error} {_name_plugin(entry, error)}") from error
+        raise LockError(f"{error} {_name_plugin(entry)}") from error
     loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):
         found = list(locked._compare(name, dataset, prepares=False, only=(config, split)))

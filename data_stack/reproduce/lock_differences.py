@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import importlib.metadata
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,6 +14,9 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.redaction import shorten
 from data_stack.repository.unknown_names import install_command
 from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
+
+#: What to do about damaged prepared files.
+ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), or copy it from an intact store"
 
 Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
 """Options and a split, or all splits."""
@@ -53,22 +54,6 @@ def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Differen
             )
 
 
-def unreadiness(name: str, factory: DatasetFactory) -> Difference:
-    """Why a dataset that is not ready cannot be compared."""
-    reason = factory.readiness().reason
-    if reason is None:
-        return Difference(name, "preparation", "it is not prepared here; `data-stack lock restore` prepares it")
-    return Difference(name, "preparation", f"what is stored here cannot be used: {reason}. {advise_repair(name)}")
-
-
-def advise_repair(name: str) -> str:
-    """What to do about damaged prepared files."""
-    return (
-        f"Prepare it again (`data-stack lock restore`, or `data-stack prepare {name} --again`), or copy it from an intact store "
-        f"(`data-stack copy --deep`)"
-    )
-
-
 def differing_samples(
     name: str,
     entry: Mapping[str, Any],
@@ -101,7 +86,7 @@ def differing_samples(
                 if now != then.get(split):
                     differing.append(f"{split!r}{options}")
     except DatasetFileCorruptError as error:
-        yield Difference(name, "preparation", f"its samples cannot be read: {error} {advise_repair(name)}")
+        yield Difference(name, "preparation", f"its samples cannot be read: {error} {ADVICE}")
         return
     if same_bytes and not differing:
         return
@@ -148,24 +133,14 @@ def _wanted(
     return chosen or every
 
 
-def advise_code(entry: Mapping[str, Any], *, is_missing: bool = False) -> str:
-    """How to get the code that the lock file names.
-
-    Args:
-        entry: of the lock file.
-        is_missing: whether the dataset is not provided at all.
-    """
+def advise_code(entry: Mapping[str, Any]) -> str:
+    """How to get the code that the lock file names."""
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     if not distribution:
         return "Register the dataset with its earlier code"
-    installed = None
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        installed = importlib.metadata.version(distribution)
-    if installed != version or is_missing:
-        return f"Install it with {install_command(f'{distribution} {version}')}"
     return (
-        f"{distribution} {version} is installed, so its code or a library has changed since: restore the earlier code, and "
-        f"give changed code another version, or install the earlier libraries"
+        f"Install it with {install_command(f'{distribution} {version}')}; if it is installed, its code or a library has changed "
+        f"since: restore the earlier code, and give changed code another version, or install the earlier libraries"
     )
 
 

@@ -55,7 +55,13 @@ class SampleDigests:
         if code is None or self._stored is None:
             self._stored = None
             return
-        self._content = [sorted(records), code, _opening_code(factory), libraries_of(distribution or "datastack")]
+        # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
+        self._content = [
+            sorted(records),
+            code,
+            code_content(factory.open, content_if_known),
+            libraries_of(distribution or "datastack"),
+        ]
 
     def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> SplitDigest:
         """The digest of a split: the remembered one, or else that of all samples.
@@ -66,15 +72,11 @@ class SampleDigests:
             load: opens the split, if its samples must be read.
         """
         known = self._notes().get(self._key(config, split)) if self._stored is not None else None
-        return known or self.read(config, split, load())
-
-    def read(self, config: Mapping[str, Any], split: str, iterator: DatasetIteratorIF) -> SplitDigest:
-        """The digest of all samples of a split, which are read; it is remembered."""
-        title = f"{self._name}/{split}" if split else self._name
-        found = {
-            "length": len(iterator),
-            "samples": _digest_samples(iterator, f"{title}: reading all samples once, for the lock"),
-        }
+        if known is not None:
+            return known
+        iterator, title = load(), f"{self._name}/{split}" if split else self._name
+        digest = _digest_samples(iterator, f"{title}: reading all samples once, for the lock")
+        found = {"length": len(iterator), "samples": digest}
         if self._stored is not None:
             self._remember(self._stored, self._key(config, split), found)
         return found
@@ -123,8 +125,3 @@ def _digest_samples(iterator: DatasetIteratorIF, title: str) -> str:
     for start in with_bar(range(0, samples.n_samples, _ROWS_AT_ONCE), None, desc=title, unit="batch"):
         digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, samples.n_samples)))).tobytes())
     return digest.hexdigest()
-
-
-def _opening_code(factory: DatasetFactory) -> str | None:
-    """A digest of ``open``, with the variables that it uses: several classes of one file may have the same name."""
-    return code_content(factory.open, content_if_known)

@@ -100,9 +100,7 @@ class Plan(Document):
                 for each in self.sources
             ]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
-        refusals = [(place, reason) for each in self.sources for place, reason in each.refusals]
-        if refusals:
-            blocks.append(Table(("no answer from", "reason"), refusals))
+        blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
 
 

@@ -32,7 +32,6 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
-from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.strict_json import distinct_fields
 
@@ -140,11 +139,6 @@ def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoR
     raise RecipeError(reason, node.number, node.layer) from cause
 
 
-def _require(condition: bool, reason: str, node: _Node) -> None:
-    if not condition:
-        _refuse(node, reason)
-
-
 def _parse(recipe: Any) -> Any:
     if isinstance(recipe, Mapping):
         return dict(recipe)
@@ -175,12 +169,11 @@ def _check_node(number: int, fields: Any) -> _Node:
     node = _Node(number, **fields)
     layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
     if layer not in (None, DATASET) and not (isinstance(layer, str) and layer in import_layers()):
-        near = did_you_mean(str(layer), import_layers())
-        raise RecipeError(f"this version of data_stack has no layer {shorten(layer)}{near}", number, str(layer))
-    is_below = _is_list_of(int, of) and all(0 <= below < number for below in of)
-    _require(is_below, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}", node)
-    are_named = isinstance(arguments, dict) and _is_list_of(str, list(arguments))
-    _require(are_named, f"the arguments are an object, with texts as keys; these are {shorten(arguments)}", node)
+        raise RecipeError(f"this version of data_stack has no layer {shorten(layer)}", number, str(layer))
+    if not _is_list_of(int, of) or not all(0 <= below < number for below in of):
+        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}")
+    if not isinstance(arguments, dict) or not _is_list_of(str, list(arguments)):
+        _refuse(node, f"the arguments are an object, with texts as keys; these are {shorten(arguments)}")
     return node
 
 
@@ -298,8 +291,7 @@ class _Reader:
             raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
         function = function_at(imported, module, name)
         if function is None:
-            near = did_you_mean(name, vars(imported))
-            raise ConfigError(f"module {module!r} defines no {name!r}{near}; what it imports from others is not allowed with it")
+            raise ConfigError(f"module {module!r} defines no {name!r}; what it imports from others is not allowed with it")
         return function
 
     def _is_not_allowed(self, name: str, hint: str) -> Any:
@@ -365,32 +357,32 @@ def _lines(items: Iterable[str]) -> str:
 
 def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository, storage: Storage | None) -> Any:
     """The dataset that a node names."""
-    fields = f"a dataset has the arguments {_list(_ORIGIN_FIELDS)} and is stacked on nothing, not {_list(origin)}"
-    _require(origin.keys() == _ORIGIN_FIELDS and not node.of, fields, node)
-    name, version, split, resources, samples = (origin[field] for field in ("name", "version", "split", "resources", "samples"))
-    _require(isinstance(name, str), f"the name of a dataset is a string, not {shorten(name)}", node)
-    versioned = name if version is None else f"{name}@{version}"
-    _require(not is_place(versioned), f"{shorten(versioned)} is a path or URL; pass what it is in sources=", node)
-    is_known = isinstance(samples, str) or (samples is None and bool(resources))
-    _require(is_known, f"a dataset needs resources, or a fingerprint of its samples, not {shorten(samples)}", node)
+    name, version, split, resources, samples = map(origin.get, ("name", "version", "split", "resources", "samples"))
+    versioned = str(name) if version is None else f"{name}@{version}"
+    is_named = origin.keys() == _ORIGIN_FIELDS and not node.of and isinstance(name, str) and not is_place(versioned)
+    if not is_named or not (isinstance(samples, str) or (samples is None and resources)):
+        _refuse(
+            node,
+            f"a dataset has the arguments {_list(_ORIGIN_FIELDS)}, a name, not a path or URL (pass what it is in sources=), and "
+            f"resources or a fingerprint of its samples; this has {shorten(origin)}",
+        )
     try:
         dataset: Any = repository.resolve(versioned, storage)
-        unversioned = f"the recipe is of dataset {name!r} without version; version {dataset.version} is installed"
-        _require(dataset.version == version, f"{unversioned}. {_ADVICE}", node)
-        splits = f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them"
-        _require(split is not None or not dataset.splits, splits, node)
+        if dataset.version != version:
+            _refuse(node, f"the recipe has dataset {name!r} without version; version {dataset.version} is installed. {_ADVICE}")
+        if split is None and dataset.splits:
+            _refuse(node, f"dataset {name!r} has the splits {_list(dataset.splits)}, but the recipe names none of them")
         loaded = dataset.load(split, **origin["config"])
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
-        differing = [key for key in resources or () if resources[key] != found.get(key)] + [
-            *(found.keys() - (resources or found))
-        ]
+        then = found if resources is None else resources
+        differing = sorted(key for key in {**then, **found} if then.get(key) != found.get(key))
     except (RecipeError, *_ENVIRONMENT):
         raise
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)
-    for key in sorted(differing):
-        then, now = (digests.get(key, "none: the resource is missing") for digests in (resources, found))
-        _refuse(node, f"resource {key!r:.200} of dataset {name!r} has SHA-256 {now}, in the recipe it has {then}. {_ADVICE}")
+    if differing:
+        shown = f"has SHA-256 {found.get(differing[0])}, in the recipe it has {then.get(differing[0])}"
+        _refuse(node, f"resource {differing[0]!r:.200} of dataset {name!r} {shown}. {_ADVICE}")
     if samples is not None and (now := samples_content(loaded)) != samples:
         _refuse(node, f"the samples of dataset {name!r} have the fingerprint {now}, in the recipe {shorten(samples)}. {_ADVICE}")
     return loaded
@@ -413,8 +405,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
         _refuse(node, f"its meta is {shorten(meta)}")
     unknown = arguments.keys() - description.arguments.keys()
     if unknown:
-        near = did_you_mean(min(unknown), description.arguments)
-        _refuse(node, f"it has no arguments {_list(unknown)}{near}; it has {_list(description.arguments)}")
+        _refuse(node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}")
     if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")
     return made

@@ -137,10 +137,8 @@ def _check_removable(connector: StorageConnector, name: str, *, is_listed: bool)
 
 
 def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_versions: bool) -> list[StoredVersion]:
-    if all_versions:
-        return versions
-    if version is not None:
-        return [each for each in versions if each.version == version]
+    if all_versions or version is not None:
+        return [each for each in versions if version in (None, each.version)]
     if len(versions) > 1:
         known = ", ".join(str(each.version or "(unfinished)") for each in versions)
         raise ConfigError(

@@ -22,7 +22,7 @@ _IS_OFFLINE = is_offline()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options that ``data-stack check`` passes."""
     parser.addoption("--dataset", help="name of the dataset")
-    parser.addoption("--results", type=int, help="file descriptor for a line of JSON per test")
+    parser.addoption("--results", help="file for a line of JSON per test")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,8 +38,8 @@ def pytest_collection_modifyitems(config: pytest.Config) -> None:
 
 
 class _Reporter:
-    def __init__(self, descriptor: int) -> None:
-        self._file = open(descriptor, "w", encoding="utf-8")
+    def __init__(self, path: str) -> None:
+        self._path = path
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when != "call" and report.passed:
@@ -48,8 +48,8 @@ class _Reporter:
         name, bracket, parameters = report.location[2].partition(".test_")[2].partition("[")
         check = f"{name.replace('_', ' ')} {bracket}{parameters}".strip()
         result = {"check": check, "outcome": report.outcome, "seconds": round(report.duration, 3), "reason": reason}
-        self._file.write(json.dumps(result) + "\n")
-        self._file.flush()
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(result) + "\n")
 
 
 class TestInstalled(DatasetContract):

@@ -1,4 +1,4 @@
-"""What the pages ask for: samples, filters, histograms, pictures, neighbours, duplicates."""
+"""What the pages ask for: samples, filters, histograms, pictures, duplicates."""
 
 from __future__ import annotations
 
@@ -106,10 +106,9 @@ def test_each_parameter_out_of_range_is_an_error(pictures: Served, path: str, na
     assert {value: answer.body for value, answer in answers.items() if list(answer.json) != ["error"]} == {}
 
 
-def test_a_sample_has_its_neighbours_of_the_same_class(pictures: Served) -> None:
+def test_a_sample_is_shown_in_full(pictures: Served) -> None:
     sample = pictures.get("/api/sample", split=0, position=9).json
 
-    assert sample["neighbours"] == [0, 3, 6, 12, 15, 18, 21, 24, 27]
     assert [(field["name"], field["has_picture"]) for field in sample["fields"]] == [
         ("image", True),
         ("label", False),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from browse_kit import CLASSES, Samples, Serve, Served
+from browse_kit import CLASSES, Serve, Served
 
 from data_stack import SequenceDatasetIterator
 
@@ -49,20 +49,6 @@ def test_values_beside_missing_ones_keep_their_type(serve: Serve, hole: Any) -> 
     assert served.positions({"column": 2, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
     assert served.positions({"column": 3, "low": "2024-01-21", "high": "2024-01-23"}) == [20, 21]
     assert served.positions({"column": 4, "values": [str(2**60 + 21)]}) == [21]
-
-
-@pytest.mark.parametrize(
-    ("sample", "caption"),
-    [
-        ({"id": 3, "label": 1, "text": "a"}, "label"),
-        ({"id": 3, "height": 1.5, "text": "a"}, "text"),
-        ({"image": np.zeros((8, 8), np.uint8)}, None),
-    ],
-)
-def test_captions_prefer_labels_and_texts_to_ids(serve: Serve, sample: Any, caption: str | None) -> None:
-    split = serve(all=Samples(sample, sample, sample)).get("/api/overview").json["splits"][0]
-
-    assert (None if split["caption_column"] is None else split["columns"][split["caption_column"]]["name"]) == caption
 
 
 def test_histograms_count_all_rows_and_those_that_are_chosen(pictures: Served) -> None:

@@ -98,7 +98,7 @@ def test_bars_search_and_chips_filter(page: Page, pictures: Served) -> None:
     assert page.locator(".card").count() == 0
 
 
-def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: Served) -> None:
+def test_a_sample_opens_and_keys_move(page: Page, pictures: Served) -> None:
     visit(page, pictures)
     page.focus("#viewport")
     page.keyboard.press("ArrowRight")
@@ -106,23 +106,10 @@ def test_a_sample_opens_with_its_neighbours_and_keys_move(page: Page, pictures: 
 
     page.wait_for_selector("#sample[open]")
     assert (page.text_content("#heading") or "").startswith("train · sample 1")
-    assert page.locator("#neighbours img").count() == 6
     page.keyboard.press("ArrowRight")
     page.wait_for_function("() => document.getElementById('heading').textContent.startsWith('train · sample 2')")
     assert '"><img src=x onerror=alert(2)>' in (page.text_content("#fields") or "")
-    page.click("#neighbours button >> nth=0")
-    page.wait_for_function("() => document.getElementById('heading').textContent.startsWith('train · sample 5')")
     page.keyboard.press("Escape")
 
     assert not page.is_visible("#sample")
     assert page.evaluate("document.activeElement.id") == "viewport"
-
-
-def test_nothing_is_wider_than_the_page_and_text_can_be_read(page: Page, pictures: Served) -> None:
-    visit(page, pictures)
-
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    colours = page.evaluate("(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))")
-    ink, paper = (np.array([float(part) for part in colour[4:-1].split(",")]) / 255 for colour in colours)
-    brightness = [0.2126 * r**2.2 + 0.7152 * g**2.2 + 0.0722 * b**2.2 for r, g, b in (ink, paper)]
-    assert (max(brightness) + 0.05) / (min(brightness) + 0.05) > 12  # WCAG's contrast

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
 import textwrap
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,34 +65,6 @@ def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Command:
         return Outcome(code, written.out, written.err)
 
     return run
-
-
-@pytest.fixture
-def on_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Runs the command in this process on a pseudo-terminal of ``width`` columns; returns its output with escape sequences."""
-
-    def run(*arguments: str, width: int = 80, **environment: str) -> str:
-        master, slave = pty.openpty()
-        for name, value in {"COLUMNS": str(width), "TERM": "xterm-256color", **environment}.items():
-            monkeypatch.setenv(name, value)
-        shown = io.BytesIO()
-        reader = threading.Thread(target=_read_all, args=(master, shown))
-        reader.start()
-        with monkeypatch.context() as context, open(slave, "w", encoding="utf-8") as stream:
-            context.setattr(sys, "stdout", stream)
-            context.setattr(sys, "stderr", stream)
-            main(arguments)
-        reader.join()
-        os.close(master)
-        return shown.getvalue().decode().replace("\r\n", "\n")
-
-    return run
-
-
-def _read_all(master: int, shown: io.BytesIO) -> None:
-    with contextlib.suppress(OSError):  # Linux raises it once the other end is closed
-        while part := os.read(master, 65536):
-            shown.write(part)
 
 
 @pytest.fixture

@@ -42,16 +42,14 @@ def test_a_locked_dataset_is_checked_restored_and_differs_if_its_plugin_does(
     assert "pip install wine-plugin==1.0" in without.json[0]["message"]
 
 
-def test_list_shows_versions_and_a_policy_refuses_to_prepare(
+def test_list_names_a_dataset_of_two_versions_once_and_a_policy_refuses_to_prepare(
     command: Any, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install("wine-plugin", OLD_AND_NEW, ["New", "Old"], ["wine", "wine@1.0"])
-    rows = {row["name"]: row for row in command("list", "--versions", "--json").json}
+    names = [row["name"] for row in command("list", "--json").json]
     monkeypatch.setenv("DATA_STACK_LICENCE_POLICY", "*-NC-*")
     refused = command("prepare", "wine")
 
-    assert rows["wine"]["versions"] == ["2.0", "1.0"]
-    assert "wine@1.0" not in rows
-    assert "2.0, 1.0" in command("list", "--versions").out
+    assert (names.count("wine"), "wine@1.0" in names) == (1, False)
     assert refused.code == 1
     assert "its licence is CC-BY-NC-4.0" in refused.err

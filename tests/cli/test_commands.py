@@ -29,21 +29,20 @@ def test_info_tells_digests_places_and_licence_before_anything_is_retrieved(comm
 # ------------------------------------------------------------------ prepare, report, show
 
 
-def test_prepare_tells_its_steps_and_does_nothing_the_second_time(command: Any) -> None:
-    first, second = command("prepare", "digits", "--json").json, command("prepare", "digits", "--json").json
-
-    assert (first["already_ready"], second["already_ready"]) == (False, True)
-    assert "retrieve" in [step["step"] for step in first["steps"]]
-    assert second["steps"] == []
-    assert first["size"] > 115_000
-
-
 def test_show_draws_a_picture_of_real_digits(command: Any, tmp_path: Path) -> None:
     outcome = command("show", "digits", "-o", str(tmp_path / "sheet.png"))
 
     with Image.open(tmp_path / "sheet.png") as sheet:
         assert (sheet.format, sheet.width > 800, sheet.height > 800) == ("PNG", True, True)
     assert (outcome.code, [path.name for path in tmp_path.glob("sheet*")]) == (0, ["sheet.png"])
+
+
+def test_show_prints_a_line_for_each_sample(command: Any) -> None:
+    digits, iris = command("show", "digits", "-n", "10", "--split", "test"), command("show", "iris", "-n", "3", "--json").json
+
+    assert [line.split()[1] for line in digits.out.splitlines()[2:]] == list("0123456789")
+    assert [row["label"] for row in iris] == ["setosa", "versicolor", "virginica"]
+    assert command("show", "iris", "-n", "2", "--seed", "1").code == 0
 
 
 # ------------------------------------------------------------------ import-file
@@ -57,15 +56,6 @@ def test_import_file_takes_the_published_file_by_the_digest_of_its_definition(co
 
 
 # ------------------------------------------------------------------ doctor
-
-
-def test_doctor_finds_a_sound_installation_healthy(command: Any, store: Path) -> None:
-    outcome = command("doctor", "--json")
-
-    assert (outcome.code, outcome.json["healthy"]) == (0, True)
-    assert outcome.json["originals"] == []
-    assert {"digits", "iris", "mnist"} <= {each["name"] for each in outcome.json["plugins"] if each["state"] == "ok"}
-    assert (outcome.json["store"]["store"], outcome.json["store"]["free"] > 0) == (f"FileStorageConnector('{store}')", True)
 
 
 def test_doctor_shows_a_broken_plugin_with_its_error_and_the_others_all_the_same(
@@ -96,8 +86,6 @@ def test_doctor_finds_the_original_of_pypi_beside_this_one(command: Any, tmp_pat
     assert str(site) in outcome.out
     assert "pip uninstall datastack" in outcome.out
 
-
-# ------------------------------------------------------------------ factories in the original's manner
 
 # ------------------------------------------------------------------ errors and options
 

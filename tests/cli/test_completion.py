@@ -16,7 +16,7 @@ from data_stack.cli.main import main
         ("comp", []),
         ("verify iris brok", ["plain,broken-one"]),
         ("prepare --storage mon", ["file,mon"]),
-        ("list --no", ["plain,--no-color"]),
+        ("list --off", ["plain,--offline"]),
     ],
 )
 def test_a_line_is_completed_and_no_plugin_is_imported(

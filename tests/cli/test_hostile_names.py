@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.cli.main import PrintableFormatter
+from data_stack.show.markup import Table, as_text
 
 HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
 
@@ -48,3 +49,9 @@ def test_logged_names_are_escaped() -> None:
     record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
 
     assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
+
+
+def test_wide_characters_stay_in_their_column() -> None:
+    shown = as_text([Table(("name", "n"), [("数据集", "1"), ("digits", "2")], frozenset({1}))])
+
+    assert shown.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]

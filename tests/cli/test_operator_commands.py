@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,26 +101,6 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
 
 
 # ------------------------------------------------------------------ gc, du
-
-
-def test_gc_removes_what_a_dead_writer_left(command: Any, filled: Path) -> None:
-    program = """
-import os, sys
-from data_stack import FileStorageConnector
-with FileStorageConnector(sys.argv[1]).create("digits/1.0.0/preprocessed/half") as file:
-    file.write(b"x" * 100_000)
-    file.flush()
-    os.kill(os.getpid(), 9)
-"""
-    subprocess.run([sys.executable, "-c", program, str(filled)], check=False, timeout=60)
-
-    dry = command("gc", "--dry-run", "--json").json
-    there = list(filled.rglob(".~*"))
-    done = command("gc", "--json").json
-
-    assert (len(there), list(filled.rglob(".~*"))) == (1, [])
-    assert dry["garbage"] == done["garbage"]
-    assert [garbage["size"] for garbage in done["garbage"]] == [100_000]
 
 
 # ------------------------------------------------------------------ passwords

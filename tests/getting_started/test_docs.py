@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -122,19 +121,6 @@ def test_every_command_of_a_page_exists_with_its_options() -> None:
             parse(command, line)
 
     assert len(lines) > 60
-
-
-def test_what_a_page_installs_and_makes_is_there() -> None:
-    text = "\n".join(TEXTS.values())
-    extras = {name for names in re.findall(r"'\.\[([\w,]+)\]'", text) for name in names.split(",")}
-    plugins = set(re.findall(r"\./(plugins/\w+)", text))
-    targets = set(re.findall(r"^\$ make (?:PYTHON=\S+ )?([\w-]+)|`make ([\w-]+)`", text, re.MULTILINE))
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-
-    assert extras - {*(metadata("datastack").get_all("Provides-Extra") or [])} == set()
-    assert [plugin for plugin in plugins if not (ROOT / plugin / "pyproject.toml").exists()] == []
-    assert [target for pair in targets for target in pair if target and f"\n{target}:" not in makefile] == []
-    assert min(len(extras), len(plugins), len(targets)) > 2
 
 
 def unknown_names(code: str) -> Iterator[str]:

@@ -26,14 +26,6 @@ def test_a_report_of_something_unknown_raises_as_loading_does() -> None:
         DatasetReport.of("digits", "validation", storage="memory://")
 
 
-def test_a_report_of_a_dataset_holds_what_each_iterator_reports_of_itself() -> None:
-    storage = data_stack.InMemoryStorageConnector()
-
-    report = DatasetReport.of("digits", storage=storage)
-
-    assert report.splits["test"] == data_stack.load("digits", "test", storage).report()
-
-
 def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:
     report = DatasetReport.of("iris", storage="memory://", statistics=True, duplicates=True)
 

@@ -364,9 +364,6 @@ async function openSample(position, index = null, number = split) {
     else texts.append(make("dt", {}, field.name + role), make("dd", { class: field.error ? "error" : (field.text ?? "").includes("\n") ? "code" : "" }, field.error ?? field.text));
   }
   $("fields").replaceChildren(...[pictures, texts].filter((part) => part.children.length));
-  $("likeness").textContent = classColumn() === null ? "Neighbours" : `Neighbours with the same ${columns()[classColumn()].name}`;
-  $("neighbours").replaceChildren(...sample.neighbours.map((each) => tile(each, `sample ${count(each)}`)));
-  $("alike").hidden = !sample.neighbours.length;
   $("previous").disabled = index === null || index <= 0;
   $("next").disabled = index === null || index >= total - 1;
   if (!$("sample").open) $("sample").showModal();

@@ -128,7 +128,12 @@ class ParquetDataset(AccessedDatasetIterator):
         self._names = list(self._schema.fields)
         self._recent_names: Sequence[str] = self._names
         self._selection: Selection | None = None
-        self._cache = GroupCache(self._reading, self._max_cached_bytes)
+        self.limit_cache(self._max_cached_bytes)
+
+    def limit_cache(self, max_cached_bytes: int) -> None:
+        """Empty the cache of row groups, and change its limit."""
+        self._max_cached_bytes = max_cached_bytes
+        self._cache = GroupCache(self._reading, max_cached_bytes)
 
     # ------------------------------------------------------------------ what it is
 
@@ -285,7 +290,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._cache = GroupCache(self._reading, self._max_cached_bytes)
+        self.limit_cache(self._max_cached_bytes)
 
 
 class _ParquetAccess(SourceAccess):

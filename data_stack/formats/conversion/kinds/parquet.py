@@ -15,6 +15,18 @@ from data_stack.io.location import Location
 _PARQUET_NAMES = frozenset({"_common_metadata", "_metadata", "_data_stack_manifest.parquet", "_data_stack_progress"})
 
 
+def open_parquet(location: Location, schema: Any = None) -> Any:
+    """The rows of a file or folder, with lists of text or bytes as Python lists unless a schema says otherwise."""
+    from data_stack.formats.conversion.parquet_columns import with_plain_lists
+    from data_stack.formats.parquet import ParquetDataset
+
+    folder, prefix = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
+    rows = ParquetDataset(folder, prefix=prefix, schema=schema)
+    if schema is None and (plain := with_plain_lists(rows.schema)) != rows.schema:
+        return ParquetDataset(folder, prefix=prefix, schema=plain)
+    return rows
+
+
 @register_format
 class ParquetFormat(ConvertibleFormat):
     """A Parquet file, or a folder of Parquet files."""
@@ -28,16 +40,12 @@ class ParquetFormat(ConvertibleFormat):
         return not _PARQUET_NAMES.isdisjoint(names) or any(name.endswith(endings) or "=" in name for name in names)
 
     def open(self, location: Location) -> Source:
-        from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema, with_plain_lists
-        from data_stack.formats.parquet import ParquetDataset
+        from data_stack.formats.conversion.parquet_columns import columns_of_parquet, find_stored_schema
 
-        source: Any = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
-        values = ParquetDataset(source[0], prefix=source[1])
-        if (plain := with_plain_lists(values.schema)) != values.schema:
-            values = ParquetDataset(source[0], prefix=source[1], schema=plain)
+        values = open_parquet(location)
         schema, stored = columns_of_parquet(values), None
         if any(column.codec_type in media_types() for column in schema.values()):
-            stored = ParquetDataset(source[0], prefix=source[1], schema=find_stored_schema(values.schema, schema))
+            stored = open_parquet(location, find_stored_schema(values.schema, schema))
         return Source(location.full_name, values, schema, {name: name for name in values.schema.fields}, stored)
 
     def check(self, source: Source, destination: Destination) -> None:
