@@ -11,11 +11,16 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
-from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
+from data_stack.show.markup import Block, Document, Facts, Fold, Heading, Paragraph, Table, as_html, size_text, whole_page
+from data_stack.show.page import IteratorPage
 from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 
 if TYPE_CHECKING:
     from data_stack.factories.manifest import Manifest
+
+_N_SAMPLES = 48
+_N_BYTES = 1_100_000  # of all pictures, before base64
+_MAX_SPLITS = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class DatasetReport(Document):
         manifest: resources with sizes and digests; None for a factory of the original DataStack.
         steps: (name, seconds), in order.
         duplicates: equal samples within and between the splits; None unless requested.
+        iterators: the splits themselves, by name.
     """
 
     description: DatasetDescription
@@ -37,6 +43,7 @@ class DatasetReport(Document):
     manifest: Manifest | None
     steps: tuple[tuple[str, float], ...]
     duplicates: DuplicatesReport | None = None
+    iterators: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -82,6 +89,7 @@ class DatasetReport(Document):
             manifest=factory.manifest() if hasattr(factory, "manifest") else None,
             steps=tuple(steps),
             duplicates=find_duplicates(splits) if duplicates else None,
+            iterators=splits,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +102,32 @@ class DatasetReport(Document):
             "steps": [{"step": step, "seconds": round(seconds, 6)} for step, seconds in self.steps],
         }
         return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
+
+    def plot(self) -> Any:
+        """Plot the number of samples by target of all splits side by side, as ``iterator.report().plot()`` does for one.
+
+        Raises:
+            ConfigError: the targets were not counted.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from data_stack.show.plots import plot_counts
+
+        first = next(iter(self.splits.values()), None)
+        names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
+        counts = {name: split.target_dist for name, split in self.splits.items()}
+        return plot_counts(counts, names, title=self.description.name, kind=kind)
+
+    def to_page(self) -> str:
+        """A complete HTML page with samples, at most 2 MB; its values are escaped."""
+        shown = dict(list(self.iterators.items())[:_MAX_SPLITS])
+        blocks: list[Block] = [*self.description.header(1), Facts(self.description.facts())]
+        if self.duplicates is not None:
+            blocks += self.duplicates.document(2)
+        for name, iterator in shown.items():
+            page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown))
+            blocks += [Heading(2, name), *page.facts(), *page.samples()]
+        blocks.append(Fold("Report: shapes, classes, files and checksums", self.document(2)))
+        return whole_page(self.description.name, as_html(blocks))
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""

@@ -221,16 +221,22 @@ class _Collector:
             if len(present):
                 self.add(present)
             return
+        numbers: list[Any] = []
         for value in present:
             array = exact_array(value)
-            if array is not None and array.dtype.kind in "biufcMm":
+            if array is not None and array.dtype.kind not in "biufcMm":
+                array = None
+            if array is not None and (array.ndim or array.dtype.kind in "mM"):
                 self.add(array[None])  # a value of its own shape
                 continue
             self._shapes.add(())
-            if isinstance(value, int):  # of more than 64 bits
-                number = float(value) if abs(value) < 2**1023 else math.inf if value > 0 else -math.inf
-                self._add_numbers(np.array([number]))
+            value = value if array is None else array.item()
+            if isinstance(value, (bool, int, float)):
+                is_too_large = isinstance(value, int) and abs(value) >= 2**1023
+                numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)
             self._count_distinct([value])
+        are_floats = any(isinstance(number, float) or abs(number) >= 2**63 for number in numbers)
+        self._add_numbers(np.array(numbers, dtype=np.float64 if are_floats else np.int64))
 
     def _count_distinct(self, values: Sequence[Any]) -> None:
         if self._distinct is None:

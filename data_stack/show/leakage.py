@@ -18,6 +18,8 @@ from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, r
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacking import keys_of
 
+_EXAMPLES_SHOWN = 5
+
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSamples:
@@ -86,16 +88,27 @@ class DuplicatesReport(Document):
     def document(self, level: int = 1) -> list[Block]:
         """The report as a document."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
-        within = [[readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}"] for each in self.within]
-        between = []
-        for each in self.between:
-            counts = (each.n_distinct, each.n_in_first, each.n_in_second)
-            between.append([f"{readable(each.first)}, {readable(each.second)}", *(f"{count:,}" for count in counts)])
         blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
-        blocks += [Heading(level + 1, "Within splits"), Table(["split", "samples", "repeats"], within, frozenset({1, 2}))]
-        if between:
-            header = ["splits", "shared samples", "in the first", "in the second"]
-            blocks += [Heading(level + 1, "Between splits"), Table(header, between, frozenset({1, 2, 3}))]
+        rows = [
+            [readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", _pairs(each.positions, each.n_repeats)]
+            for each in self.within
+        ]
+        header = ["split", "samples", "repeats", "first and repeat at"]
+        blocks += [Heading(level + 1, "Within splits"), Table(header, rows, frozenset({1, 2}))]
+        if self.between:
+            lengths = {each.split: each.n_samples for each in self.within}
+            rows = [
+                [
+                    f"{readable(pair.first)}, {readable(pair.second)}",
+                    f"{pair.n_distinct:,}",
+                    _share(pair.n_in_first, lengths[pair.first]),
+                    _share(pair.n_in_second, lengths[pair.second]),
+                    _pairs(pair.positions, pair.n_distinct),
+                ]
+                for pair in self.between
+            ]
+            header = ["splits", "shared samples", "of the first", "of the second", "at"]
+            blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
             blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
         return blocks
 
@@ -160,3 +173,12 @@ def digests_of(batch: Any) -> list[bytes]:
     """The digests of the samples in a batch."""
     digests: list[bytes] = row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist()
     return digests
+
+
+def _share(n_samples: int, n_all: int) -> str:
+    return f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)"
+
+
+def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
+    shown = ", ".join(f"{first:,} and {second:,}" for first, second in positions[:_EXAMPLES_SHOWN])
+    return shown + (", …" if n_all > min(len(positions), _EXAMPLES_SHOWN) else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Union
@@ -32,16 +31,28 @@ _STYLE = """\
 .data-stack.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
 .data-stack.data-stack .long {overflow-wrap: anywhere; min-width: 14em}
 .data-stack .wide {overflow-x: auto; margin: .2em 0 .9em}
-.data-stack .tiles {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
+.data-stack .tiles, .data-stack .beside {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
+.data-stack .beside {gap: 0 40px}
+.data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
 .data-stack figure {margin: 0 0 6px; max-width: 180px; font-size: 12px; overflow-wrap: anywhere}
 .data-stack figure b {font-weight: 600}
-.data-stack.data-stack img, .data-stack.data-stack svg {display: block; margin: 0 0 3px; max-width: none}
+.data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
+.data-stack audio {width: 180px; height: 30px}
 .data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
 .data-stack .bars {width: 120px}
 .data-stack summary {cursor: pointer; padding: 2px 0}
 .data-stack pre {margin: 2px 0 2px 4px; overflow-x: auto; font-size: 12px; line-height: 1.35}
 </style>
 """
+
+# For a page of its own; its policy forbids scripts and fetches.
+_HEAD = """\
+<meta charset="utf-8"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
+<style>:root {color-scheme: light dark}
+body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px}</style>"""
 
 # On each cell, because Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
@@ -100,7 +111,14 @@ class Fold:
     blocks: Sequence[Block]
 
 
-Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold]
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Documents side by side if the page is wide enough; in text one below the other."""
+
+    documents: Sequence[Sequence[Block]]
+
+
+Block = Union[Heading, Paragraph, Facts, Table, Gallery, Fold, Beside]
 
 
 class Rich(str):
@@ -213,7 +231,9 @@ def _width(text: str) -> int:
     """The width of ``text`` in a terminal; Chinese characters and emoji are two columns wide."""
     if text.isascii():
         return len(text)
-    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _text_lines(block: Block) -> Iterator[str]:
@@ -229,13 +249,26 @@ def _text_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Gallery):
         yield from ("  ".join(printable(each) for each in (picture, *captions) if each) for picture, captions in block.tiles)
     else:
-        yield as_text([Paragraph(f"{block.title}:"), *block.blocks])
+        yield as_text(_flat(block))
+
+
+def _flat(block: Fold | Beside) -> list[Block]:
+    """The blocks that text shows in place of a block of HTML."""
+    if isinstance(block, Fold):
+        return [Paragraph(f"{block.title}:"), *block.blocks]
+    return [each for document in block.documents for each in document]
 
 
 def as_html(blocks: Iterable[Block]) -> str:
     """The document as self-contained HTML: a ``<div>`` with its own style."""
     parts = "\n".join(_html_of(block) for block in blocks)
     return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
+
+
+def whole_page(title: str, body: str) -> str:
+    """A complete HTML page of a title and the HTML of a document."""
+    head = f"<head>{_HEAD}<title>{html.escape(title)}</title></head>"
+    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
 
 def _html_of(block: Block) -> str:
@@ -251,6 +284,9 @@ def _html_of(block: Block) -> str:
     if isinstance(block, Fold):
         parts = "\n".join(map(_html_of, block.blocks))
         return f"<details><summary>{_html(block.title)}</summary>\n{parts}\n</details>"
+    if isinstance(block, Beside):
+        documents = ("\n".join(map(_html_of, document)) for document in block.documents)
+        return f'<div class="beside">{"".join(f"<div>{each}</div>" for each in documents)}</div>'
     header = _html_row("th", block.header, block.right)
     rows = "\n".join(_html_row("td", row, block.right) for row in block.limit_rows())
     return f'<div class="wide"><table>\n<thead>{header}</thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>'

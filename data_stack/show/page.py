@@ -1,4 +1,4 @@
-"""Describes an iterator in a notebook: facts, eight samples, columns, and the stack."""
+"""Describes an iterator in a notebook: facts, eight samples, columns, classes, and the stack."""
 
 from __future__ import annotations
 
@@ -11,17 +11,25 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.show.cells import cell_of
 from data_stack.show.column_statistics import ColumnReport, columns_of
 from data_stack.show.explanation import Explanation, explain, samples_text
 from data_stack.show.kinds import Look, look_at, shorten, span_of
-from data_stack.show.markup import Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
-from data_stack.show.reporting import table_of_columns
+from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
+from data_stack.show.reporting import table_of_columns, table_of_targets
 from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
+from data_stack.show.target_distribution import target_distribution
+from data_stack.values.stacking import stack_values
 
 _MAX_COLUMNS_OF_SAMPLES = 12
+_MAX_CLASSES = 16
+_MAX_TARGET_BYTES = 1_000_000
+_TEXT_BYTES = 32  # overhead of a text
+_MAX_BLOCKS = 100
 _SECONDS = 1.0
+_MAX_CAPTIONS = 3
 
 
 _Row: TypeAlias = tuple[int, Any, str]
@@ -53,7 +61,7 @@ class IteratorPage(Document):
     """What a notebook shows of an iterator; it never raises.
 
     The page reads ``n_samples`` samples, spread over the iterator (over its first block if the source is read in blocks), within
-    a second. ``str`` reads no sample.
+    a second. It reads the target column if that reads no other column and takes at most 1 MB. ``str`` reads no sample.
 
     Args:
         iterator: any ``DatasetIteratorIF``.
@@ -67,7 +75,9 @@ class IteratorPage(Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """All parts; ``level`` is that of the title."""
-        return [Heading(level, self.title), *self.facts(), *self.samples(), *self.columns(), *self.stack()]
+        sides = [side for side in (self.columns(), self.targets()) if side]
+        beside: list[Block] = [Beside(sides)] if sides else []
+        return [Heading(level, self.title), *self.facts(), *self.samples(), *beside, *self.stack()]
 
     def __str__(self) -> str:
         return as_text([Heading(1, self.title), *self.facts(), *self.tree()])
@@ -99,6 +109,14 @@ class IteratorPage(Document):
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:
         return columns_of(self.iterator, self._whole) if self._whole else ()
+
+    @cached_property
+    def _counts(self) -> tuple[dict[Any, int], str]:
+        """The number of samples of each target, and the range of the targets in words; empty if counting takes long or fails."""
+        try:
+            return _count_targets(self.iterator, self._target_key, self._whole)
+        except Exception:  # noqa: BLE001  # foreign code
+            return {}, ""
 
     @cached_property
     def title(self) -> str:
@@ -147,29 +165,58 @@ class IteratorPage(Document):
                 return _reason(error)
 
         if len(pictured) == 1:
-            tiles = [
-                (reason or cell(at, sample, pictured[0]), self._captions(at, sample, looks.get(at, {}), pictured[0]))
-                for at, sample, reason in self._rows
+            return [
+                Gallery(
+                    [
+                        (reason, [f"#{position:,}"])
+                        if reason
+                        else (cell(position, sample, pictured[0]), self._captions(position, sample, looks[position], pictured[0]))
+                        for position, sample, reason in self._rows
+                    ]
+                )
             ]
-            return [Gallery(tiles)]
         names = ["" if each.key is None else str(each.name or each.key) for each in shown] or [""]
         table = [
             [f"#{at:,}", *([reason, *[""] * (len(names) - 1)] if reason else [cell(at, sample, each.key) for each in shown])]
             for at, sample, reason in self._rows
         ]
-        return [Table(["", *names], table)]
+        kinds = [{row[each.key].kind for row in looks.values()} for each in shown]
+        numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
+        return [Table(["", *names], table, frozenset(numbers))]
 
     def _captions(self, position: int, sample: Any, looks: dict[Any, Look], key: Any) -> list[str]:
         captions = [f"#{position:,}"]
         if self._target_key in looks and self._target_key != key and not looks[self._target_key].is_picture:
             text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
-        return captions
+        others = [each for each in self._columns if each.key in looks and each.key not in (key, self._target_key)]
+        others = [each for each in others if each.role != "tag" and looks[each.key].kind in ("text", "number")]
+        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
 
     @_part
     def columns(self) -> list[Block]:
-        """The columns."""
-        return [Heading(2, "Columns"), table_of_columns(self._columns)] if self._columns else []
+        """The columns, with the range or the number of classes of their values where these are known."""
+        if not self._columns:
+            return []
+        values = {}
+        names = getattr(self._meta, "class_names", None) or ()
+        if self._counts[1] or names:
+            values[self._target_key] = self._counts[1] or f"{len(names):,} classes"
+        return [Heading(2, "Columns"), table_of_columns(self._columns, values)]
+
+    @_part
+    def targets(self) -> list[Block]:
+        """The classes with their counts."""
+        counts, meta = self._counts[0], self._meta
+        if len(counts) < 2 or max(counts.values()) < 2:
+            return []
+        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MAX_CLASSES])
+        shown = {target: count for target, count in counts.items() if target in most}
+        table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
+        n_more = len(counts) - len(shown)
+        more = [Paragraph(f"… {n_more:,} more, of at most {min(most.values()):,} samples each")] if n_more else []
+        name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
+        return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
 
     @_part
     def tree(self) -> list[Block]:
@@ -198,3 +245,35 @@ def _read_some(iterator: Any, n_samples: int) -> list[_Row]:
         if time.perf_counter() - started > _SECONDS:
             break
     return rows
+
+
+def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
+    values = [part_of(sample, key) for sample in samples]
+    kinds = {look_at(value).kind for value in values}
+    if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
+        return {}, ""
+    n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
+    if len(iterator) * n_bytes > _MAX_TARGET_BYTES or not _reads_columns(iterator):
+        return {}, ""
+    column = iterator.read_column(key)
+    counts = target_distribution(column)
+    n_missing = counts.pop("nan" if column.dtype.kind == "f" else None, 0)
+    finite = column[np.isfinite(column)] if column.dtype.kind in "iuf" else column[:0]
+    text = f"{len(counts):,} classes" if len(counts) > 1 else "one class"
+    if len(finite) and (column.dtype.kind == "f" or len(counts) > _MAX_CLASSES):
+        text = f"{finite.min():g} … {finite.max():g}"
+    return counts, f"{text}, {n_missing:,} missing" if n_missing else text
+
+
+def _reads_columns(iterator: Any) -> bool:
+    """Whether each layer of the stack reads one column without the others, and without calling functions."""
+    waiting = [iterator]
+    while waiting:
+        layer = waiting.pop()
+        source = access_to(layer).unwrap()[0]
+        has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
+        blocks = source.blocks()
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MAX_BLOCKS):
+            return False
+        waiting += layer._stack_on()
+    return True

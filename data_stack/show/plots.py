@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import decimal
 import io
+import numbers
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.named_columns import column_key, column_names
@@ -39,8 +42,8 @@ class Plot(Figure):
 
 def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
     """See ``iterator.plot``."""
-    if not len(iterator) or bins < 1:
-        raise ConfigError(f"cannot plot {len(iterator)} samples in {bins} bins")
+    if not len(iterator):
+        raise ConfigError("cannot plot: the iterator has no samples")
     meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
     target_key = default_keys(meta, first)[1]
     key = target_key if column is None else column_key(iterator, column)
@@ -49,27 +52,58 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
     classes = getattr(meta, "class_names", None) if key == target_key else None
     title = title_of(iterator) if title is None else title
-    values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
-    present = present_values(values)[0]
-    if not classes and present.ndim == 1 and present.dtype.kind in "iuf" and len(np.unique(present)) > _MAX_CLASSES:
-        figure, axes = _figure(title)
-        axes.hist(present[np.isfinite(present)].astype(np.float64), bins=bins)
-        axes.set(xlabel=name, ylabel="samples")
-        return figure
-    counts = target_distribution(values)
-    if not counts:
+    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=title)
+
+
+def plot_values(
+    values: npt.NDArray[Any], name: str, class_names: Sequence[Any] | None = None, *, bins: int = 30, title: str = ""
+) -> Plot:
+    """Plot how often values occur: bars of classes, or a histogram of many distinct numbers or times.
+
+    Args:
+        values: a column, shape ``(n,)`` or one-hot ``(n, classes)``.
+        name: of the column.
+        class_names: by number.
+        bins: of a histogram.
+        title: of the figure.
+
+    Raises:
+        ConfigError: the values are arrays, or ``bins`` is below 1.
+    """
+    if bins < 1:
+        raise ConfigError(f"bins must be at least 1, got {bins}")
+    found = None if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    counts = target_distribution(values) if found is None or len(np.unique(found)) <= _MAX_CLASSES else None
+    if counts is not None and not counts:
         raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
-    return plot_counts(name, counts, classes, title=title)
+    if counts is not None or found is None:
+        return plot_counts({name: counts or {}}, class_names, title=title)
+    finite = found[np.isfinite(found)]  # or not NaT
+    figure, axes = _figure(title)
+    try:
+        axes.hist(finite, bins=bins)
+    except ValueError:  # the range is too wide or too narrow to divide
+        return plot_counts({name: target_distribution(values)}, title=title)
+    left_out = {"missing": len(values) - len(found), "infinite": len(found) - len(finite)}
+    notes = ", ".join(f"{n:,} {what}" for what, n in left_out.items() if n)
+    axes.set(xlabel=f"{name} ({notes})" if notes else name, ylabel="samples")
+    return figure
+
+
+def _as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
+    """Values as matplotlib needs them for a histogram; None if they are neither numbers nor times."""
+    if values.dtype == object and all(isinstance(value, (numbers.Real, decimal.Decimal)) for value in values):
+        return np.array([float(value) for value in values])
+    return values.astype("M8[us]") if values.dtype.kind == "M" else values if values.dtype.kind in "iuf" else None
 
 
 def plot_counts(
-    name: str, counts: Mapping[Any, int], class_names: Sequence[Any] | None = None, *, title: str = "", kind: str | None = None
+    counts: Mapping[str, Mapping[Any, int]], class_names: Sequence[Any] | None = None, *, title: str = "", kind: str | None = None
 ) -> Plot:
-    """Plot the number of samples of each class.
+    """Plot the number of samples of each class, of one split or of several side by side.
 
     Args:
-        name: of the column.
-        counts: as in ``DatasetIteratorReport.target_dist``.
+        counts: by split or column, the number of samples of each class, as in ``DatasetIteratorReport.target_dist``.
         class_names: by number.
         title: of the figure.
         kind: of the targets, see ``DatasetMeta``.
@@ -77,22 +111,33 @@ def plot_counts(
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    if not counts:
+    totals: Counter[Any] = Counter()
+    for each in counts.values():
+        totals.update(each)
+    if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
-    most = {target for target, _ in Counter(counts).most_common(_MAX_BARS)}
-    shown = [target for target in counts if target in most]
+    most = {target for target, _ in totals.most_common(_MAX_BARS)}
+    shown = [target for target in totals if target in most]
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
-    labels, heights = [shorten(each, 30) for each in names], [counts[target] for target in shown]
+    labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
-    samples = "samples" + (f" (the {_MAX_BARS} most frequent of {len(counts):,})" if len(counts) > len(shown) else "")
-    if len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12:
-        axes.bar(range(len(shown)), heights, tick_label=labels)
-        axes.set(xlabel=name, ylabel=samples)
+    is_upright = len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12
+    thickness, places = 0.8 / len(counts), np.arange(len(shown))
+    for number, (name, each) in enumerate(counts.items()):
+        offsets = places + (number - (len(counts) - 1) / 2) * thickness
+        (axes.bar if is_upright else axes.barh)(offsets, [each.get(target, 0) for target in shown], thickness, label=name)
+    title_of_counts = "samples" + (f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else "")
+    title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
+    if is_upright:
+        axes.set_xticks(places, labels)
+        axes.set(xlabel=title_of_classes, ylabel=title_of_counts)
     else:
         figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
-        axes.barh(range(len(shown)), heights, tick_label=labels)
+        axes.set_yticks(places, labels)
         axes.invert_yaxis()
-        axes.set(xlabel=samples, ylabel=name)
+        axes.set(xlabel=title_of_counts, ylabel=title_of_classes)
+    if len(counts) > 1:
+        axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK)  # beside the bars
     return figure
 
 

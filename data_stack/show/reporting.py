@@ -23,6 +23,7 @@ from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.column_statistics import ColumnReport, columns_of, with_statistics
 from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
 from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, class_name, n_values_of, plain_value, target_distribution
+from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of
 
@@ -93,7 +94,7 @@ class DatasetIteratorReport(Document):
         from data_stack.show.plots import plot_counts
 
         name = next((str(each.name or each.key) for each in self.columns if each.role == "target"), "target")
-        return plot_counts(name, self.target_dist, self.class_names, title=_title(self), kind=self.target_kind)
+        return plot_counts({name: self.target_dist}, self.class_names, title=_title(self), kind=self.target_kind)
 
     def document(self, level: int = 1) -> list[Block]:
         """The facts, columns and targets of the iterator."""
@@ -174,16 +175,22 @@ def _list(texts: Sequence[str], most: int = _MAX_NUMBERS_IN_A_CELL) -> str:
     return ", ".join(texts[:most]) + more
 
 
-def table_of_columns(columns: Sequence[ColumnReport]) -> Table:
-    """A table with a row for each column of an iterator, with or without statistics."""
-    header = ["column", "role", "dtype", "shape"]
+def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
+    """A table with a row for each column of an iterator.
+
+    Args:
+        columns: with or without statistics.
+        values: texts about the values of columns, by key.
+    """
+    header = ["column", "role", "dtype", "shape"] + (["values"] if values else [])
     if any(column.statistics is not None for column in columns):
         header += ["missing", "numbers", "infinite", "min", "max", "mean", "std", "distinct"]
     rows = []
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
-        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *map(number_text, numbers)])
-    return Table(header, rows, frozenset(range(4, len(header))))
+        about = [values.get(column.key, "")] if values else []
+        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
+    return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
 
 
 def _name(column: ColumnReport) -> str:
@@ -268,8 +275,9 @@ class DatasetIteratorReportGenerator:
         try:
             wanted = formats(report_format)
         except ValueError:
-            known = ", ".join(repr(each.value) for each in formats)
-            raise ConfigError(f"unknown report format {report_format!r}; known formats: {known}") from None
+            known = [each.value for each in formats]
+            near, names = did_you_mean(report_format, known), ", ".join(map(repr, known))
+            raise ConfigError(f"unknown report format {report_format!r}{near}; known formats: {names}") from None
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:

@@ -6,17 +6,26 @@ import gzip
 import io
 import json
 import pickle
-from functools import partial
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils.data import Subset, TensorDataset
 
 import data_stack
-from data_stack.exception import ConfigError, DatasetFileCorruptError, RecipeError
+from data_stack.exception import (
+    ArchiveLimitError,
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    MissingFileError,
+    RecipeError,
+)
 from data_stack.formats import write_image_folder
 
 # ------------------------------------------------------------------ arrays
@@ -45,10 +54,21 @@ def test_records_masks_and_memory_maps_are_arrays_too(tmp_path: Path) -> None:
     assert np.shares_memory(data_stack.from_numpy(mapped)[1][0], mapped)
 
 
+@given(st.lists(st.integers(-(2**40), 2**40)), st.sampled_from(["int64", "float32", "bool", "complex64", "datetime64[s]"]))
+def test_arrays_come_back_from_pandas_with_their_dtype(values: list[int], dtype: str) -> None:
+    array = np.array(values, "int64").astype(dtype)
+
+    back = data_stack.from_numpy({"a": array}).to_pandas()["a"].to_numpy()
+
+    assert back.dtype == array.dtype
+    np.testing.assert_array_equal(back, array)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: data_stack.from_numpy(np.zeros(2), np.zeros(3)), r"of one length; theirs are \[2, 3\]"),
+        (lambda: data_stack.from_numpy(np.zeros(2), target=1), "target 1 "),
         (lambda: data_stack.from_numpy(np.float64(3)), r"of shape \(n, …\)"),
         (lambda: data_stack.from_torch(iter([1])), r"with len\(\) and \[i\]"),
         (lambda: data_stack.from_torch([(1, 2)], target=2), "the columns are 0, 1"),
@@ -114,8 +134,9 @@ def test_a_folder_of_pictures_knows_its_classes(tmp_path: Path) -> None:
 _CSV = b'\xef\xbb\xbfid,name,day,zip,x\r\n1,"a, ""b""\n",2020-01-01,007,1e3\r\n2,,,008,NaN\r\n'
 
 
-def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(gzip.compress(_CSV))
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path, pack: Any) -> None:
+    (tmp_path / "a.csv").write_bytes(pack(_CSV))
 
     inferred = data_stack.from_csv(tmp_path / "a.csv")
     given = data_stack.from_csv(tmp_path / "a.csv", dtypes={"zip": str, "id": "int8", "x": "decimal(10,2)"}, missing=["", "NaN"])
@@ -130,22 +151,56 @@ def test_a_csv_file_tells_its_dtypes_and_takes_others(tmp_path: Path) -> None:
     assert pickle.loads(pickle.dumps(inferred)).fingerprint() == data_stack.from_csv(tmp_path / "a.csv").fingerprint()
 
 
+def test_types_are_those_of_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 400_000 + "1.5,x\n")
+
+    assert data_stack.from_csv(tmp_path / "a.csv").column_types == {"a": "float64", "b": "str"}  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("cells", "dtype", "values"),
     [
-        (["12345678901234567890", ""], "str or None", ["12345678901234567890", None]),
+        (["12345678901234567890", "12345678901234567891"], "uint64", [12345678901234567890, 12345678901234567891]),
+        (["12345678901234567890", ""], "uint64 or None", [12345678901234567890, None]),
+        (["18446744073709551617", "7"], "str", ["18446744073709551617", "7"]),
+        (["12345678901234567890", "-1"], "str", ["12345678901234567890", "-1"]),
         (["9007199254740993", "0.5"], "str", ["9007199254740993", "0.5"]),
+        (["9007199254740994", "0.5"], "float64", [9007199254740994.0, 0.5]),
+        (["9007199254740993", "7"], "int64", [9007199254740993, 7]),
+        (["9" * 5000, "0.5"], "str", ["9" * 5000, "0.5"]),
+        (["1e300", "0.5"], "float64", [1e300, 0.5]),
         (["0x10", "12"], "str", ["0x10", "12"]),
+        ([" -0X1", "12"], "str", [" -0X1", "12"]),
     ],
 )
-def test_a_column_stays_text_where_numbers_would_change_it(cells: list[str], dtype: str, values: list[Any]) -> None:
-    encoding = "utf-16"
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_column_stays_text_where_numbers_would_change_it(
+    cells: list[str], dtype: str, values: list[Any], encoding: str
+) -> None:
     text = "id,n\n" + "".join(f"0x,{cell}\n" for cell in cells)
 
     rows = data_stack.from_csv(io.BytesIO(text.encode(encoding)), encoding=encoding)
 
     assert rows.column_types["n"] == dtype  # type: ignore[attr-defined]
     assert [row["n"] for row in rows] == values
+
+
+def test_json_lines_refuse_integers_that_a_column_of_floats_would_round(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"n": 9007199254740993}\n{"n": 0.5}\n')
+
+    with pytest.raises(DatasetFileCorruptError, match="key 'n'"):
+        data_stack.from_jsonl(tmp_path / "a.jsonl")
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_a_file_with_another_delimiter_is_read_with_a_hint(delimiter: str) -> None:
+    with pytest.warns(UserWarning, match="has one column, .*pass delimiter=" + re.escape(repr(delimiter))):
+        rows = data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()))
+
+    assert len(rows[0]) == 1
+    with pytest.raises(DatasetFileCorruptError, match=r"got 2.*pass delimiter="):
+        data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1,5{delimiter}2\n".encode()))
+    assert data_stack.from_csv(io.BytesIO(f"a{delimiter}b\n1{delimiter}2\n".encode()), delimiter=delimiter)[0] == {"a": 1, "b": 2}
 
 
 def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
@@ -162,17 +217,15 @@ def test_json_lines_have_nested_values_and_missing_keys(tmp_path: Path) -> None:
     ("read", "data", "message"),
     [
         (data_stack.from_csv, b"", "cannot be read as CSV: Empty"),
+        (data_stack.from_csv, b"a,b\n1\n", "Expected 2 columns, got 1"),
         (data_stack.from_csv, b"a,a\n1,2\n", "different names"),
         (data_stack.from_csv, b"a\n\xff\n", "column 'a' is not text in utf-8"),
-        (
-            partial(data_stack.from_csv, dtypes={"zap": str}),
-            b"zip,id\n1,2\n",
-            r"no column 'zap' for dtypes \(did you mean 'zip'\?\)",
-        ),
-        (partial(data_stack.from_csv, dtypes={"a": "int64"}), b"a\nx\n", "CSV conversion error to int64"),
-        (data_stack.from_jsonl, b"[1]\n", "line 1: not a JSON object"),
-        (data_stack.from_jsonl, b'{"a": ' + b"[" * 100_000, "line 1: not a JSON object: JSON is nested"),
-        (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': no values of one type"),
+        (data_stack.from_jsonl, b"[1]\n", "line 1: expected an object"),
+        (data_stack.from_jsonl, b'{"a": 1}\n{"a":\n', "line 2: invalid JSON"),
+        (data_stack.from_jsonl, b'{"a": ' + b"[" * 100_000, "line 1: invalid JSON: JSON is nested"),
+        (data_stack.from_jsonl, b'{"a": ' + b"[" * 300 + b"]" * 300 + b"}", "unsupported type"),
+        (data_stack.from_jsonl, b'{"a": 1}\n{"a": "x"}', "key 'a': its values are not of one type"),
+        (data_stack.from_jsonl, b"\n", "columns of a table"),
     ],
 )
 def test_damaged_files_are_errors_that_say_where(tmp_path: Path, read: Any, data: bytes, message: str) -> None:
@@ -182,10 +235,31 @@ def test_damaged_files_are_errors_that_say_where(tmp_path: Path, read: Any, data
         read(tmp_path / "file")
 
 
-def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path) -> None:
-    csv, jsonl = tmp_path / "a.csv.gz", tmp_path / "a.jsonl"
+def test_options_that_do_not_suit_a_file_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(_CSV)
+
+    with pytest.raises(ConfigError, match=r"no column 'zap' for dtypes \(did you mean 'zip'\?\); it has id, name"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"zap": str})
+    with pytest.raises(DatasetFileCorruptError, match="CSV conversion error to int64"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"name": "int64"})
+    with pytest.raises(ConfigError, match="scalar type 'foo'"):
+        data_stack.from_csv(tmp_path / "a.csv", dtypes={"id": "foo"})
+    with pytest.raises(MissingFileError):
+        data_stack.from_csv(tmp_path / "b.csv")
+
+
+def test_a_file_that_unpacks_to_far_more_than_it_holds_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(gzip.compress(b"a\n" + b"0\n" * 10_000_000))
+
+    with pytest.raises(ArchiveLimitError, match="more than 200 fold"):
+        data_stack.from_csv(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path, suffix: str) -> None:
+    csv, jsonl = tmp_path / f"a.csv{suffix}", tmp_path / "a.jsonl"
     text = b"x;y\n007;1\n008;2\n"
-    csv.write_bytes(gzip.compress(text))
+    csv.write_bytes(gzip.compress(text) if suffix else text)
     jsonl.write_text('{"x": 1, "when": "2026-01-01"}\n')
     rows = data_stack.from_csv(csv, target="y", delimiter=";", dtypes={"x": str, "y": np.float32}).shuffle(seed=1)
     lines = data_stack.from_jsonl(jsonl)
@@ -198,6 +272,9 @@ def test_a_recipe_makes_a_file_again_while_it_is_the_same(tmp_path: Path) -> Non
     assert list(again[0]) == list(rows)
     csv.write_bytes(b"x;y\n007;1\n")
     with pytest.raises(RecipeError, match=r"a\.csv.* has changed: its SHA-256 is \w+"):
+        data_stack.from_recipe(recipes[0])
+    csv.unlink()
+    with pytest.raises(DataStackError, match=r"a\.csv"):
         data_stack.from_recipe(recipes[0])
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -91,3 +94,20 @@ def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[st
 def test_numbers_without_meaning_are_refused(arguments: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match=f"{next(iter(arguments))} must be at least"):
         contact_sheet(SequenceDatasetIterator([[1]]), **arguments)  # type: ignore[arg-type]  # one int by name
+
+
+def test_without_pillow_the_error_names_the_extra() -> None:
+    program = """
+        import sys
+        sys.modules["PIL"] = None
+        from data_stack.reproduce import DatasetReport
+        from data_stack.exception import MissingDependencyError
+        try:
+            from data_stack.show import contact_sheet
+        except MissingDependencyError as error:
+            print(error)
+    """
+
+    result = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
+
+    assert "needs Pillow: pip install 'Pillow'" in result.stdout

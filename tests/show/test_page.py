@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import soundfile
 from layer_laws import Samples
 from PIL import Image
 
@@ -70,8 +71,10 @@ def test_an_iterator_shows_its_name_length_samples_columns_classes_and_stack() -
         "<b>cat</b>",
         "40 × 60 × 3",
         "uint8",
+        "2 classes",
         "view",
         "shuffled",
+        'class="bar"',
     ):
         assert part in html
     assert len(pictures_in(html)) == 8
@@ -95,6 +98,16 @@ def test_eight_samples_and_no_other_are_read_of_a_client_s_iterator() -> None:
 
     assert client.read == [0, 142, 285, 428, 570, 713, 856, 999]
     assert "#999" in html
+
+
+def test_targets_are_counted_where_that_reads_no_samples() -> None:
+    columns = SequenceDatasetIterator([PHOTOS, ["a"] * 15 + ["b"] * 5])
+
+    assert "75.0 %" in shown(columns)
+    assert "75.0 %" in shown(columns.shuffle(1).take(20))
+    assert "2 classes" not in shown(columns.map(lambda sample: sample))
+    assert "2 classes" in shown(photos().map(lambda sample: sample))  # by the meta
+    assert "classes" not in shown(SequenceDatasetIterator([range(300_000), np.zeros(300_000, np.int64)]))
 
 
 @pytest.mark.parametrize(
@@ -164,6 +177,21 @@ def test_slow_samples_are_not_all_waited_for() -> None:
     assert html.count("#") < 8
 
 
+def test_sound_plays_and_a_long_one_is_cut() -> None:
+    meta = DatasetMeta(IteratorMeta("sound", "word", "-"), column_kinds=(("sound", "audio 16000"),))
+    tone = np.sin(np.arange(16_000 * 30) / 5) * 20_000
+    sounds = SequenceDatasetIterator([[tone.astype(np.int16)] * 3, ["a", "b", "c"]]).as_dict("sound", "word")
+
+    html = shown(InformedDatasetIterator(sounds, meta))
+
+    players = re.findall(r"data:audio/wav;base64,([^\"]+)", html)
+    samples, rate = soundfile.read(io.BytesIO(base64.b64decode(players[0])))
+    assert len(players) == 3
+    assert rate == 8000
+    assert 0.55 < np.abs(samples).max() < 0.65
+    assert "s of 30.0 s" in html
+
+
 def test_boxes_and_masks_lie_over_the_picture_and_follow_new_names() -> None:
     plain = np.full((3, 50, 50), 90, np.uint8)
     boxes, masks = np.tile([[10, 10, 40, 40]], (3, 1, 1)), np.zeros((3, 50, 50), np.uint8)
@@ -179,7 +207,7 @@ def test_boxes_and_masks_lie_over_the_picture_and_follow_new_names() -> None:
     assert stacks[1].dataset_meta.column_kinds == (("where", "boxes"),)
 
 
-def test_splits_are_a_dict_that_shows_them() -> None:
+def test_splits_are_a_dict_that_shows_them_side_by_side() -> None:
     splits = Splits({"train": photos(), "test": photos(dataset_tag="test").take(5)})
 
     html = shown(splits)
@@ -188,6 +216,7 @@ def test_splits_are_a_dict_that_shows_them() -> None:
     assert repr(splits) == repr(dict(splits))
     assert splits == dict(splits)
     assert type(pickle.loads(pickle.dumps(splits))) is Splits
+    assert html.count("<h4>Columns</h4>") == 1
     assert "<h4>train</h4>" in html
     assert "<h4>test</h4>" in html
     assert "5 samples" in str(splits)

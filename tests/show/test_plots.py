@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import data_stack
 from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
@@ -41,6 +44,27 @@ def test_many_numbers_are_a_histogram_without_missing_ones() -> None:
     assert len(heights(figure)) == 10
     assert sum(heights(figure)) == 99
     assert figure.axes[0].get_title() == "Weights"
+    assert figure.axes[0].get_xlabel() == "weight (1 missing)"
+
+
+@pytest.mark.parametrize("hole", [None, pd.NA, np.ma.masked])
+def test_numbers_and_times_with_missing_ones_are_a_histogram_and_the_number_missing(hole: Any) -> None:
+    day = datetime.datetime(2026, 1, 1)
+    columns: list[list[Any]] = [
+        [number / 7 for number in range(100)],
+        list(np.arange(100)),
+        [decimal.Decimal(number) / 7 for number in range(100)],
+        [2**60 * number for number in range(100)],
+        list(np.datetime64("2026-01-01") + np.arange(100)),
+        [day + datetime.timedelta(days=number) for number in range(100)],
+        [pd.Timestamp(day) + pd.Timedelta(days=number) for number in range(100)],
+    ]
+    for values in columns:
+        values[::10] = [hole] * 10
+
+        figure = SequenceDatasetIterator([values]).as_dict("x").plot("x", bins=12)
+
+        assert (len(heights(figure)), sum(heights(figure)), figure.axes[0].get_xlabel()) == (12, 90, "x (10 missing)")
 
 
 def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
@@ -50,6 +74,16 @@ def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
     assert "missing" in ticks(figure)
     words = [f"word {number * number % 97}" for number in range(1000)]
     assert len(SequenceDatasetIterator([words]).plot(0).axes[0].patches) == 50 - 1
+    infinite = SequenceDatasetIterator([[None, float("inf"), *np.arange(40) / 3]]).plot(0)
+    assert infinite.axes[0].get_xlabel() == "0 (1 missing, 1 infinite)"
+    assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == 40  # cannot be divided
+
+
+def test_the_splits_of_a_report_stand_side_by_side() -> None:
+    figure = data_stack.reproduce.DatasetReport.of("digits").plot()
+
+    assert sum(heights(figure)) == 1797
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["train", "test"]
 
 
 @pytest.mark.parametrize("wrong", [{"column": "none"}, {"bins": 0}])
@@ -58,7 +92,7 @@ def test_what_cannot_be_plotted_is_an_error(wrong: Any) -> None:
         pets().plot(**wrong)
     with pytest.raises(ConfigError, match="column"):
         SequenceDatasetIterator([np.zeros((3, 8, 9))]).plot(0)
-    with pytest.raises(ConfigError, match="0 samples"):
+    with pytest.raises(ConfigError, match="no samples"):
         pets().take(0).plot()
     with pytest.raises(ConfigError, match="target"):
         SequenceDatasetIterator([[1, 2]]).plot()

@@ -36,8 +36,8 @@ class ProcessWorkers(PrefetchingWorkers):
     workers share one copy of the arrays that the iterator holds. Shared memory has no name in ``/dev/shm`` or elsewhere, so the
     system frees it even if a process is killed.
 
-    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and ends
-    all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones.)
+    While the consumer waits for a batch, it watches the workers. If one died or was stopped, it raises an error within 5 s and
+    ends all of them; if a batch takes longer than 5 s, it warns. (Only Linux distinguishes stopped workers from slow ones.)
 
     After a fork, both processes share the memory of batches received before: each sees what the other writes there.
 

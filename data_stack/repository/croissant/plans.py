@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -81,37 +81,39 @@ class Column:
             DatasetFileCorruptError: a value is of another type, or a regular expression takes too long.
         """
         for transform in self.transforms:
-            change = self._change_of(transform, values)
-            values = [self._attempt(path, change, value) for value, path in zip(values, paths, strict=True)]
+            values = [
+                self._attempt(path, self._transform, transform, value)
+                for value, path in zip(self._rewrite(transform, values), paths, strict=True)
+            ]
         return [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
 
-    def _attempt(self, path: str, function: Callable[[Any], Any], value: Any) -> Any:
+    def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
         try:
-            return function(value)
+            return function(*arguments)
         except UNFIT as error:
+            value = arguments[-1]
             raise DatasetFileCorruptError(
                 f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
             ) from error
 
-    def _change_of(self, transform: Any, values: Sequence[Any]) -> Callable[[Any], Any]:
-        """What a transform does to each of these values."""
-        new: dict[str, str] | None = None
-        if transform.regex is not None or transform.replace is not None:
-            pattern, _, replacement = (
-                (transform.replace or "").partition("/") if transform.regex is None else (transform.regex, "", None)
-            )
-            leaves = (each for value in values for each in (value if isinstance(value, (list, np.ndarray)) else [value]))
-            texts = dict.fromkeys(text_of(each) for each in leaves if not _is_missing(each))
-            new = rewrite_texts(texts, pattern, replacement, self.where)
+    def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
+        """The values after a ``regex`` or ``replace``; unchanged for other transforms."""
+        if transform.regex is None and transform.replace is None:
+            return values
+        pattern, _, replacement = (transform.regex, "", None) if transform.regex is not None else transform.replace.partition("/")
+        listed = [value if isinstance(value, (list, np.ndarray)) else [value] for value in values]
+        texts = [[None if _is_missing(each) else text_of(each) for each in each_list] for each_list in listed]
+        distinct = dict.fromkeys(text for each_list in texts for text in each_list if text is not None)
+        new = rewrite_texts(distinct, pattern, replacement, self.where)
+        done = [[None if text is None else new[text] for text in each_list] for each_list in texts]
+        return [each if isinstance(value, (list, np.ndarray)) else each[0] for value, each in zip(values, done, strict=True)]
 
-        def change(value: Any) -> Any:
-            if isinstance(value, (list, np.ndarray)):
-                return list(map(change, value))
-            if _is_missing(value):
-                return value
-            return transform_value(transform, value) if new is None else new[text_of(value)]
-
-        return change
+    def _transform(self, transform: Any, value: Any) -> Any:
+        if _is_missing(value) or transform.regex is not None or transform.replace is not None:
+            return value
+        if isinstance(value, (list, np.ndarray)):
+            return [None if _is_missing(each) else transform_value(transform, each) for each in value]
+        return transform_value(transform, value)
 
     def _cast(self, value: Any, depth: int | None = None) -> Any:
         depth = self.depth if depth is None else depth
@@ -219,11 +221,26 @@ class Plans:
         if record_set.data:
             rows = tuple(_by_identifiers(row, leaves) for row in record_set.data)
             columns = [replace(each, table=identifier, key=each.uuid) for each in columns]
+        self._check_methods(columns)
         split, splits = self._find_split(leaves, columns)
         table, joins = (identifier, ()) if rows else self._join(record_set, leaves, columns)
         self.all[identifier] = Plan(identifier, table, joins, tuple(columns), split, splits, rows)
         self._waiting.pop()
         return self.all[identifier]
+
+    def _check_methods(self, columns: Sequence[Column]) -> None:
+        """Check that each file is read in one way; its properties, such as its name, can be read besides."""
+        methods: dict[str, str] = {}
+        for column in columns:
+            kind, colon, name = column.key.partition(":")
+            by = "the path" if (kind, colon) == ("json", ":") else "the column" if kind != "file" or not colon else name
+            if column.table in self.files and by in ("the path", "the column", "content", "lines"):
+                other = methods.setdefault(str(column.table), by)
+                if other != by:
+                    raise ConfigError(
+                        f"{column.where} reads {by} of a file, but other fields read {other}, and a file has one way: leave "
+                        f"the field out of the document, or name the file in a second FileObject"
+                    )
 
     def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
         """The column that refers to a list of splits, and their names."""
@@ -351,8 +368,8 @@ def _parents(field: Any) -> list[Any]:
 
 
 def _by_identifiers(row: Mapping[str, Any], fields: Sequence[Any]) -> dict[str, Any]:
-    """A row of a document by the identifiers of its fields, or by their names."""
-    return {field.uuid: row.get(field.uuid, row.get(field.name)) for field in fields}
+    """A row of a document by the identifiers of its fields; documents of version 0.8 have their names."""
+    return {field.uuid: row[field.uuid] if field.uuid in row else row.get(field.name) for field in fields}
 
 
 def _is_a(record_set: Any, *kinds: str) -> bool:

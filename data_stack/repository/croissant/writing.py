@@ -13,13 +13,14 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
-from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetFactory, dataset_folder
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
 from data_stack.formats.conversion.format import format_of_suffix
+from data_stack.formats.conversion.source import name_of_position
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, describe_type
 from data_stack.repository.default_storage import Storage
@@ -42,7 +43,8 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
 
     Retrieves and prepares nothing; prepared files and columns are described if the dataset is prepared. Their ``contentUrl`` is
     relative to the dataset's folder ``name/version``, next to whose ``manifest.json`` the document belongs. The columns of
-    Parquet, CSV and JSON lines files are fields; Croissant has no words to read the samples of other files.
+    Parquet, CSV and JSON lines files are fields. Of splits in other formats, whose samples Croissant has no words to read, the
+    records are the names of their files, and those of the record set ``SPLIT/columns`` the names, types and shapes of columns.
 
     Args:
         name: of the dataset, see :func:`data_stack.load`.
@@ -170,15 +172,20 @@ def _describe_splits(splits: Sequence[str]) -> dict[str, Any]:
 def _describe_split(
     split: str, iterator: DatasetIteratorIF, files: Sequence[str], resources: Resources
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The FileSet of a split, if it has several files, and its RecordSet, if its files are tables."""
+    """The FileSet of a split, if it has several files, and its RecordSets, if it has files and columns."""
     samples, split_id = access_to(iterator), quote(split)
     declared = samples.declare_columns() or {}
     sample: Any = samples.sample(0) if len(iterator) else dict.fromkeys(declared)
-    sample = sample if isinstance(sample, Mapping) else {}
+    if not isinstance(sample, Mapping):
+        values = sample if isinstance(sample, tuple) else (sample,)
+        names = column_names(iterator) or [name_of_position(iterator, position) for position in range(len(values))]
+        sample = dict(zip(names, values, strict=True))
+    if not files or not sample:
+        return [], []
     types = {str(column): describe_type(value, declared.get(column)) for column, value in sample.items()}
     tables = {name: columns for name in files if sample.keys() <= (columns := _columns_in(name, resources)).keys()}
-    if not sample or not tables:
-        return [], []  # Croissant has no words to read other files
+    if not tables:
+        return [], _list_files(split, files, types)
     # A FileSet of the folder, not one containedIn the files, whose tables mlcroissant does not read.
     chosen, file_set = list(tables), f"files-of/{split_id}"
     within = {"encodingFormat": _format_of(chosen[0]), "includes": [glob.escape(name) for name in chosen]}
@@ -192,3 +199,20 @@ def _describe_split(
         facts["source"] = {**source, "extract": {"column": column}}
         fields.append(_node("Field", f"{split_id}/{quote(column)}", column, **facts))
     return together, [_node("RecordSet", split_id, split, field=fields)]
+
+
+def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """RecordSets of what Croissant has no words to read: the files of a split, and the columns of its samples."""
+    columns = [{"column": name, "type": type_["dataType"], "shape": type_.get("arrayShape", "")} for name, type_ in types.items()]
+    split_id = quote(split)
+    return [
+        _inline(split_id, split, [{"file": name} for name in files]),
+        _inline(f"{split_id}/columns", f"{split}/columns", columns),
+    ]
+
+
+def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """A RecordSet whose rows of text are in the document."""
+    fields = [_node("Field", f"{identifier}/{each}", each, dataType="sc:Text") for each in rows[0]]
+    data = [{f"{identifier}/{each}": text for each, text in row.items()} for row in rows]
+    return _node("RecordSet", identifier, name, field=fields, data=data)

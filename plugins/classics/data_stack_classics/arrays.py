@@ -49,7 +49,7 @@ class ArraysFactory(ClassicFactory):
         return NumpyDatasetIterator([prepared[f"preprocessed/{split}/{name}.npy"] for name in names])
 
 
-def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Iterator[Array]:
+def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any, *, is_last: bool = True) -> Iterator[Array]:
     """Read an array in C order from a stream, in blocks of rows.
 
     Args:
@@ -57,9 +57,10 @@ def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Ite
         name: its name for messages.
         shape: shape of the whole array.
         dtype: dtype of the stored values; blocks have native byte order.
+        is_last: whether the stream ends with the array.
 
     Raises:
-        DatasetFileCorruptError: the stream is shorter or longer than the array.
+        DatasetFileCorruptError: the stream is too short, or longer than the array if ``is_last``.
     """
     stored = np.dtype(dtype)
     row_bytes = math.prod(shape[1:]) * stored.itemsize
@@ -71,5 +72,5 @@ def read_rows(stream: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Ite
             n_there = start + len(data) // row_bytes
             raise DatasetFileCorruptError(f"{name!r} ends after {n_there:,} of {shape[0]:,} rows. Fetch it again")
         yield np.frombuffer(data, stored).astype(stored.newbyteorder("="), copy=False).reshape(n_rows, *shape[1:])
-    if stream.read(1):
+    if is_last and stream.read(1):
         raise DatasetFileCorruptError(f"{name!r} has more than {shape[0]:,} rows of {row_bytes} bytes. Fetch it again")

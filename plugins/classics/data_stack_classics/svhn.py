@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.io import loadmat
 
 from data_stack import PreparedResources, Resources
 from data_stack.exception import DatasetFileCorruptError
-from data_stack_classics.arrays import ArraysFactory
+from data_stack_classics.arrays import ArraysFactory, read_rows
+from data_stack_classics.matlab import iterate_arrays
 
 
 class SVHNFactory(ArraysFactory, dataset="svhn"):
@@ -21,14 +21,20 @@ class SVHNFactory(ArraysFactory, dataset="svhn"):
     class_names = tuple("0123456789")
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        """Transpose images; the files hold them by colour and column."""
+        """Transpose images block by block; the files hold them by colour and column."""
         for split in prepared.steps(self.splits):
-            name = f"raw/{split}.mat"
-            try:
-                with raw[name] as resource:
-                    found = loadmat(resource)
-                images, labels = found["X"].transpose(3, 0, 1, 2), found["y"][:, 0].astype(np.int64) % 10
-            except Exception as error:  # scipy raises anything
-                raise DatasetFileCorruptError(f"{name!r} lacks valid images X and labels y: {error}. Fetch it again") from error
-            self.write(prepared, split, "image", np.array_split(images, 1 + len(images) // 4096), name)
-            self.write(prepared, split, "label", [labels], name)
+            name, n_images = f"raw/{split}.mat", self.n_samples[split]
+            expected = {"X": (32, 32, 3, n_images), "y": (n_images, 1)}
+            found: dict[str, tuple[int, ...]] = {}
+            with raw[name] as resource:
+                for variable, shape, dtype, stream in iterate_arrays(resource, name):
+                    found[variable] = shape
+                    if shape != expected.get(variable):
+                        break
+                    blocks = read_rows(stream, name, shape[::-1], dtype, is_last=False)
+                    if variable == "X":
+                        self.write(prepared, split, "image", (block.transpose(0, 3, 2, 1) for block in blocks), name)
+                    else:
+                        self.write(prepared, split, "label", (block[0].astype(np.int64) % 10 for block in blocks), name)
+            if found != expected:
+                raise DatasetFileCorruptError(f"{name!r} holds {found}, expected {expected}. Fetch it again")

@@ -239,13 +239,18 @@ OTHER = {"fileObject": {"@id": "b.csv"}, "extract": {"column": "id"}}
 
 
 def test_what_is_not_read_is_an_error_with_record_set_and_field(tmp_path: Path, store: Path) -> None:
+    lines = {"fileObject": {"@id": "a.csv"}, "extract": {"fileProperty": "lines"}}
     nested = {"dataType": "sc:Integer", "parentField": {"source": OTHER, "references": OTHER}}
-    described = table()
-    described["distribution"].append(file_object("b.csv", CSV, "text/csv"))
-    described["recordSet"][0]["field"] += fields("rows", {"fileObject": "a.csv"}, odd=nested)
+    for facts, message in (
+        ({"dataType": "sc:Text", "source": lines}, "reads lines of a file, but other fields read the column"),
+        (nested, "nests records"),
+    ):
+        described = table()
+        described["distribution"].append(file_object("b.csv", CSV, "text/csv"))
+        described["recordSet"][0]["field"] += fields("rows", {"fileObject": "a.csv"}, odd=facts)
 
-    with pytest.raises(ConfigError, match=r"'rows/odd' of record set 'rows'.*nests records"):
-        data_stack.from_croissant(publish(tmp_path / "set", described, a__csv=CSV), store)
+        with pytest.raises(ConfigError, match=rf"'rows/odd' of record set 'rows'.*({message})"):
+            data_stack.from_croissant(publish(tmp_path / message[:5], described, a__csv=CSV), store)
 
 
 def test_a_value_of_another_type_is_an_error_with_file_record_set_and_field(tmp_path: Path, store: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import mlcroissant
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -44,6 +45,35 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
     stream = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows), stream)
     return stream.getvalue()
+
+
+PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n"
+ORDERS = b"by,what\n8,paper\n007,car\n,nothing\n9,tea\n007,watch\n"
+
+
+def orders(reference: dict[str, Any], name: dict[str, Any], **record_sets: Any) -> dict[str, Any]:
+    by = {"dataType": "sc:Text", "source": column("orders.csv", "by"), "references": reference}
+    columns = fields("orders", {"fileObject": "orders.csv"}, what="sc:Text", by=by, name={"dataType": "sc:Text", "source": name})
+    files = [file_object("orders.csv", ORDERS, "text/csv"), file_object("people.csv", PEOPLE, "text/csv")]
+    return document(files, **record_sets, orders=columns)
+
+
+JOINED = [
+    {"what": "paper", "by": "8", "name": "Moneypenny"},
+    {"what": "car", "by": "007", "name": "Bond"},
+    {"what": "nothing", "by": None, "name": None},
+    {"what": "tea", "by": "9", "name": None},
+    {"what": "watch", "by": "007", "name": "Bond"},
+]
+
+
+def test_a_file_is_joined_by_the_values_of_a_reference(tmp_path: Path, store: Path) -> None:
+    described = orders(column("people.csv", "code"), column("people.csv", "name"))
+    place = publish(tmp_path / "set", described, orders__csv=ORDERS, people__csv=PEOPLE)
+
+    samples = data_stack.from_croissant(place, store)
+
+    assert list(samples) == JOINED
 
 
 def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(tmp_path: Path, store: Path) -> None:
@@ -257,3 +287,42 @@ def test_fields_inside_of_fields_without_a_type_are_read(tmp_path: Path, store: 
     assert samples[0]["talk.talk/head.talk/head/lang"] == ["en", None]
     assert [list(each) for each in samples[0]["talk.talk/seen"]] == [[1, 2], []]
     assert samples[1]["talk.talk/text"] == []
+
+
+def test_documents_of_version_0_8_are_read(tmp_path: Path, store: Path) -> None:
+    context = {
+        "@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/", "ml": "http://mlcommons.org/schema/",
+        "column": "ml:column",
+        "data": {"@id": "ml:data", "@type": "@json"}, "dataType": {"@id": "ml:dataType", "@type": "@vocab"},
+        "extract": "ml:extract", "field": "ml:field", "recordSet": "ml:recordSet", "references": "ml:references",
+        "source": "ml:source", "isEnumeration": "ml:isEnumeration",
+    }  # fmt: skip
+    text = {"@type": "ml:Field", "dataType": "sc:Text"}
+    users = {"@type": "ml:RecordSet", "name": "users", "data": [{"mail": "a@x", "who": "Ann"}, {"mail": "b@x", "who": "Ben"}]}
+    users["field"] = [{**text, "name": "mail"}, {**text, "name": "who"}]
+    rows = b"by,n\nb@x,1\na@x,2\n"
+    orders = [
+        {**text, "name": "n", "dataType": "sc:Integer", "source": {"distribution": "o", "extract": {"column": "n"}}},
+        {
+            **text,
+            "name": "by",
+            "source": {"distribution": "o", "extract": {"column": "by"}},
+            "references": {"field": "users/mail"},
+        },
+        {**text, "name": "who", "source": {"field": "users/who"}},
+    ]
+    file = {"@type": "sc:FileObject", "name": "o", "contentUrl": "o.csv", "encodingFormat": "text/csv", "sha256": "SHA256"}
+    described = {
+        "@context": context, "@type": "sc:Dataset", "name": "shop", "url": "https://example.org", "distribution": [file],
+        "recordSet": [users, {"@type": "ml:RecordSet", "name": "orders", "field": orders}],
+    }  # fmt: skip
+    place = publish(tmp_path / "set", described, o__csv=rows)
+
+    sets = data_stack.from_croissant(place, store)
+
+    assert list(sets["orders"]) == [{"n": 1, "by": "b@x", "who": "Ben"}, {"n": 2, "by": "a@x", "who": "Ann"}]
+    theirs = [
+        {name: value.decode() if isinstance(value, bytes) else value for name, value in row.items()}
+        for row in mlcroissant.Dataset(jsonld=place).records("orders")
+    ]
+    check_equal(sets["orders"], theirs)

@@ -76,6 +76,8 @@ def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
     files = {each["@id"]: each for each in document["distribution"]}
     assert files["files/raw/digits.csv.gz"]["contentUrl"].startswith("https://")
     assert files["files/preprocessed/test/images.npy"]["contentSize"] == "23168 B"
+    columns = {each["@id"]: each for each in document["recordSet"]}["test/columns"]["data"]
+    assert [list(row.values()) for row in columns[:2]] == [["image", "cr:UInt8", "8,8"], ["label", "cr:Int64", ""]]
     assert str(tmp_path) not in json.dumps(document)
     assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
 
@@ -120,6 +122,20 @@ def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
     assert {name: [sample["n"] for sample in back[name]] for name in names} == expected
 
 
+def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path: Path) -> None:
+    data_stack.load("digits", storage=tmp_path)
+    place = tmp_path / "digits" / "1.0.0" / "croissant.json"
+    place.write_text(json.dumps(data_stack.to_croissant("digits", tmp_path)))
+
+    back = data_stack.from_croissant(place, tmp_path / "store")
+    theirs = mlcroissant.Dataset(jsonld=place)
+
+    assert list(back["test"]) == [{"file": f"preprocessed/test/{name}.npy"} for name in ("images", "targets")]
+    assert back["test/columns"][0] == {"column": "image", "type": "cr:UInt8", "shape": "8,8"}
+    for record_set in theirs.metadata.record_sets:
+        assert list(theirs.records(record_set.uuid))
+
+
 def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path, register: Callable[..., str]) -> None:
     class Loose(DatasetFactory):
         card = DatasetCard("loose", "1")
@@ -149,4 +165,4 @@ def test_the_command_writes_the_document(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["croissant", "digits", "--storage", str(tmp_path)]) == 0
 
     assert json.loads(target.read_text()) == json.loads(capsys.readouterr().out)
-    assert "does not describe the columns" in told
+    assert "data-stack prepare digits" in told
