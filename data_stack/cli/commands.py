@@ -195,7 +195,7 @@ def croissant(settings: Settings, name: str, output: str | None, options: tuple[
         return
     Path(output).write_text(text + "\n", encoding="utf-8")
     if "recordSet" not in document:
-        echo(f"{output} does not describe the columns, as the dataset is not prepared, or its files are no tables", err=True)
+        echo(f"{output} does not describe the columns, because the dataset is not prepared: data-stack prepare {name}", err=True)
 
 
 @data_stack.command()

@@ -7,7 +7,13 @@ from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, ResourceNotFoundError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    ResourceChangedError,
+    ResourceNotFoundError,
+)
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
@@ -179,9 +185,15 @@ class DatasetFactory(BaseDatasetFactory):
         if stored is None:
             return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
         attempts_left = _ATTEMPTS
+        damaged: DatasetFileCorruptError | None = None
         while True:
             attempts_left -= 1
-            manifest = self._make_ready(stored)[0]
+            try:
+                manifest = self._make_ready(stored)[0]
+            except DataStackError as error:
+                if damaged is None or error.__cause__ is not None:
+                    raise
+                raise error from damaged
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
                 iterator = self._open_split(definition, split, resources, options)
@@ -191,7 +203,7 @@ class DatasetFactory(BaseDatasetFactory):
             except DatasetFileCorruptError as error:
                 if not attempts_left or (damage := stored.damage_behind(error)) is None:
                     raise
-                stored.outdated, stored.why_outdated = manifest, damage
+                stored.outdated, stored.why_outdated, damaged = manifest, damage, error
             else:
                 # A preparation removes the manifest before it replaces a resource: the opened resources belong together.
                 if not attempts_left or self._is_current(stored, manifest):

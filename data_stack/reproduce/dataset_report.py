@@ -11,16 +11,11 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
-from data_stack.show.markup import Block, Document, Facts, Fold, Heading, Paragraph, Table, as_html, size_text, whole_page
-from data_stack.show.page import IteratorPage
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 
 if TYPE_CHECKING:
     from data_stack.factories.manifest import Manifest
-
-_N_SAMPLES = 48
-_N_BYTES = 1_100_000  # of all pictures, before base64
-_MAX_SPLITS = 6
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,18 +111,6 @@ class DatasetReport(Document):
         names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
         counts = {name: split.target_dist for name, split in self.splits.items()}
         return plot_counts(counts, names, title=self.description.name, kind=kind)
-
-    def to_page(self) -> str:
-        """A complete HTML page with samples, at most 2 MB; its values are escaped."""
-        shown = dict(list(self.iterators.items())[:_MAX_SPLITS])
-        blocks: list[Block] = [*self.description.header(1), Facts(self.description.facts())]
-        if self.duplicates is not None:
-            blocks += self.duplicates.document(2)
-        for name, iterator in shown.items():
-            page = IteratorPage(iterator, _N_SAMPLES // len(shown), _N_BYTES // len(shown))
-            blocks += [Heading(2, name), *page.facts(), *page.samples()]
-        blocks.append(Fold("Report: shapes, classes, files and checksums", self.document(2)))
-        return whole_page(self.description.name, as_html(blocks))
 
     def document(self, level: int = 1) -> list[Block]:
         """The description of the dataset, and the report of each split."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.parquet.files import partition_names
+from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.inference import read_schema
 from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.row_groups import RowGroups
@@ -71,13 +72,12 @@ def copy_dataset(
     for name in not_null_fields or ():
         row_groups.schema[name]  # raises if the field does not exist
     in_folders = partition_names(footers.files.partitions)
-    n_bytes = sum(footers.size(number) for number in range(len(footers.files.paths)))
     with ParquetWriter(
         target,
         schema,
         partition_by=[name for name in in_folders if name in schema],
         row_group_mb=row_group_size_mb or 32.0,
-        file_mb=512.0 if not partitions_count else 1e9 if partitions_count == 1 else n_bytes / 1e6 / partitions_count,
+        file_mb=_file_mb(footers, partitions_count),
         petastorm=UNISCHEMA_KEY in footers.metadata,
         overwrite=overwrite_output,
     ) as writer:
@@ -88,6 +88,12 @@ def copy_dataset(
         indexes = [index for index in read_indexes(footers).values() if index.field in schema]
     if indexes:
         build_rowgroup_index(target, None, indexes)
+
+
+def _file_mb(footers: Footers, partitions_count: int | None) -> float:
+    if not partitions_count or partitions_count == 1:
+        return 1e9 if partitions_count else 512.0
+    return sum(footers.size(number) for number in range(len(footers.files.paths))) / 1e6 / partitions_count
 
 
 def _tables(
