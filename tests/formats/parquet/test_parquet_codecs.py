@@ -25,7 +25,6 @@ from data_stack.formats.parquet.codecs import (
     CompressedNdarrayCodec,
     FieldCodec,
     JpegCodec,
-    ListCodec,
     NdarrayCodec,
     NestedCodec,
     PngCodec,
@@ -357,22 +356,6 @@ def test_nested_values_come_back_exactly_and_are_the_callers_own() -> None:
     taken(column)[0]["name"] = "b"
     assert column.value(0) == value
     assert column.take(np.array([2, 0])).tolist() == [empty, value]
-
-
-def test_times_in_nested_values_and_lists_are_written_as_they_are_read() -> None:
-    kinds = {"day": "date", "instant": "timestamp", "clock": "time[us]", "pause": "duration[ns]"}
-    field = Field("x", object, (), NestedCodec({"list": {"struct": kinds}}))
-    instants = Field("x", "datetime64[us]", (None,), ListCodec("timestamp"))
-    value = {
-        "day": np.datetime64("2024-01-02"),
-        "instant": np.datetime64("2024-01-02T03:04:05.000006"),
-        "clock": np.timedelta64(7, "us"),
-        "pause": np.timedelta64(-8, "ns"),
-    }
-    times = np.array(["2024-01-02T03:04", "1969-01-01T00:00"], "M8[us]")
-
-    assert column_of(field, [[value]]).value(0) == [value]
-    assert_same(column_of(instants, [times]).value(0), times)
 
 
 # ---------------------------------------------------------------------- what other writers store

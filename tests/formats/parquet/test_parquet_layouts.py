@@ -118,21 +118,6 @@ def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -
     assert len(ParquetDataset(tmp_path, row_groups=[])) == 0
 
 
-def test_it_pickles_small_and_elsewhere_reads_only_the_footers_that_it_needs(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", pa.table({"id": np.arange(3000), "x": np.arange(3000.0)}), row_group_size=1)
-    write(tmp_path / "b.parquet", pa.table({"id": [3000], "x": [1.0]}))
-    sent = pickle.dumps(ParquetDataset(tmp_path))
-    (tmp_path / "a.parquet").write_bytes(b"no longer Parquet")
-
-    received = pickle.loads(sent)
-
-    assert len(sent) < 50_000
-    assert len(received) == 3001
-    assert received[3000]["id"] == 3000
-    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet"):
-        received[0]
-
-
 def is_odd(number: int) -> bool:
     return number % 2 == 1
 

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.exception import DatasetFileCorruptError, LoadingError
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.row_groups import GroupReading
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 
 _NAME = "a thread of an executor"
@@ -85,22 +84,6 @@ def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, ki
     # Those of the first window are few bytes, had sooner without threads. Of the others, the consumer reads those that no thread
     # has begun, which on a busy machine are some.
     assert any(name == _NAME for _, name in reads)
-
-
-def test_reading_ahead_works_for_files_of_a_store() -> None:
-    store = InMemoryStorageConnector()
-    with ParquetWriter(store, row_group_rows=20) as writer:
-        writer.append_columns({"id": np.arange(200)})
-    dataset = ParquetDataset(store)
-    reads = watched(dataset)
-
-    ids = []
-    for sample in dataset:
-        ids.append(sample["id"])
-        time.sleep(0.002)
-
-    assert ids == list(range(200))
-    assert sum(name == _NAME for _, name in reads) == 9
 
 
 def test_damage_in_prefetched_rows_is_reported_when_they_are_read(folder: Path) -> None:

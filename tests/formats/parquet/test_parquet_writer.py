@@ -260,15 +260,6 @@ def test_an_iterator_is_written_in_batches_and_only_what_is_missing(tmp_path: Pa
         writer.write(stack)
 
 
-def test_nothing_is_lost_of_a_dataset_without_rows(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, SCHEMA):
-        pass
-
-    assert len(ParquetDataset(tmp_path)) == 0
-    assert ParquetDataset(tmp_path).schema == SCHEMA
-    assert pq.read_table(tmp_path).num_rows == 0
-
-
 def test_cells_that_are_encoded_are_stored_as_they_are(tmp_path: Path) -> None:
     schema = Schema("s", [Field("id", "int64"), Field("image", "uint8", (None, None, 3), JpegCodec())])
     with ParquetWriter(tmp_path / "a", schema) as writer:
