@@ -211,19 +211,6 @@ def _value_of(field: Field) -> Any:
     return np.zeros(shape, field.dtype)[()]
 
 
-def test_a_whole_column_of_another_dtype_is_taken_only_if_nothing_changes() -> None:
-    field = Field("x", "int32")
-
-    column = column_of(field, np.array([1, 2], np.int64))
-
-    assert_same(taken(column), np.array([1, 2], np.int32))
-    with pytest.raises(CellError, match=r"4294967296\)? does not fit into dtype int32") as caught:
-        field.cells.encode_column(field, np.array([1, 2**32, 2], np.int64))
-    assert caught.value.row == 1
-    with pytest.raises(CellError, match="expected"):
-        field.cells.encode_column(field, np.array([1.5, 2]))
-
-
 # ---------------------------------------------------------------------- lists
 
 

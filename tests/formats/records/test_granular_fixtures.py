@@ -55,13 +55,3 @@ def test_ranges_of_sequences_are_read_as_granular_reads_them() -> None:
         assert sample["words"] == masked["words"]
         assert sample["times"] == masked["times"]
         assert_same(sample["frames"], expected["decoded"][7]["frames"][1:3])
-
-
-def test_what_is_available_is_what_granular_says() -> None:
-    expected = expected_of("small_old")
-
-    with RecordReader(fixture_folder("small_old")) as reader:
-        for position, available in enumerate(expected["available"]):
-            assert reader.available(position) == {
-                name: part if part is True else range(*part) for name, part in available.items()
-            }
