@@ -147,6 +147,3 @@ def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path, table: 
     ]
 
     assert len({iterator.fingerprint() for iterator in iterators}) == len(iterators)
-
-
-# ---------------------------------------------------------------------- what cannot tell

@@ -92,21 +92,6 @@ def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
     assert ParquetDataset(foreign)[200]["text"] == "other"
 
 
-def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_before(foreign: Path) -> None:
-    table = pq.read_table(foreign / "0.parquet")
-    for letter in "ab":
-        changed = table.set_column(2, "text", pa.array([letter] * len(table)))
-        pq.write_table(changed, foreign / "0.parquet", compression="none")
-        if letter == "a":
-            generate_metadata(foreign)
-    with pytest.raises(DatasetFileCorruptError, match="generate-metadata"):
-        ParquetDataset(foreign)[0]
-
-    generate_metadata(foreign)
-
-    assert ParquetDataset(foreign)[0]["text"] == "b"
-
-
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
     from data_stack.values.strict_json import seal_json
 
