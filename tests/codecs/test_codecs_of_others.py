@@ -133,9 +133,3 @@ def test_any_plain_value_of_python_comes_back_as_it_was(value: Any) -> None:
 
     assert again == value
     assert type(again) is type(value)
-
-
-@pytest.mark.parametrize("value", [object(), {1, 2}, bytearray(b"x"), [len]])
-def test_what_would_come_back_as_something_else_is_not_written(value: Any) -> None:
-    with pytest.raises(ConfigError, match="cannot be written"):
-        codec_of("python").encode(value)

@@ -40,7 +40,6 @@ def see_through() -> Image.Image:
 
 IMAGES: dict[str, tuple[str, Image.Image]] = {
     "1.png": ("PNG", Image.fromarray(INDICES > 9)),
-    "l.png": ("PNG", Image.fromarray(BYTES[..., 0])),
     "p.png": ("PNG", mask()),
     "la.png": ("PNG", Image.fromarray(BYTES[..., :2])),
     "rgb.png": ("PNG", Image.fromarray(BYTES[..., :3])),
@@ -51,7 +50,6 @@ IMAGES: dict[str, tuple[str, Image.Image]] = {
     "rgb.jpg": ("JPEG", Image.fromarray(BYTES[..., :3])),
     "cmyk.jpg": ("JPEG", Image.fromarray(BYTES, "CMYK")),
     "rgb.webp": ("WEBP", Image.fromarray(BYTES[..., :3])),
-    "1.tif": ("TIFF", Image.fromarray(INDICES > 9)),
     "p.tif": ("TIFF", mask()),
     "cmyk.tiff": ("TIFF", Image.fromarray(BYTES, "CMYK")),
     "i16.tif": ("TIFF", Image.fromarray(INDICES.astype(np.uint16) * 3000)),

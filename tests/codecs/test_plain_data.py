@@ -28,23 +28,16 @@ def same(one: Any, other: Any) -> bool:
     """Whether two values are equal and of one type, all the way down; NaNs are equal."""
     if type(one) is not type(other):
         return False
+    if isinstance(one, (np.ndarray, np.generic)) and one.dtype != object:
+        kinds = [(each.dtype.newbyteorder("<"), each.shape) for each in (one, other)]
+        return kinds[0] == kinds[1] and one.tobytes() == other.tobytes()
     if isinstance(one, np.ndarray):
-        if one.dtype != other.dtype.newbyteorder("<") and one.dtype.newbyteorder("<") != other.dtype:
-            return False
-        if one.shape != other.shape:
-            return False
-        if one.dtype == object:
-            return all(map(same, one.ravel().tolist(), other.ravel().tolist()))
-        return np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
-    if isinstance(one, np.generic):
-        return bool(one.dtype == other.dtype and one.tobytes() == other.tobytes())
+        return same(one.tolist(), other.tolist())
     if isinstance(one, dict):
         return same(list(one.items()), list(other.items()))
     if isinstance(one, (list, tuple)):
         return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float):
-        return one == other or (math.isnan(one) and math.isnan(other))
-    return bool(one == other)
+    return bool(one == other or (one != one and other != other))
 
 
 dtypes = st.one_of(

@@ -18,22 +18,11 @@ from data_stack.formats.csv import CSVDatasetIterator, read_csv, read_csv_matrix
 from data_stack.io.resources import StreamedTextResource
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
-FLOWERS = b"id,length,width,species\nf1,5.1,3.5,setosa\nf2,4.9,3.0,virginica\n"
-
 
 def stored(data: bytes) -> Any:
     store = InMemoryStorageConnector()
     store.set_resource("data.csv", [data])
     return store.get_resource("data.csv")
-
-
-def test_columns_are_read_by_name_with_their_types() -> None:
-    columns = read_csv(io.BytesIO(FLOWERS), {"species": str, "length": np.float32})
-
-    assert list(columns) == ["species", "length"]
-    assert columns["species"].tolist() == ["setosa", "virginica"]
-    assert columns["length"].dtype == np.float32
-    assert columns["length"].tolist() == [np.float32(5.1), np.float32(4.9)]
 
 
 def test_a_decompressing_stream_and_a_text_stream_are_read_and_left_open() -> None:

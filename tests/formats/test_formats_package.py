@@ -5,10 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-import data_stack.formats
-
 
 def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
@@ -16,12 +12,6 @@ def run(code: str) -> str:
 
 def test_importing_the_package_imports_no_library() -> None:
     assert run("import sys, data_stack.formats; print({'torch', 'h5py', 'numpy'} & set(sys.modules))") == "set()"
-
-
-@pytest.mark.parametrize("name", data_stack.formats.__all__)
-def test_every_public_name_is_there(name: str) -> None:
-    assert getattr(data_stack.formats, name).__name__ == name
-    assert name in dir(data_stack.formats)
 
 
 def test_without_torch_the_error_says_what_to_install() -> None:

@@ -33,18 +33,6 @@ def store(tmp_path: Path) -> StorageConnector:
     return FileStorageConnector(tmp_path / "store")
 
 
-@pytest.mark.parametrize("indices", [[4, 1, 1, 0], [0, 1, 2, 3, 4], []])
-@pytest.mark.parametrize("chunks", [None, (2, 2)])
-def test_a_batch_is_what_indexing_gives(store: StorageConnector, indices: list[int], chunks: tuple[int, int] | None) -> None:
-    array = np.arange(15).reshape(5, 3)
-    iterator = HDF5DatasetIterator(stored(store, lambda h5: h5.create_dataset("a", data=array, chunks=chunks)), {"x": "a"})
-
-    batch: Any = iterator.read_batch(indices)
-
-    assert batch["x"].tolist() == array[np.array(indices, int)].tolist()
-    assert batch["x"].shape == (len(indices), 3)
-
-
 @pytest.mark.parametrize("dtype", [h5py.string_dtype(), h5py.string_dtype(length=20)])
 def test_text_is_decoded(store: StorageConnector, dtype: Any) -> None:
     texts = ["", "naïve", "日本"]

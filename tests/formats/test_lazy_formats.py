@@ -12,11 +12,9 @@ import numpy.typing as npt
 import pytest
 from far_store import FarStorageConnector
 
-from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import hdf5, numpy_arrays
 from data_stack.io.storage_connectors.connector import StorageConnector
 
-MIB = 1 << 20
 ROW = 1024  # float32, so 4 KiB
 VALUES = np.random.default_rng(4).integers(0, 1 << 30, (2000, ROW)).astype(np.float32)
 
@@ -52,10 +50,8 @@ def test_a_batch_out_of_hdf5_is_one_request(store: FarStorageConnector) -> None:
 
         (values,) = iterator.read_batch(indices())
         n_requests = len(store.requests)
-        samples = iterator.__getitems__(indices(20))
 
     np.testing.assert_array_equal(values, VALUES[indices()])
-    np.testing.assert_array_equal(np.stack([sample[0] for sample in samples]), VALUES[indices(20)])
     assert n_requests == 1
 
 
@@ -80,21 +76,3 @@ def test_a_batch_out_of_npy_is_one_request_and_repeats_are_separate(store: FarSt
     samples[-4][0][:] = 0
     np.testing.assert_array_equal(samples[-3][0], VALUES[5])
     np.testing.assert_array_equal(samples[-4][1], VALUES[5])
-
-
-def savez(file: Any, arrays: dict[str, Any]) -> None:
-    np.savez(file, **arrays)
-
-
-def test_of_npz_only_the_arrays_asked_for_are_read(store: FarStorageConnector) -> None:
-    stored(store, lambda file: savez(file, {f"a{i}": VALUES[i * 100 : (i + 1) * 100] for i in range(20)}))
-
-    with store.get_resource("x") as resource:
-        value, again = numpy_arrays.NpzDatasetIterator(resource, ["a7", "a7"])[3]
-    moved = store.fetched_bytes
-    with store.get_resource("x") as resource, pytest.raises(DatasetFileCorruptError, match="no column 'b'; it has 'a0', 'a1'"):
-        len(numpy_arrays.NpzDatasetIterator(resource, ["b"]))
-
-    np.testing.assert_array_equal(value, VALUES[703])
-    np.testing.assert_array_equal(again, VALUES[703])
-    assert moved < 2 * MIB

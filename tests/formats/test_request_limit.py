@@ -26,7 +26,6 @@ from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
-from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 
 LIMIT = 1_000_000
 NAMED = "DATA_STACK_MAX_REQUEST_BYTES"
@@ -39,17 +38,6 @@ def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def picture(size: int) -> np.ndarray[Any, Any]:
     return np.zeros((size, size, 3), np.uint8)
-
-
-class TestLimit:
-    def test_what_was_decoded_for_a_request_counts(self) -> None:
-        with decoding_for(Request()) as request:
-            request.reserve(LIMIT - 10, "most of it")
-            with pytest.raises(RequestLimitError, match="the rest: 1,000,001 bytes"):
-                check_request(11, "the rest")
-            assert current_request() is request
-
-        check_request(LIMIT, "another request")
 
 
 class TestRecords:

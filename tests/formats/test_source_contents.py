@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
 from data_stack.formats.image_folder import ImageFolderIterator
 from data_stack.formats.image_folder_writer import write_image_folder
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, col
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
+from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.formats.webdataset import WebDatasetIterator
 from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.resources import StreamedResource
@@ -38,13 +38,6 @@ def records(folder: Path, values: Array) -> RecordReader:
     with RecordWriter(folder, {"x": Column("array", values.dtype, values.shape[1:])}) as writer:
         writer.extend({"x": values})
     return RecordReader(folder)
-
-
-def sharded_records(folder: Path, values: Array) -> ShardedRecordReader:
-    with ShardedRecordWriter(folder, {"x": Column("array", values.dtype, values.shape[1:])}, shardlen=64) as writer:
-        for value in values:
-            writer.append({"x": value})
-    return ShardedRecordReader(folder)
 
 
 def npy(folder: Path, values: Array) -> DatasetIteratorIF:
@@ -87,20 +80,14 @@ def parquet(folder: Path, values: Array) -> DatasetIteratorIF:
     return ParquetDataset(folder)
 
 
-def sequence(folder: Path, values: Array) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([values])
-
-
 SOURCES: list[Callable[[Path, Array], Any]] = [
     records,
-    sharded_records,
     npy,
     hdf5,
     csv,
     image_folder,
     webdataset,
     parquet,
-    sequence,
 ]
 
 
@@ -160,6 +147,3 @@ def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path, table: 
     ]
 
     assert len({iterator.fingerprint() for iterator in iterators}) == len(iterators)
-
-
-# ---------------------------------------------------------------------- what cannot tell

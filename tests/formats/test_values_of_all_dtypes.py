@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
 from data_stack.formats.conversion.format import open_source
-from data_stack.formats.torch_tensors import TensorsDatasetIterator, TorchDatasetIterator
+from data_stack.formats.torch_tensors import TorchDatasetIterator
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
 
@@ -56,19 +56,12 @@ COLUMNS: dict[str, list[Any]] = {
     "a late unsigned integer": [1] * MANY + [2**63 + 5],
     "a late None": [1] * MANY + [None],
     "a late Decimal": ["a"] * MANY + [Decimal("0.1")],
-    "floats": [0.1, float("nan"), -0.0],
     "complex numbers": [1j, 2, 0j],
-    "plain text": ["a", "", "ü"],
-    "bytes": [b"a\0", b"", b"c"],
     "nothing": [None, None],
     "Decimals": [Decimal("0.10"), Decimal("1E+5"), Decimal("-0"), Decimal("123456789012345678901234567890.5")],
-    "maybe Decimals": [Decimal("0.10"), None],
     "datetimes": [datetime.datetime(2020, 1, 2, 3, 4, 5, 6)] * 2,
-    "spans": [datetime.timedelta(days=1, microseconds=3)] * 2,
-    "lists": [[1, 2], [3], []],
     "lists of text": [["a\0", "b"]] * 2,
     "dicts": [{"a": 1}] * 2,
-    "arrays of text": [np.array(["a", "bcd"])] * 2,
     "records": [np.array((1, 0.5), _RECORD)[()]] * 2,
     "masked arrays": [np.ma.array([1, 2], mask=[False, True])] * 2,
     "arrays of objects": [np.array([1, None], dtype=object)] * 2,
@@ -124,13 +117,7 @@ def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(tmp_p
 # ---------------------------------------------------------------------- tensors of several kinds
 
 
-def saved(tensor: torch.Tensor, path: Path, form: str) -> Any:
-    torch.save(tensor if form == "one" else {"x": tensor}, path)
-    return TorchDatasetIterator([resource(path)]) if form == "one" else TensorsDatasetIterator(resource(path), ["x"])
-
-
 @pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*Sparse:UserWarning", "ignore:TypedStorage:UserWarning")
-@pytest.mark.parametrize("form", ["one", "several"])
 @pytest.mark.parametrize(
     ("made", "kind"),
     [
@@ -140,9 +127,10 @@ def saved(tensor: torch.Tensor, path: Path, form: str) -> Any:
     ],
 )
 def test_sparse_and_quantized_tensors_are_refused_with_their_file_and_kind(
-    tmp_path: Path, form: str, made: Callable[[], torch.Tensor], kind: str
+    tmp_path: Path, made: Callable[[], torch.Tensor], kind: str
 ) -> None:
-    iterator = saved(made(), tmp_path / "weights.pt", form)
+    torch.save(made(), tmp_path / "weights.pt")
+    iterator = TorchDatasetIterator([resource(tmp_path / "weights.pt")])
 
     with pytest.raises(DatasetFileCorruptError, match=rf"'weights.pt' holds a {kind} tensor.* save tensor\."):
         iterator.read_batch([0])

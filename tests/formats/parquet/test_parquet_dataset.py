@@ -139,25 +139,6 @@ def test_timestamps_are_read_in_the_unit_that_is_wanted(tmp_path: Path) -> None:
         ParquetDataset(tmp_path, timestamp_unit="ns")[0]
 
 
-def test_hive_partitions_are_columns(tmp_path: Path) -> None:
-    for day in ("2024-01-01", "__HIVE_DEFAULT_PARTITION__"):
-        for hour in (3, 12):
-            (tmp_path / f"day={day}" / f"hour={hour}").mkdir(parents=True)
-            pq.write_table(pa.table({"id": [hour]}), tmp_path / f"day={day}" / f"hour={hour}" / "a.parquet")
-    (tmp_path / "_SUCCESS").touch()
-
-    dataset = ParquetDataset(tmp_path)
-
-    assert [tuple(sample.values()) for sample in dataset] == [
-        (12, "2024-01-01", 12),
-        (3, "2024-01-01", 3),
-        (12, None, 12),
-        (3, None, 3),
-    ]
-    assert dataset.read_column("hour").dtype == np.int64
-    assert [sample["id"] for sample in ParquetDataset(tmp_path, filters=col("day") == "2024-01-01")] == [12, 3]
-
-
 def test_a_file_a_list_of_files_a_url_stores_and_file_systems_are_sources(folder: Path, tmp_path_factory: Any) -> None:
     files = [folder / "part-1.parquet", folder / "part-0.parquet"]
     store = FileStorageConnector(tmp_path_factory.mktemp("store"))

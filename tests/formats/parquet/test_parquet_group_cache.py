@@ -46,19 +46,6 @@ def cache_of(read: Read, max_bytes: int) -> GroupCache:
     return GroupCache(functools.partial(Made, read), max_bytes)
 
 
-class CountedCache(GroupCache):
-    """A cache that knows how often it read each row group."""
-
-    def __init__(self, max_bytes: int, first_bytes: int = 8 * N_ROWS) -> None:
-        self.n_reads: collections.Counter[int] = collections.Counter()
-        super().__init__(functools.partial(Made, self._count), max_bytes)
-        self._limit = first_bytes
-
-    def _count(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
-        self.n_reads[group] += 1
-        return {name: column(group) for name in names}
-
-
 def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() -> None:
     def read(group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         if names == ["b"]:
@@ -72,30 +59,6 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
 
     assert set(columns) == {"a", "b"}
     assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
-
-
-def test_epochs_of_streaming_keep_no_more_than_one_did() -> None:
-    cache = CountedCache(max_bytes=1 << 30)
-    held = []
-
-    for epoch in range(5):
-        for group in np.random.default_rng(epoch).permutation(100).tolist():
-            for _ in range(4):
-                cache.columns(group, ["a"])
-        held.append(cache.n_bytes)
-
-    assert set(held) == {8 * N_ROWS}
-
-
-def test_a_window_of_row_groups_is_soon_kept_whole() -> None:
-    cache = CountedCache(max_bytes=1 << 30)
-
-    for start in range(0, 60, 6):  # six at a time, in turns
-        for group in list(range(start, start + 6)) * 10:
-            cache.columns(group, ["a"])
-
-    assert [cache.n_reads[group] for group in range(12, 60)] == [1] * 48
-    assert cache.n_bytes <= 8 * N_ROWS * 12
 
 
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_stack_petastorm.predicates import in_lambda, in_set
+from data_stack_petastorm.predicates import in_set
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, StorageError
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
@@ -116,37 +115,6 @@ def test_row_groups_that_there_are_not_are_errors(tmp_path: Path, choice: Any) -
         ParquetDataset(tmp_path, row_groups=choice)
     assert [sample["id"] for sample in ParquetDataset(tmp_path, row_groups=[np.int64(3), 1, -1, 3])] == [1, 3, 19]
     assert len(ParquetDataset(tmp_path, row_groups=[])) == 0
-
-
-def test_it_pickles_small_and_elsewhere_reads_only_the_footers_that_it_needs(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", pa.table({"id": np.arange(3000), "x": np.arange(3000.0)}), row_group_size=1)
-    write(tmp_path / "b.parquet", pa.table({"id": [3000], "x": [1.0]}))
-    sent = pickle.dumps(ParquetDataset(tmp_path))
-    (tmp_path / "a.parquet").write_bytes(b"no longer Parquet")
-
-    received = pickle.loads(sent)
-
-    assert len(sent) < 50_000
-    assert len(received) == 3001
-    assert received[3000]["id"] == 3000
-    with pytest.raises(DatasetFileCorruptError, match=r"a\.parquet"):
-        received[0]
-
-
-def is_odd(number: int) -> bool:
-    return number % 2 == 1
-
-
-def test_a_worker_does_not_evaluate_the_filter_again(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", pa.table({"id": np.arange(100)}), row_group_size=10)
-    dataset = ParquetDataset(tmp_path, filters=in_lambda(["id"], is_odd))
-    assert len(dataset) == 50
-    (tmp_path / "a.parquet").rename(tmp_path / "gone")
-
-    received = pickle.loads(pickle.dumps(dataset))
-
-    assert len(received) == 50
-    assert received.block_lengths.tolist() == [5] * 10
 
 
 def test_hdfs_without_hadoop_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

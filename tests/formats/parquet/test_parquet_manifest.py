@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetManifest, write_metadata
 from data_stack.formats.parquet.metadata_generation import generate_metadata
@@ -72,40 +72,6 @@ def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filte
         ParquetDataset(source, filters=col("time") > 0, prefix="set")
 
 
-def test_footers_that_a_manifest_tells_of_are_read_with_their_rows(tmp_path: Path) -> None:
-    with ParquetWriter(tmp_path, rows_per_file=10) as writer:
-        writer.append_columns({"time": np.arange(40), "pair": [[1, 2]] * 40, "text": ["a", None] * 20})
-
-    dataset = ParquetDataset(tmp_path)
-
-    footers = dataset._footers
-    assert len(dataset) == 40
-    assert dataset.all_columns == {"time", "pair", "text"}
-    assert not any(map(footers.is_read, range(4)))
-    assert dataset.read_batch([25, 21])["pair"].tolist() == [[1, 2], [1, 2]]
-    assert [footers.is_read(file) for file in range(4)] == [False, False, True, False]
-
-
-@pytest.mark.parametrize("change", ["size", "same size", "missing"])
-def test_a_file_that_is_replaced_before_its_footer_is_read_is_an_error(tmp_path: Path, change: str) -> None:
-    for name, start in (("old", 0), ("new", 1000)):
-        with ParquetWriter(tmp_path / name, rows_per_file=10, compression="none") as writer:
-            writer.append_columns({"time": np.arange(start, start + 20)})
-    dataset = ParquetDataset(tmp_path / "old")
-    file = tmp_path / "old" / "part-000001.parquet"
-
-    if change == "missing":
-        file.unlink()
-    elif change == "size":
-        pq.write_table(pa.table({"time": np.arange(5)}), file)
-    else:
-        (tmp_path / "new" / file.name).replace(file)
-
-    assert dataset[3] == {"time": 3}
-    with pytest.raises((DatasetFileCorruptError, ResourceNotFoundError), match=r"part-000001\.parquet"):
-        dataset[13]
-
-
 @pytest.mark.parametrize("change", [{"row_groups": (3, 3)}, {"columns": {"time": None}}, {"columns": {"time": 1, "more": 1}}])
 def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change: dict[str, Any]) -> None:
     with ParquetWriter(tmp_path, rows_per_file=10) as writer:
@@ -124,21 +90,6 @@ def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
     pq.write_table(pa.table({"time": [7], "x": [[1.0] * 8], "text": ["other"]}), foreign / "1.parquet")
 
     assert ParquetDataset(foreign)[200]["text"] == "other"
-
-
-def test_generated_metadata_of_files_of_one_size_replace_those_of_the_files_before(foreign: Path) -> None:
-    table = pq.read_table(foreign / "0.parquet")
-    for letter in "ab":
-        changed = table.set_column(2, "text", pa.array([letter] * len(table)))
-        pq.write_table(changed, foreign / "0.parquet", compression="none")
-        if letter == "a":
-            generate_metadata(foreign)
-    with pytest.raises(DatasetFileCorruptError, match="generate-metadata"):
-        ParquetDataset(foreign)[0]
-
-    generate_metadata(foreign)
-
-    assert ParquetDataset(foreign)[0]["text"] == "b"
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:

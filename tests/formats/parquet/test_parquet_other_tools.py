@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 from parquet_layouts import COLUMNS, LAYOUTS, N_ROWS, SCHEMA, write_layout
@@ -30,16 +29,10 @@ def datasets(folder: Path, **source: str) -> Any:
 TOOLS: dict[str, Callable[[Path], Any]] = {
     "dask": lambda folder: import_module("dask.dataframe").read_parquet(folder).compute(scheduler="sync"),
     "datasets": lambda folder: datasets(folder, path=str(folder)),
-    "datasets by format": lambda folder: datasets(folder, path="parquet", data_dir=str(folder)),
     "duckdb": lambda folder: import_module("duckdb").sql(f"select * from read_parquet('{folder}/**/*.parquet')").df(),
-    "duckdb by glob": lambda folder: (
-        import_module("duckdb").sql(f"from '{folder}{'/*/*' * (folder.name == PARTITIONED)}/*.parquet'").df()
-    ),
     "pandas": pd.read_parquet,
     "polars": lambda folder: import_module("polars").read_parquet(f"{folder}/"),
-    "polars lazily": lambda folder: import_module("polars").scan_parquet(folder).collect(),
     "pyarrow": lambda folder: pq.read_table(folder).to_pandas(),
-    "pyarrow.dataset": lambda folder: pads.dataset(folder, partitioning="hive").to_table().to_pandas(),
 }
 
 

@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_stack.exception import DatasetFileCorruptError, LoadingError
-from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.row_groups import GroupReading
-from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 
 _NAME = "a thread of an executor"
@@ -87,22 +86,6 @@ def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, ki
     assert any(name == _NAME for _, name in reads)
 
 
-def test_reading_ahead_works_for_files_of_a_store() -> None:
-    store = InMemoryStorageConnector()
-    with ParquetWriter(store, row_group_rows=20) as writer:
-        writer.append_columns({"id": np.arange(200)})
-    dataset = ParquetDataset(store)
-    reads = watched(dataset)
-
-    ids = []
-    for sample in dataset:
-        ids.append(sample["id"])
-        time.sleep(0.002)
-
-    assert ids == list(range(200))
-    assert sum(name == _NAME for _, name in reads) == 9
-
-
 def test_damage_in_prefetched_rows_is_reported_when_they_are_read(folder: Path) -> None:
     path = folder / "1.parquet"
     column = pq.read_metadata(path).row_group(2).column(1)
@@ -135,15 +118,9 @@ def test_an_iteration_that_is_broken_off_leaves_no_thread_behind(folder: Path) -
 def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> None:
     values = np.random.default_rng(0).random(16 << 17)  # 16 MiB
     pq.write_table(pa.table({"value": values}), tmp_path / "a.parquet", row_group_size=1 << 18, use_dictionary=False)
-    dataset = ParquetDataset(tmp_path)
-    first = dataset.read_batch([0])["value"]
-
-    dataset.read_ahead(np.arange(1, 8) << 18)
-    assert soon(lambda: all(has(dataset, group) for group in range(8)))  # 14 MiB
-
-    assert first[0] == values[0]
     small = ParquetDataset(tmp_path, max_cached_bytes=5 << 20)
     small.read_batch([0])
+
     small.read_ahead(np.arange(1, 8) << 18)
     assert soon(lambda: has(small, 1) and has(small, 2))
     assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]

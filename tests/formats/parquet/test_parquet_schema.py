@@ -44,18 +44,14 @@ def schema() -> Schema:
             Field("day", "datetime64[D]"),
             Field("time", "datetime64[ns]", nullable=True),
             Field("instant", "datetime64[us]", (), ScalarCodec("timestamp")),
-            Field("duration", "timedelta64[us]"),
             Field("clock", "timedelta64[us]", (), ScalarCodec("time[us]")),
             Field("list", "int32", (None,), nullable=True),
             Field("words", str, (None,)),
             Field("vector", "float32", (3,)),
-            Field("matrix", "float32", (None, 3)),
             Field("packed", "complex64", (2, None), CompressedNdarrayCodec(), True),
             Field("names", str, (2,), NdarrayCodec()),
             Field("png", "uint8", (None, None, 3), PngCodec(), True),
-            Field("deep", "uint16", (8, 9), PngCodec()),
             Field("jpeg", "uint8", (16, 16), JpegCodec(quality=90)),
-            Field("webp", "uint8", (None, None, 3), "webp"),
             Field("json", object, (), "json"),
             Field("nested", object, (), NestedCodec({"struct": {"a": "int", "b": {"list": {"list": "string"}}}}), True),
             Field("map", object, (), NestedCodec(pa.map_(pa.string(), pa.float64()))),
@@ -157,14 +153,10 @@ LIST = pa.list_(pa.int32())
 INFERRED = [
     (pa.int64(), "int64", (), ScalarCodec("bigint"), [2**53 + 1, None]),
     (pa.string(), str, (), ScalarCodec("string"), ["ü", None]),
-    (pa.large_string(), str, (), ScalarCodec("string"), ["ü", None]),
     (pa.string_view(), str, (), ScalarCodec("string"), ["ü", None]),
     (pa.binary(), bytes, (), ScalarCodec("binary"), [b"\xff", None]),
-    (pa.binary(2), bytes, (), ScalarCodec("binary"), [b"ab", None]),
     (pa.dictionary(pa.int8(), pa.string()), str, (), ScalarCodec("string"), ["a", None]),
-    (pa.dictionary(pa.int8(), pa.int64()), "int64", (), ScalarCodec("bigint"), [7, None]),
     (pa.decimal128(38, 2), Decimal, (), ScalarCodec("decimal(38,2)"), [Decimal("1.25"), None]),
-    (pa.decimal256(50, 2), Decimal, (), ScalarCodec("decimal(50,2)"), [Decimal("1.25"), None]),
     (pa.date32(), "datetime64[D]", (), ScalarCodec("date"), [np.datetime64("2024-01-02"), None]),
     (pa.timestamp("ns"), "datetime64[ns]", (), ScalarCodec("timestamp_ntz[ns]"), [np.datetime64("2024-01-02", "ns"), None]),
     (pa.timestamp("us", "UTC"), "datetime64[us]", (), ScalarCodec("timestamp"), [np.datetime64("2024-01-02", "us"), None]),
@@ -178,7 +170,6 @@ INFERRED = [
     (pa.map_(pa.string(), pa.int64()), object, (), NestedCodec({"map": ["string", "bigint"]}), [[("a", 1)], None]),
     (pa.list_(pa.struct([("a", pa.date32())])), object, (), None, [[{"a": np.datetime64("2024-01-02")}], None]),
     (pa.null(), object, (), NestedCodec("void"), [None, None]),
-    (pa.json_(), str, (), ScalarCodec("string"), ["{}", None]),
 ]
 
 
@@ -194,10 +185,7 @@ def test_every_type_of_arrow_is_inferred_and_its_values_come_back_exactly(
         plain = [values[0].astype(object), None]
     if pa.types.is_nested(type_) and "date32" in str(type_):
         plain = [[{"a": datetime.date(2024, 1, 2)}], None]
-    storage = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-    dictionary = pa.types.is_dictionary(type_)
-    cells = pa.array(plain, storage.value_type if dictionary else storage)
-    cells = cells.dictionary_encode().cast(type_) if dictionary else cells.cast(type_) if storage != type_ else cells
+    cells = pa.array(plain, type_.value_type if pa.types.is_dictionary(type_) else type_).cast(type_)
     file = io.BytesIO()
     pq.write_table(pa.table({"x": cells}), file)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import decimal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -37,21 +35,14 @@ def table_of(n_rows: int) -> pa.Table:
             "text": [f"row {n}" for n in numbers],
             "kind": pa.array([f"kind {n % 5}" for n in numbers]).dictionary_encode(),
             "flag": [n % 2 == 0 for n in numbers],
-            "price": pa.array([decimal.Decimal(n) / 100 for n in numbers], pa.decimal128(10, 2)),
-            "time": pa.array([n * 1000 for n in numbers], pa.timestamp("ms")),
             "ragged": pa.array([list(range(n % 4)) for n in numbers], pa.list_(pa.int32())),
             "pair": [[n, -n] for n in numbers],
-            "texts": [[f"{n}"] * (n % 3) for n in numbers],
             "tensor": pa.FixedShapeTensorArray.from_numpy_ndarray(tensors),
-            "struct": [{"a": n, "b": [n]} for n in numbers],
             "map": pa.array([[("k", n)] * (n % 2) for n in numbers], pa.map_(pa.string(), pa.int64())),
             "nested": pa.array([[[n], [n, n]] * (n % 2) for n in numbers], pa.list_(pa.list_(pa.int32()))),
             "half": pa.array([np.float16(n % 64) for n in numbers], pa.float16()),
-            "view": pa.array([f"a long text of row {n}" for n in numbers], pa.string_view()),
             "three": pa.array([b"%03d" % (n % 1000) for n in numbers], pa.binary(3)),
-            "large": pa.array([decimal.Decimal(n) * 10**40 for n in numbers], pa.decimal256(60, 2)),
             "zone": pa.array([n * 10**6 for n in numbers], pa.timestamp("us", "Europe/Berlin")),
-            "day": pa.array(list(numbers), pa.int32()).cast(pa.date32()),
             "none": pa.nulls(n_rows),
             "noise": noise(n_rows),
         }
@@ -93,19 +84,6 @@ def test_the_rows_that_a_filter_takes_are_those_of_the_whole_dataset(folder: Pat
     assert [{name: plain(value) for name, value in some[int(i)].items()} for i in order[:5]] == expected[:5]
     assert [sample["n"] for sample in some] == taken
     assert some.read_column("text").tolist() == [f"row {n}" for n in taken]
-
-
-def test_rows_that_a_filter_does_not_take_are_not_kept(folder: Path) -> None:
-    dataset = ParquetDataset(folder, ["n", "noise"], filters=col("n").isin([5, 250, 600, 1100]))
-    before = pa.total_allocated_bytes()
-
-    batch = dataset.read_batch([0, 1, 2, 3])
-
-    assert batch["n"].tolist() == [5, 250, 600, 1100]
-    end = time.monotonic() + 20
-    while pa.total_allocated_bytes() - before >= 16 * N_BYTES:  # a thread may be about to let go of what it read
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Path) -> None:

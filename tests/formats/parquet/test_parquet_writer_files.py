@@ -19,7 +19,6 @@ from data_stack.formats.parquet import (
     ParquetDataset,
     ParquetManifest,
     ParquetWriter,
-    PngCodec,
     Schema,
     writer_part,
 )
@@ -164,15 +163,6 @@ def test_values_that_can_name_no_folder_are_refused(tmp_path: Path, value: Any) 
             writer.append_columns({"id": [1], "day": [value], "x": np.zeros((1, 4, 4), np.float32)})
 
     assert ParquetDataset(tmp_path).read_column("id").tolist() == [0]
-
-
-def test_images_are_not_compressed_twice(tmp_path: Path) -> None:
-    schema = Schema("s", [Field("image", "uint8", (None, None, 3), PngCodec()), Field("text", str)])
-    with ParquetWriter(tmp_path, schema, compression="gzip") as writer:
-        writer.append({"image": np.zeros((9, 9, 3), np.uint8), "text": "x"})
-
-    group = pq.read_metadata(tmp_path / "part-000000.parquet").row_group(0)
-    assert [group.column(number).compression for number in range(2)] == ["UNCOMPRESSED", "GZIP"]
 
 
 @pytest.mark.parametrize("kind", ["memory", "mongodb", *(["file", "s3"] if FULL else [])])

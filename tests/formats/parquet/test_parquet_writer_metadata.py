@@ -69,21 +69,6 @@ def test_metadata_of_any_parquet_are_made_from_its_footers(tmp_path: Path) -> No
     assert sorted(int(each["a"]) for each in ParquetDataset(tmp_path)) == list(range(11))
 
 
-def test_metadata_follow_what_other_tools_appended_and_removed(tmp_path: Path) -> None:
-    folder = written(tmp_path, rows_per_file=10, petastorm=True)
-    table = pq.read_table(folder / "part-000001.parquet")
-    pq.write_table(table, folder / "part-000007.parquet", row_group_size=2)
-    (folder / "part-000000.parquet").unlink()
-
-    generate_metadata(folder)
-
-    counts = json.loads(metadata_of(folder)[b"dataset-toolkit.num_row_groups_per_file.v1"])
-    assert counts == {"part-000001.parquet": 2, "part-000007.parquet": 5}
-    assert ParquetDataset(folder).schema == SCHEMA
-    written(folder, 22)
-    assert len(ParquetDataset(folder)) == 22
-
-
 def test_petastorms_metadata_stay_as_they_were(tmp_path: Path) -> None:
     folder = tmp_path / "timeseries"
     shutil.copytree(petastorm_folder("timeseries"), folder, copy_function=shutil.copyfile)

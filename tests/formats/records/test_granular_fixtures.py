@@ -9,7 +9,6 @@ import pytest
 from granular_fixtures import expected_of, fixture_folder
 
 from data_stack.formats import records
-from data_stack.formats.records import RecordReader
 from data_stack.testing.iterators import assert_same
 
 NAMES = ["small_new", "small_old", "resumed", "sharded"]
@@ -40,28 +39,3 @@ def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool)
             assert_same_but_for_jpeg(actual, sample)
         for actual, sample in zip(reader.__getitems__(range(len(reader))), expected["decoded"], strict=True):
             assert_same_but_for_jpeg(actual, sample)
-
-
-def test_ranges_of_sequences_are_read_as_granular_reads_them() -> None:
-    expected = expected_of("small_old")
-    masked = expected["masked_7"]
-    mask = {name: part if part is True else range(*part) for name, part in masked["mask"].items()}
-
-    with RecordReader(fixture_folder("small_old")) as reader:
-        sample = reader[7, mask]
-
-        assert list(sample) == list(mask)
-        assert {name: len(value) if isinstance(value, list) else None for name, value in sample.items()} == masked["lengths"]
-        assert sample["words"] == masked["words"]
-        assert sample["times"] == masked["times"]
-        assert_same(sample["frames"], expected["decoded"][7]["frames"][1:3])
-
-
-def test_what_is_available_is_what_granular_says() -> None:
-    expected = expected_of("small_old")
-
-    with RecordReader(fixture_folder("small_old")) as reader:
-        for position, available in enumerate(expected["available"]):
-            assert reader.available(position) == {
-                name: part if part is True else range(*part) for name, part in available.items()
-            }

@@ -39,7 +39,6 @@ def lengthen(path: Path, data: bytes) -> None:
 
 #: What is done to a dataset of 10 samples, and how many are whole then.
 FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
-    "one index short": (lambda folder: cut(folder / "text.idx", 8), 9),
     "index torn": (lambda folder: cut(folder / "text.idx", 3), 9),
     "records cut short": (lambda folder: cut(folder / "number.bag", 1), 9),
     "records of all gone": (lambda folder: cut(folder / "number.bag", 80), 0),

@@ -78,15 +78,6 @@ class TestCodecs(CodecContract):
 # ---------------------------------------------------------------------- Granular's bytes
 
 
-@pytest.mark.parametrize("kind", ["bytes", "utf8", "int", "i64", "u64", "msgpack", "array", "tree"])
-def test_records_are_those_of_granular(kind: str) -> None:
-    record = codec_of(kind).encode(SAMPLES[kind])
-
-    assert record == granular.encoders[kind](SAMPLES[kind])
-    assert_same(codec_of(kind).decode(record), SAMPLES[kind])
-    assert_same(granular.decoders[kind](record), SAMPLES[kind])
-
-
 @given(value=st.integers(-(2**127), 2**127 - 1))
 def test_integers_come_back_and_granular_reads_them(value: int) -> None:
     codec = codec_of("int")

@@ -21,7 +21,6 @@ from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
-from data_stack.values.stacking import stack_values
 
 SPEC = {"id": Column("i64"), "mat": Column("array", "int16", (2, 3)), "name": Column("utf8"), "ragged": Column("array")}
 
@@ -118,32 +117,6 @@ def test_the_declared_dtype_is_that_of_batches_and_python_integers_those_of_samp
         assert [type(value) for value in next(iter(reader)).values()] == [int, int, int]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.array(2.5), np.array([True, False]), np.array(["a", "bcd"]), np.zeros((0, 3)), np.array("2020-01-02", "M8[D]"),
-        np.arange(3, dtype=">i4"),
-    ],
-    ids=lambda value: value.dtype.str,
-)  # fmt: skip
-@pytest.mark.parametrize("manifest", [True, False])
-def test_arrays_of_every_kind_come_back(tmp_path: Path, value: Any, manifest: bool) -> None:
-    with RecordWriter(tmp_path, {"x": Column("array", value.dtype, value.shape)}) as writer:
-        for _ in range(3):
-            writer.append({"x": value})
-    if not manifest:
-        (tmp_path / "manifest.json").unlink()
-
-    with RecordReader(tmp_path, mapped=manifest) as reader:
-        sample = reader[1]["x"]
-        assert_same(sample, value)
-        assert isinstance(sample, np.ndarray)
-        assert sample.flags.writeable
-        assert_same([sample["x"] for sample in reader], [value] * 3)
-        assert_same(reader.read_batch([2, 0])["x"], stack_values([value, value]))
-        assert_same(reader.read_batch(range(1, 3))["x"], stack_values([value, value]))
-
-
 # ------------------------------------------------------------------ codecs
 
 
@@ -225,18 +198,6 @@ def test_a_reader_pickles_small_and_refuses_another_dataset(tmp_path: Path) -> N
         writer.append(expected[0])
     with pytest.raises(ResourceChangedError):
         pickle.loads(pickled)
-
-
-def test_opening_reads_no_index_if_there_is_a_manifest(tmp_path: Path) -> None:
-    write(tmp_path, 5)
-    for index in tmp_path.glob("*.idx"):
-        index.write_bytes(b"\xff" * index.stat().st_size)
-
-    with RecordReader(tmp_path) as reader:
-        assert len(reader) == 5
-        assert reader.read_column("mat").shape == (5, 2, 3)  # rows of one size need none
-        with pytest.raises(DatasetFileCorruptError, match=r"name\.idx is damaged"):
-            reader.read_column("name")
 
 
 def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path: Path) -> None:

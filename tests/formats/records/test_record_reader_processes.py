@@ -102,15 +102,6 @@ def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordRea
     assert (here, there) == (0, [0] * 4)
 
 
-def test_a_spawned_process_reads_what_it_was_sent(folder: Path) -> None:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for name in ("plain", "sharded"):
-            with records.open(folder / name) as reader:
-                reader[3]
-                assert pool.submit(check_much, reader, 5, 5).result(timeout=120) == 0
-                assert pool.submit(check_much, reader[::1], 5, 5).result(timeout=120) == 0
-
-
 def test_a_type_of_a_plugin_is_known_in_a_spawned_process_that_imported_no_plugins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import resource
 import shutil
 from collections.abc import Iterator
@@ -113,16 +112,3 @@ def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert len(os.listdir("/proc/self/fd")) == n_open
-
-
-def test_it_pickles_small(tmp_path: Path) -> None:
-    expected = write(tmp_path, [2] * 30 + [1])
-    with ShardedRecordReader(tmp_path, shardstep=2) as reader:
-        pickled = pickle.dumps(reader)
-        chosen = list(reader)
-    assert len(pickled) < 16 * 250
-
-    copy = pickle.loads(pickled)
-    assert len(copy) == 31
-    assert_same(copy[-1], expected[-1])
-    assert_same(list(copy), chosen)

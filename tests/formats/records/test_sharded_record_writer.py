@@ -15,7 +15,7 @@ from mongodb_server import folder_in_memory
 
 from data_stack.exception import ConfigError
 from data_stack.formats import records
-from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.formats.records import Column, RecordReader, ShardedRecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector
 
 SPEC: dict[str, str | Column] = {"id": "i64", "name": "utf8"}
@@ -92,13 +92,3 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)
-
-
-def test_shards_of_other_columns_are_refused(tmp_path: Path) -> None:
-    with ShardedRecordWriter(tmp_path / "a", SPEC, shardlen=2) as writer:
-        writer.append(row(0))
-
-    with pytest.raises(ConfigError, match="other columns"):
-        ShardedRecordWriter(tmp_path / "a", {"id": "i64"}, shardlen=2)
-    with RecordWriter(tmp_path / "b", SPEC):
-        pass
