@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+from data_stack_huggingface.layout import split_files
 from hub_server import HubServer, Repo
 
 import data_stack
@@ -94,8 +95,6 @@ def test_pauses_and_failures_of_the_server_are_waited_for(hub: HubServer, repo: 
         (200, {}, b"<html>", CatalogueError, "undocumented form .*not JSON"),
         (200, {}, b'{"id": "a/b", "sha": "x", "siblings": [{}]}', CatalogueError, "entry 0 of 'siblings' .*no 'rfilename'"),
         (403, {"X-Error-Code": "GatedRepo"}, b"", CatalogueAccessError, "hf auth login"),
-        (200, {}, b'{"id": "team/numbers", "siblings": []}', CatalogueError, "has no 'sha'"),
-        (418, {}, b"", CatalogueError, "status 418"),
         (500, {}, b"", CatalogueUnavailableError, "answers 500.*check the network"),
     ],
 )
@@ -144,3 +143,19 @@ def test_small_files_are_compared_with_their_blob(hub: HubServer, parquet_of: Pa
         hub.faults[path] = [wrong] * 9
         with pytest.raises(kind, match="blob SHA-1"):
             data_stack.load("hf:team/small", split="train", lazy=lazy)
+
+
+# ---------------------------------------------------------------------- cards
+
+
+@pytest.mark.parametrize("configs", ["x", [1], [{"data_files": [{"split": "train"}]}], [{"data_files": 3}], {"a": 1}])
+def test_a_damaged_card_is_an_error(configs: Any) -> None:
+    with pytest.raises(CatalogueError, match=r"configs in the card of hf:s are damaged"):
+        split_files("s", {"configs": configs}, ["a.parquet"], None)
+
+
+def test_hostile_patterns_of_a_card_end() -> None:
+    paths = [f"{'a' * 100}/{'a' * 200}.parquet"]
+
+    with pytest.raises(CatalogueError, match="no files match"):
+        split_files("s", {"configs": [{"data_files": "**/" * 50 + "*a" * 50 + "*b"}]}, paths, None)

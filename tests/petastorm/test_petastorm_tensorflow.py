@@ -34,11 +34,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "id": ids,
         "small": ids.astype("u2"),
         "vector": pa.FixedSizeListArray.from_arrays(pa.array(np.repeat(ids, 2).astype("f4")), 2),
-        "ragged": [np.arange(1 + number % 3) for number in ids],
         "name": [f"né {number}" for number in ids],
         "price": pa.array([Decimal(int(number)) / 4 for number in ids], pa.decimal128(10, 2)),
         "day": np.datetime64("2024-01-01") + ids,
-        "maybe": pa.array([None if number == 50 else number for number in ids.tolist()]),
     }
     pq.write_table(pa.table(columns), file, row_group_size=10)
     return file
@@ -90,37 +88,11 @@ def test_row_groups_are_tuples_of_columns(table: Path) -> None:
     assert batches[1].price.numpy()[:2].tolist() == [b"2.5", b"2.75"]
 
 
-def test_sequences_are_dicts_of_named_tuples(table: Path) -> None:
-    ngram = NGram({0: ["id"], 2: ["id", "vector"]}, 1, "id")
-
-    rows = list(make_petastorm_dataset(make_reader(table, schema_fields=ngram, shuffle_row_groups=False)))
-
-    assert len(rows) == N_ROWS - 2
-    assert list(rows[5]) == [0, 1, 2]
-    assert [part._fields for part in rows[5].values()] == [("id",), (), ("id", "vector")]
-    assert (int(rows[5][0].id), int(rows[5][2].id)) == (5, 7)
-
-
-def test_a_row_without_a_value_is_an_error_with_the_field(table: Path) -> None:
-    with pytest.raises(Exception, match="field 'maybe' has a row without a value"):
-        list(make_petastorm_dataset(reader(table, "maybe")))
-
-
 def test_what_tensorflow_has_no_tensors_for_is_told_at_once(tmp_path: Path) -> None:
     pq.write_table(pa.table({"pair": [{"a": 1}]}), tmp_path / "a.parquet")
 
     with pytest.raises(ConfigError, match="'pair'"):
         make_petastorm_dataset(make_reader(tmp_path))
-
-
-def test_rows_come_one_by_one_until_there_are_no_more(table: Path) -> None:
-    rows = reader(table, "id", "name")
-
-    found = [tf_tensors(rows) for _ in range(N_ROWS)]
-
-    assert [int(row.id) for row in found] == list(range(N_ROWS))
-    with pytest.raises(tf.errors.OutOfRangeError):
-        tf_tensors(rows)
 
 
 def test_a_function_takes_the_next_row_in_each_run(table: Path) -> None:

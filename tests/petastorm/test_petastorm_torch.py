@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from data_stack_petastorm import NGram, WeightedSamplingReader, make_batch_reader, make_reader
+from data_stack_petastorm import NGram, TransformSpec, WeightedSamplingReader, make_batch_reader, make_reader
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader, InMemBatchedDataLoader, decimal_friendly_collate
 
 from data_stack.exception import ConfigError, LoaderStateError
@@ -158,6 +158,13 @@ def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> No
 
     with DataLoader(reader(table, ["id", "flag"], **options), 100, first_and_last) as loader:
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
+
+
+def test_tensors_of_a_transform_that_names_no_fields_are_batched(table: Path) -> None:
+    spec = TransformSpec(lambda row: {"id": row["id"], "vector": torch.tensor(row["vector"]) / 2}, removed_fields=["flag"])
+
+    with DataLoader(reader(table, ["id", "vector", "flag"], transform_spec=spec), 16) as loader:
+        assert all(torch.equal(batch["vector"][:, 0], batch["id"].float() / 2) for batch in loader)
 
 
 def test_a_loop_that_is_broken_off_begins_anew_and_epochs_differ(table: Path) -> None:

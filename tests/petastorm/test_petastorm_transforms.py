@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from data_stack_petastorm.transform import BatchTransform, TransformSpec, edit_field
+from kept_samples import exact
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError
@@ -49,12 +50,6 @@ def rows() -> Any:
 def transformed(*arguments: Any, seed: int | None = None, below: Any = None, **options: Any) -> Any:
     spec = TransformSpec(*arguments, **options)
     return (below or rows()).map(BatchTransform(spec, spec.schema_of(SCHEMA)), batched=True, seed=seed)
-
-
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return np.array_equal(one, other) and np.asarray(one).dtype == np.asarray(other).dtype
-    return type(one) is type(other) and bool(one == other)
 
 
 def test_edited_fields_stand_behind_the_others_and_removed_ones_are_gone() -> None:
@@ -112,9 +107,9 @@ def test_every_form_gives_the_same_values_and_dtypes(on: str) -> None:
         assert (sample["vector"].dtype, sample["image"].dtype) == (np.float32, np.uint8)
         assert sample["sum"] == expected[place]["vector"].sum()
     for name in [*SCHEMA.fields, "sum"]:
-        assert all(same(one, samples[index][name]) for one, index in zip(batch[name], (5, 0, 5), strict=True)), name
+        assert exact(list(batch[name])) == exact([samples[index][name] for index in (5, 0, 5)]), name
     assert batch["sum"].dtype == np.float32
-    assert same(pickle.loads(pickle.dumps(iterator))[3]["sum"], samples[3]["sum"])
+    assert exact(pickle.loads(pickle.dumps(iterator))[3]["sum"]) == exact(samples[3]["sum"])
 
 
 @pytest.mark.parametrize("on", FORMS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,41 +94,26 @@ def test_lists_structs_and_maps_of_spark_are_read_equal(spark: SparkSession, tmp
 
 
 def test_spark_sql_reads_what_we_write(spark: SparkSession, tmp_path: Path) -> None:
-    fields = [
-        Field("flag", bool),
-        Field("byte", np.int8),
-        Field("long", np.int64, nullable=True),
-        Field("double", np.float64),
-        Field("text", str, nullable=True),
-        Field("data", bytes),
-        Field("day", "datetime64[D]"),
-        Field("time", "datetime64[us]", (), ScalarCodec("timestamp")),
-        Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")),
-        Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), nullable=True),
-        Field("vector", np.float32, (3,)),
-        Field("ragged", np.int32, (None,), ListCodec()),
-        Field("nested", object, (), NestedCodec({"struct": {"x": "int", "ys": {"list": "string"}}}), nullable=True),
-        Field("part", str, nullable=True),
+    nested = NestedCodec({"struct": {"x": "int", "ys": {"list": "string"}}})
+    microsecond, last = np.datetime64("2024-01-01T00:00:00.000001"), np.datetime64("1999-12-31T23:59:59")
+    columns: list[tuple[Field, Callable[[int], Any]]] = [
+        (Field("flag", bool), lambda i: i % 2 == 0),
+        (Field("byte", np.int8), lambda i: np.int8(i - 5)),
+        (Field("long", np.int64, nullable=True), lambda i: None if i % 4 == 0 else 2**60 + i),
+        (Field("double", np.float64), lambda i: i / 3),
+        (Field("text", str, nullable=True), lambda i: None if i == 3 else f"t{i}"),
+        (Field("data", bytes), lambda i: bytes([i])),
+        (Field("day", "datetime64[D]"), lambda i: np.datetime64("2024-02-25") + i),
+        (Field("time", "datetime64[us]", (), ScalarCodec("timestamp")), lambda i: microsecond + np.timedelta64(i, "h")),
+        (Field("clock", "datetime64[us]", (), ScalarCodec("timestamp_ntz")), lambda i: last + np.timedelta64(i, "s")),
+        (Field("price", Decimal, (), ScalarCodec("decimal(10,3)"), True), lambda i: None if i == 2 else Decimal(i) / 8),
+        (Field("vector", np.float32, (3,)), lambda i: np.arange(i, i + 3, dtype=np.float32)),
+        (Field("ragged", np.int32, (None,), ListCodec()), lambda i: np.arange(i % 3, dtype=np.int32)),
+        (Field("nested", object, (), nested, True), lambda i: None if i == 1 else {"x": i, "ys": ["a", None]}),
+        (Field("part", str, nullable=True), lambda i: [None, "a=b/c", "ü d"][i % 3]),
     ]
-    rows = [
-        {
-            "flag": i % 2 == 0,
-            "byte": np.int8(i - 5),
-            "long": None if i % 4 == 0 else 2**60 + i,
-            "double": i / 3,
-            "text": None if i == 3 else f"t{i}",
-            "data": bytes([i]),
-            "day": np.datetime64("2024-02-25") + i,
-            "time": np.datetime64("2024-01-01T00:00:00.000001") + np.timedelta64(i, "h"),
-            "clock": np.datetime64("1999-12-31T23:59:59") + np.timedelta64(i, "s"),
-            "price": None if i == 2 else Decimal(i) / 8,
-            "vector": np.arange(i, i + 3, dtype=np.float32),
-            "ragged": np.arange(i % 3, dtype=np.int32),
-            "nested": None if i == 1 else {"x": i, "ys": ["a", None]},
-            "part": [None, "a=b/c", "ü d"][i % 3],
-        }
-        for i in range(10)
-    ]
+    fields = [field for field, _ in columns]
+    rows = [{field.name: value(i) for field, value in columns} for i in range(10)]
     with ParquetWriter(tmp_path / "t", Schema("all", fields), partition_by=["part"]) as writer:
         for row in rows:
             writer.append(row)

@@ -1,4 +1,4 @@
-"""Petastorm's converter: its arguments, defaults, warnings and errors, on the layer below."""
+"""Petastorm's converter: its arguments, defaults, warnings and errors, on the layer below; its schemas, written by Spark."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from unittest.mock import Mock, call
 
+import numpy as np
 import pytest
 import torch
 from data_stack_petastorm.pytorch import BatchedDataLoader, DataLoader
@@ -18,6 +20,23 @@ from data_stack_petastorm.tools.spark_session_cli import add_configure_spark_arg
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+from datetime import datetime, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from data_stack_petastorm import make_reader
+from data_stack_petastorm.codecs import CompressedImageCodec, DataframeColumnCodec, NdarrayCodec, ScalarCodec
+from data_stack_petastorm.etl.dataset_metadata import get_schema, materialize_dataset
+from data_stack_petastorm.spark_utils import dataset_as_rdd
+from data_stack_petastorm.unischema import Unischema, UnischemaField, dict_to_spark_row
+from pyspark.sql.types import FloatType, StringType
+
+from data_stack.formats.parquet import ParquetDataset
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 SETTING = SparkDatasetConverter.PARENT_CACHE_DIR_URL_CONF
 
@@ -100,24 +119,104 @@ def test_what_petastorm_warns_of_is_logged(
 
 
 def test_a_command_line_configures_the_session() -> None:
-    class Builder:
-        def __init__(self) -> None:
-            self.found: list[Any] = []
-
-        def config(self, key: str, value: str) -> None:
-            self.found.append((key, value))
-
-        def master(self, name: str) -> None:
-            self.found.append(name)
-
-    builder: Any = Builder()
+    builder = Mock()
     parser = argparse.ArgumentParser()
     with pytest.raises(RuntimeError, match="add_configure_spark_arguments"):
         configure_spark(builder, parser.parse_args([]))
     add_configure_spark_arguments(parser)
     returned = configure_spark(builder, parser.parse_args(["--master", "local[1]", "--spark-session-config", "a=1", "b=x=2"]))
 
-    assert builder.found == [("a", "1"), ("b", "x=2"), "local[1]"]
+    assert builder.mock_calls == [call.config("a", "1"), call.config("b", "x=2"), call.master("local[1]")]
     assert returned is builder
     with pytest.raises(ValueError, match="key=value"):
         configure_spark(builder, parser.parse_args(["--spark-session-config", "wrong"]))
+
+
+# ---------------------------------------------------------------------- schemas that Spark writes
+
+
+class HexCodec(DataframeColumnCodec):
+    """A codec of a user's: bytes as text."""
+
+    def encode(self, unischema_field: Any, value: Any) -> Any:
+        return value.tobytes().hex()
+
+    def decode(self, unischema_field: Any, value: Any) -> Any:
+        return np.frombuffer(bytes.fromhex(value), unischema_field.numpy_dtype)
+
+    def spark_dtype(self) -> Any:
+        return StringType()
+
+
+Frames = Unischema(
+    "Frames",
+    [
+        UnischemaField("id", np.int64, ()),
+        UnischemaField("small", np.uint8, (), None, True),
+        UnischemaField("half", np.float16, ()),
+        UnischemaField("speed", np.float32, (), ScalarCodec(FloatType()), False),
+        UnischemaField("text", np.bytes_, ()),
+        UnischemaField("time", np.datetime64, (), ScalarCodec("timestamp"), False),
+        UnischemaField("price", Decimal, (), ScalarCodec("decimal(10,3)"), False),
+        UnischemaField("image", np.uint8, (4, 5, 3), CompressedImageCodec("png"), False),
+        UnischemaField("words", np.str_, (None,), NdarrayCodec(), False),
+        UnischemaField("hex", np.uint16, (2,), HexCodec(), False),
+    ],
+)
+
+
+def row(i: int) -> dict[str, Any]:
+    return {
+        "id": np.int32(i),
+        "small": None if i == 3 else np.int64(i),
+        "half": i / 2,
+        "speed": np.float64(i) / 10,
+        "text": f"text {i}",
+        "time": datetime(2024, 1, 1, 0, 0, 0, i, timezone.utc),
+        "price": i,
+        "image": np.full((4, 5, 3), i, np.uint8),
+        "words": np.array(["a", "bcd"]),
+        "hex": np.array([i, 2], np.uint16),
+    }
+
+
+def test_a_schema_of_petastorms_spelling_is_written_by_spark_and_read(spark: SparkSession, tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/frames"
+    with materialize_dataset(spark, url, Frames, row_group_size_mb=1):
+        rows = [dict_to_spark_row(Frames, row(i)) for i in range(10)]
+        spark.createDataFrame(rows, Frames.as_spark_schema()).coalesce(1).write.parquet(url)
+
+    dataset = ParquetDataset(tmp_path / "frames")
+
+    read = dataset[4]
+    image, words, numbers = read.pop("image"), read.pop("words"), read.pop("hex")
+    assert read == {
+        "id": 4,
+        "small": 4,
+        "half": 2.0,
+        "speed": np.float32(0.4),
+        "text": b"text 4",
+        "time": np.datetime64("2024-01-01T00:00:00.000004"),
+        "price": Decimal(4),
+    }
+    assert (image.tolist(), words.tolist(), numbers.tolist()) == (np.full((4, 5, 3), 4).tolist(), ["a", "bcd"], [4, 2])
+    assert (dataset[3]["small"], get_schema(tmp_path / "frames")) == (None, Frames)
+    with DataLoader(make_reader(url, ["id", "image"])) as loader:
+        assert all((batch["image"] == batch["id"]).all() for batch in loader)
+    rdd = dataset_as_rdd(url, spark, [Frames.id, Frames.image])
+    assert (rdd.first()._fields, rdd.count()) == (("id", "image"), 10)
+    assert spark.sql(f"select count(id) from parquet.`{url}`").collect()[0][0] == 10  # a path of ours
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("id", 1.5),
+        ("small", 256),
+        ("image", None),
+        ("more", 1),
+    ],
+)
+def test_values_that_would_change_are_refused(name: str, value: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match=name):
+        dict_to_spark_row(Frames, {**row(1), name: value})
