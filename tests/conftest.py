@@ -151,12 +151,6 @@ def mongodb_auth_uri(mongodb_with_auth: MongoDBServer) -> Iterator[str]:
 
 
 @pytest.fixture
-def mongodb_tls_uri(mongodb_with_tls: MongoDBServer) -> Iterator[str]:
-    """The URI, CA included, of an empty database in ``mongodb_with_tls``; it is dropped after the test."""
-    yield from _fresh_database(mongodb_with_tls)
-
-
-@pytest.fixture
 def mongodb(mongodb_uri: str) -> Iterator[Database[Any]]:
     """The database that ``mongodb_uri`` names, to look at it with pymongo."""
     with pymongo.MongoClient[Any](mongodb_uri) as client:

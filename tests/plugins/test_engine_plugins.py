@@ -30,10 +30,5 @@ def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
     engine = engine_of("several", None, "3")
 
     assert repr(engine) == "ProcessEngine(3, attempts=3)"
-
-
-def test_an_engine_that_no_plugin_brings_is_an_error_with_those_that_there_are(site: Site) -> None:
-    site.install_hooks("several", ENGINE.replace("NAME", "several"))
-
     with pytest.raises(ConfigError, match=r"'sevral' \(did you mean 'several'\?\); known engines: processes, (.*, )?several"):
         engine_of("sevral", None, None)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import numpy as np
@@ -27,8 +24,6 @@ from data_stack.plugins.manager import default_manager
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository
 from data_stack.repository.resolved import NamedDataset, Published
-
-ROOT = Path(data_stack.__file__).parents[1]
 
 
 class NumbersFactory(BaseDatasetFactory):
@@ -168,27 +163,3 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     assert [each.version is None for each in resolved] == [True, False, False, True, False]
     assert [each.describe().name for each in resolved] == [*names, names[2]]
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
-
-
-def test_loading_goes_as_the_map_of_the_architecture_says() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    walk = page[page.index('load("digits", split="train")   ') : page.index("train[7]\n")]
-    stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", walk)
-    called = set[tuple[str, str]]()
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            called.add((frame.f_code.co_name, frame.f_code.co_filename))
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        data_stack.load("digits", split="train", storage=InMemoryStorageConnector())
-    finally:
-        sys.setprofile(before)
-
-    assert len(stops) >= 8
-    assert len({file for _, file in stops}) <= 12
-    for stop, file in stops:
-        name = stop.rpartition(".")[2]
-        assert ("__init__" if name[0].isupper() else name, str(ROOT / "data_stack" / file)) in called, (stop, file)
