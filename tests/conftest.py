@@ -22,6 +22,7 @@ from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
 from sizes import FULL
+from web_server import ScriptedServer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 # A deadline for each example would measure the neighbours of this machine.
@@ -90,6 +91,17 @@ def spawned() -> Iterator[Pool]:
     """A process that was spawned, so it has nothing of this one but what is sent to it."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         yield pool
+
+
+# ------------------------------------------------------------------ a web server
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """An HTTP server that answers as the test says."""
+    server = ScriptedServer()
+    yield server
+    server.close()
 
 
 # ------------------------------------------------------------------ MongoDB servers

@@ -18,11 +18,6 @@ from data_stack.repository.croissant.rows import matches
 DATA = b"text\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def described(**transform: str) -> dict[str, Any]:
     source = {"fileObject": {"@id": "a.csv"}, "extract": {"column": "text"}, "transform": transform}
     columns = fields("rows", {"fileObject": "a.csv"}, text={"dataType": "sc:Text", "source": source})

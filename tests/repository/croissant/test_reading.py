@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,18 +37,6 @@ from data_stack.exception import (
     PreparationError,
     RetrievalError,
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
 
 
 def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:

@@ -32,11 +32,6 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, Malicious
 from data_stack.repository.croissant import rows, sources
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def column(file: str, name: str, **more: Any) -> dict[str, Any]:
     return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
 
