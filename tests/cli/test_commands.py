@@ -136,3 +136,10 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
     for arguments in (["--storage", other, "--json", "prepare", "iris"], ["prepare", "--json", "iris", "--storage", other]):
         assert command(*arguments).json["name"] == "iris"
     assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
+
+
+def test_statistics_tell_of_the_columns_of_each_split(command: Any) -> None:
+    columns = command("report", "iris", "--statistics", "--json").json["splits"]["all"]["columns"]
+
+    assert (columns[0]["statistics"]["min"], columns[0]["statistics"]["max"]) == (pytest.approx(0.1), pytest.approx(7.9))
+    assert columns[1]["statistics"]["n_distinct"] == 3

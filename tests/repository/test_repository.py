@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory
+from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
@@ -19,6 +19,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError
+from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.places import Place
@@ -163,3 +164,29 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     assert [each.version is None for each in resolved] == [True, False, False, True, False]
     assert [each.describe().name for each in resolved] == [*names, names[2]]
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
+
+
+class SlowFactory(DatasetFactory):
+    """Two splits, a step each."""
+
+    card = DatasetCard(name="slow", version="1")
+    splits = ("train", "test")
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in prepared.steps(self.splits):
+            with prepared.create(f"{split}.bin") as file:
+                file.write(b"1")
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared[f"{split}.bin"] as file:
+            return SequenceDatasetIterator([list(file.read())])
+
+
+@pytest.mark.parametrize("progress", [True, False, None])
+def test_load_draws_bars_of_steps_where_they_are_wanted(capfd: pytest.CaptureFixture[str], progress: bool | None) -> None:
+    repository = DatasetRepository()
+    repository.register("slow", SlowFactory)
+
+    repository.load("slow", "train", InMemoryStorageConnector(), progress=progress)
+
+    assert ("slow: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal
