@@ -1,4 +1,4 @@
-"""Plugins bring URL schemes, engines, encoders, column types; one that breaks the contract brings nothing, and the others theirs."""
+"""Plugins bring URL schemes, engines, encoders, column types; one that breaks the contract brings nothing, others do."""
 
 from __future__ import annotations
 
