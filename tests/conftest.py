@@ -22,6 +22,7 @@ from pymongo.database import Database
 from s3_server import S3Server
 from sftp_server import SFTPServer
 from sizes import FULL
+from web_server import ScriptedServer
 from xdist.scheduler.loadfile import LoadFileScheduling
 
 # A deadline for each example would measure the neighbours of this machine.
@@ -92,6 +93,17 @@ def spawned() -> Iterator[Pool]:
         yield pool
 
 
+# ------------------------------------------------------------------ a web server
+
+
+@pytest.fixture
+def server() -> Iterator[ScriptedServer]:
+    """An HTTP server that answers as the test says."""
+    server = ScriptedServer()
+    yield server
+    server.close()
+
+
 # ------------------------------------------------------------------ MongoDB servers
 
 
@@ -148,12 +160,6 @@ def mongodb_uri(mongodb_server: MongoDBServer) -> Iterator[str]:
 def mongodb_auth_uri(mongodb_with_auth: MongoDBServer) -> Iterator[str]:
     """The URI, password included, of an empty database in ``mongodb_with_auth``; it is dropped after the test."""
     yield from _fresh_database(mongodb_with_auth)
-
-
-@pytest.fixture
-def mongodb_tls_uri(mongodb_with_tls: MongoDBServer) -> Iterator[str]:
-    """The URI, CA included, of an empty database in ``mongodb_with_tls``; it is dropped after the test."""
-    yield from _fresh_database(mongodb_with_tls)
 
 
 @pytest.fixture

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import time
 import urllib.parse
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from browse_kit import CLASSES, Samples, Serve, Served
-
-import data_stack
-from data_stack import SequenceDatasetIterator
-from data_stack.formats.conversion import convert
 
 
 def test_an_overview_names_splits_and_columns(pictures: Served) -> None:
@@ -174,25 +169,3 @@ def test_duplicates_are_found_when_they_are_asked_for(pictures: Served) -> None:
     assert found["between"][0]["n_in_second"] == 30
     assert found["between"][0]["positions"][:2] == [[0, 0], [1, 1]]
     assert [each["n_repeats"] for each in found["within"]] == [0, 0]
-
-
-def test_formats_and_folders_of_splits_are_opened(tmp_path: Path, serve: Serve) -> None:
-    images = SequenceDatasetIterator([[np.full((8, 8, 3), n, np.uint8) for n in range(4)], [0, 1, 0, 1]]).as_dict(
-        "image", "label"
-    )
-    for split in ("test", "train"):
-        for name, kind in ((f"sets/{split}", "records"), (f"{split}.tar", "webdataset"), (f"{split}.parquet", "parquet")):
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            convert(images, tmp_path / name, target_format=kind, progress=False)
-
-    loaded: dict[str, Any] = {
-        each: data_stack.load(str(tmp_path / each)) for each in ("sets", "train.tar", "train.parquet", "sets/test")
-    }
-    found = {name: each if isinstance(each, dict) else {"all": each} for name, each in loaded.items()}
-    served = serve(**{f"{name}:{split}": each for name, splits in found.items() for split, each in splits.items()})
-
-    assert list(found["sets"]) == ["train", "test"]
-    for number, split in enumerate(served.get("/api/overview").json["splits"]):
-        picture = [column["has_picture"] for column in split["columns"]].index(True)
-        assert served.positions({"column": split["class_column"], "values": ["1"]}, split=number) == [1, 3]
-        assert served.get("/picture", split=number, position=0, column=picture).status == 200

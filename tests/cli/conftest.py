@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 
@@ -38,12 +38,6 @@ class Outcome:
         return {row[0]: row[-1] for row in rows if row}
 
 
-class Command(Protocol):
-    """Runs ``data-stack`` with arguments."""
-
-    def __call__(self, *arguments: str) -> Outcome: ...
-
-
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default store of this test; nothing is in it."""
@@ -55,7 +49,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Command:
+def command(store: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Runs the command in this process."""
 
     def run(*arguments: str) -> Outcome:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import resource
 import signal
 import socket
 import stat
@@ -52,28 +49,6 @@ def overview(url: str) -> dict[str, object]:
     with opener.open(url.replace("/?", "/api/overview?"), timeout=30) as answer:
         found: dict[str, object] = json.load(answer)
         return found
-
-
-def test_idle_connections_neither_lock_the_user_out_nor_fill_the_log(process: Start, records: str) -> None:
-    running = process("browse", records, "--no-open")
-    url = url_of(running)
-    overview(url)
-    limit = len(os.listdir(f"/proc/{running.pid}/fd")) + 20
-    resource.prlimit(running.pid, resource.RLIMIT_NOFILE, (limit, limit))
-
-    with contextlib.ExitStack() as idle:
-        port = int(url.partition("/?")[0].rpartition(":")[2])
-        for _ in range(400):
-            connection = idle.enter_context(socket.socket())
-            connection.setblocking(False)
-            connection.connect_ex(("127.0.0.1", port))
-        found = overview(url)
-
-        assert found["title"] == "numbers"
-        code, err = ended(running)
-    assert code == 0
-    assert err.count("socket.accept() out of system resource") <= 8
-    assert len(err) < 20_000
 
 
 def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: str, tmp_path: Path) -> None:

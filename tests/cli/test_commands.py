@@ -7,9 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import granular
 import pytest
 import sklearn
 from PIL import Image
+
+from data_stack.cli.main import main
+from data_stack.formats import records
+from data_stack.repository.search import search_datasets
 
 RAW = "digits/1.0.0/raw/digits.csv.gz"
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"
@@ -136,3 +141,83 @@ def test_common_options_may_stand_before_or_after_the_command(command: Any, tmp_
     for arguments in (["--storage", other, "--json", "prepare", "iris"], ["prepare", "--json", "iris", "--storage", other]):
         assert command(*arguments).json["name"] == "iris"
     assert (tmp_path / "other" / "iris" / "1.0.0" / "manifest.json").is_file()
+
+
+def test_statistics_tell_of_the_columns_of_each_split(command: Any) -> None:
+    columns = command("report", "iris", "--statistics", "--json").json["splits"]["all"]["columns"]
+
+    assert (columns[0]["statistics"]["min"], columns[0]["statistics"]["max"]) == (pytest.approx(0.1), pytest.approx(7.9))
+    assert columns[1]["statistics"]["n_distinct"] == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("HANDWRITTEN", ["digits", "mnist"]),
+        ("handwrit pixels", ["digits", "mnist"]),
+        ("vers cc", ["iris"]),
+        ("iris whales", []),
+        (".*[", []),
+    ],
+)
+def test_every_word_must_be_found_and_names_count_most(store: Any, text: str, names: list[str]) -> None:
+    found = [each.name for each in search_datasets(text)]
+
+    assert [name for name in found if name in ("digits", "iris", "mnist")] == names  # other packages have such datasets, too
+
+
+def test_the_command_says_what_was_found_where(command: Any, install: Callable[..., None]) -> None:
+    install("broken-iris", "raise RuntimeError('broken')")
+
+    outcome, facts = command("search", "iris"), command("search", "IRIS", "flowers", "--json").json
+
+    assert [line.split()[0] for line in outcome.out.splitlines()[2:]] == ["broken-iris", "iris"]
+    assert [each["name"] for each in facts] == ["iris"]
+    assert command("search", "nosuchthing").out == "no installed dataset matches; `data-stack list` shows all\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("comp", []),
+        ("verify iris brok", ["plain,broken-one"]),
+        ("prepare --storage mon", ["file,mon"]),
+        ("list --off", ["plain,--offline"]),
+    ],
+)
+def test_a_line_is_completed_and_no_plugin_is_imported(
+    store: Any,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    install: Callable[..., None],
+    line: str,
+    completed: list[str],
+) -> None:
+    install("broken-one", "raise RuntimeError('imported')")
+    words = f"data-stack {line}"
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    monkeypatch.setenv("_DATA_STACK_COMPLETE", "bash_complete")
+
+    with pytest.raises(SystemExit):
+        main([])
+
+    assert capsys.readouterr().out.split() == completed
+
+
+def test_seal_covers_what_granular_appended(command: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "dataset"
+    with records.RecordWriter(folder, {"x": "int"}) as ours:
+        ours.append({"x": 1})
+    with granular.DatasetWriter(folder, {"x": "int"}, granular.encoders) as theirs:
+        theirs.append({"x": 2})
+
+    outcome = command("records", "seal", str(folder))
+    again = command("records", "seal", str(folder), "--json")
+
+    assert (outcome.code, outcome.out) == (0, f"sealed 2 samples of {folder}\n")
+    assert again.json == {"n_samples": 2}
+    assert command("records", "seal", str(tmp_path)).code == 2
+    with records.open(folder) as samples:
+        samples.verify()
+        assert list(samples) == [{"x": 1}, {"x": 2}]

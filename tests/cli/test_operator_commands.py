@@ -12,7 +12,6 @@ import pytest
 import data_stack
 from data_stack import FileStorageConnector
 
-MiB = 1 << 20
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
 
 
@@ -98,9 +97,6 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
         "digits/1.0.0/preprocessed/train/targets.npy",
         "iris/1.0.0/manifest.json",
     ]
-
-
-# ------------------------------------------------------------------ gc, du
 
 
 # ------------------------------------------------------------------ passwords

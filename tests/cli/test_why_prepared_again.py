@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.repository.repository import default_repository
-
-from .conftest import Command
 
 
 class Reasons(DatasetFactory):
@@ -46,7 +45,7 @@ def _registered() -> Iterator[None]:
     ("again", "reason"), [(Newer, "stored: reasons 1.0.0"), (Reasons, "preprocessed/numbers.bin' has 1 bytes, 3 were prepared")]
 )
 def test_what_does_not_fit_any_more_is_the_reason(
-    command: Command, store: Path, caplog: pytest.LogCaptureFixture, again: type[DatasetFactory], reason: str
+    command: Any, store: Path, caplog: pytest.LogCaptureFixture, again: type[DatasetFactory], reason: str
 ) -> None:
     first_told, first = command("info", "reasons").out, Reasons(FileStorageConnector(store)).prepare()
     (store / "reasons" / "1.0.0" / "preprocessed" / "numbers.bin").write_bytes(b"2")

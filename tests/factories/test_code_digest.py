@@ -69,15 +69,6 @@ def digest_of(module: str, *, set_on_class: dict[str, Any] | None = None, **set_
     return code_digest(factory)
 
 
-def test_it_is_the_same_for_the_same_code_and_another_one_for_another_body(write: Write) -> None:
-    write(made_one=FACTORY.format(imports="", body="pass"))
-    first, again = digest_of("made_one"), digest_of("made_one")
-
-    write(made_one=FACTORY.format(imports="", body="raise OSError"))
-
-    assert first == again != digest_of("made_one")
-
-
 def test_all_of_its_own_package_counts_and_other_packages_do_not(write: Write) -> None:
     package = {
         "made_pkg____init__": "",

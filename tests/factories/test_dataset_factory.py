@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 from typing import Any
 
 import pytest
 
+import data_stack.dataset.preprocesor
 from data_stack.dataset.factory import BaseDatasetFactory, HigherOrderDatasetFactory, InformedDatasetFactory
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.dataset.preprocessor import PreprocessingHelpers
+from data_stack.io.resources import ResourceFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
 META = DatasetMeta(dataset_name="digits")
@@ -69,3 +74,15 @@ def test_higher_order_iterators_stack() -> None:
 def test_informed_iterators_know_their_dataset(informed: InformedDatasetIteratorIF, expected: list[int]) -> None:
     assert [number for (number,) in informed] == expected
     assert informed.dataset_meta == META
+
+
+@pytest.mark.parametrize(
+    "helpers", [PreprocessingHelpers, PreprocessingHelpers(), data_stack.dataset.preprocesor.PreprocessingHelpers]
+)
+def test_a_gzip_resource_is_decompressed_under_its_name(helpers: Any) -> None:
+    resource = ResourceFactory.get_resource("mnist/raw/labels.gz", io.BytesIO(gzip.compress(b"labels")))
+
+    with helpers.get_gzip_stream(resource=resource) as decompressed:
+        assert decompressed.identifier == "mnist/raw/labels.gz"
+        assert decompressed.read() == b"labels"
+    assert not resource.closed

@@ -102,8 +102,10 @@ class TestUsing:
         connector.delete_resource("words/1.0.0/raw/words.txt")
 
         iterator, _ = words(UnwritableConnector(Path(connector.root_path))).get_dataset_iterator({"split": "test"})
+        (finding,) = words(connector).verify()
 
         assert samples(iterator) == ["d"]
+        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/1.0.0/raw/words.txt", "raw not kept", False)
 
     def test_an_option_without_default_must_be_given(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
         class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
@@ -181,18 +183,6 @@ class TestReadiness:
 
         assert samples(iterator) == ["a", "b", "c"]
         assert len(opened) > 1
-
-
-class TestVerifying:
-    def test_sources_that_were_not_kept_are_named_but_no_fault(
-        self, words: type[WordsFactory], connector: FileStorageConnector
-    ) -> None:
-        words(connector).prepare()
-        connector.delete_resource("words/1.0.0/raw/words.txt")
-
-        (finding,) = words(connector).verify()
-
-        assert (finding.identifier, finding.problem, finding.is_fault) == ("words/1.0.0/raw/words.txt", "raw not kept", False)
 
 
 class TestCreating:

@@ -46,18 +46,12 @@ def test_a_manifest_of_the_format_before_is_read() -> None:
     assert Manifest.from_json(seal_json({**older, "format": 1})) == MANIFEST
 
 
-def test_a_manifest_cut_short_anywhere_is_refused() -> None:
+def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> None:
     data = MANIFEST.to_json().rstrip()
 
-    for length in range(len(data)):
-        with pytest.raises(DatasetFileCorruptError):
-            Manifest.from_json(data[:length])
-
-
-def test_a_manifest_with_any_byte_changed_is_refused_or_means_the_same() -> None:
-    data = MANIFEST.to_json()
-
     for position in range(len(data)):
+        with pytest.raises(DatasetFileCorruptError):
+            Manifest.from_json(data[:position])
         for flipped_bits in (0x01, 0x20):
             changed = bytearray(data)
             changed[position] ^= flipped_bits

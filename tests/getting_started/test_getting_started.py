@@ -74,37 +74,16 @@ def read_notebook(name: str) -> Any:
     return nbformat.read(ROOT / "getting_started" / name, as_version=4)  # type: ignore[no-untyped-call]
 
 
-@pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """The folder in which the quickstart ran, and what it printed."""
-    folder = tmp_path_factory.mktemp("quickstart")
-    environment = {
-        **os.environ,
-        "HOME": str(folder / "home"),
-        "DATA_STACK_HOME": str(folder / "store"),
-        "DATA_STACK_OFFLINE": "1",
-        "PYTHONIOENCODING": "utf-8",
-    }
-    (folder / "work").mkdir()
-    script = [sys.executable, "-W", "error", str(ROOT / "getting_started" / "quickstart.py")]
-    result = subprocess.run(script, cwd=folder / "work", env=environment, capture_output=True, encoding="utf-8", check=False)
-    assert result.returncode == 0, result.stderr
-    return folder, result
-
-
-Quickstart = tuple[Path, "subprocess.CompletedProcess[str]"]
-
-
-def test_the_quickstart_reports_real_data_and_draws_it(quickstart: Quickstart) -> None:
-    folder, result = quickstart
+def test_the_quickstart_reports_real_data_and_draws_it(home: Path) -> None:
+    result = python(str(ROOT / "getting_started" / "quickstart.py"))
 
     for fact in ("1,437", "360", DIGITS_SHA256, "57.5 kB", "CC-BY-4.0", "retrieve", "open"):
         assert fact in result.stdout
     assert result.stderr == ""
-    with Image.open(folder / "work" / "quickstart.png") as sheet:
+    with Image.open(home / "quickstart.png") as sheet:
         assert (sheet.format, 800 < sheet.width < 1200, sheet.height > 1000) == ("PNG", True, True)
-    assert sorted(path.name for path in (folder / "work").iterdir()) == [".quickstart", "quickstart.png"]
-    assert [path.name for path in folder.iterdir()] == ["work"]
+    assert listing(home.parent / "home") == []
+    assert sorted(path.name for path in home.iterdir()) == [".quickstart", "quickstart.png"]
 
 
 #: What the outputs of a notebook say.

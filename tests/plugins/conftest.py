@@ -34,19 +34,14 @@ class Site:
         self.folder = folder
         self.distributions: set[str] = set()
 
-    def install(
-        self, distribution: str, entry_points: str | bytes, modules: Mapping[str, str] | None = None, version: str = "1.0"
-    ) -> None:
-        """Write a distribution: its metadata, and modules by their names, one folder above for each dot."""
-        info = self.folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
+    def install(self, distribution: str, entry_points: str, modules: Mapping[str, str] | None = None) -> None:
+        """Write a distribution: its metadata, and modules by their names."""
+        info = self.folder / f"{distribution.replace('-', '_')}-1.0.dist-info"
         info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n")
-        content = entry_points if isinstance(entry_points, bytes) else dedent(entry_points).encode()
-        (info / "entry_points.txt").write_bytes(content)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(entry_points)
         for name, source in (modules or {}).items():
-            path = self.folder.joinpath(*name.split(".")).with_suffix(".py")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(dedent(source))
+            (self.folder / f"{name}.py").write_text(dedent(source))
         self.distributions.add(distribution)
 
     def install_dataset(self, name: str, module: str = DATASET_MODULE, distribution: str | None = None) -> None:

@@ -1,15 +1,26 @@
-"""Plugins bring URL schemes by hooks; one that breaks the contract brings nothing, and the others theirs."""
+"""Plugins bring URL schemes, engines, encoders, column types; one that breaks the contract brings nothing, others do."""
 
 from __future__ import annotations
 
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from data_stack.cli.datasets import engine_of
+from data_stack.codecs import IntCodec, codec_of
+from data_stack.dataset.encoders import encoder_from_state
+from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
 from data_stack.exception import ConfigError, PluginError
+from data_stack.formats.records import RecordReader, RecordWriter
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins import PluginManager
-from data_stack.repository import storage_connector_from_url
+from data_stack.repository import encoders, plugin_codecs, storage_connector_from_url
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
@@ -117,3 +128,110 @@ def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> 
 
     assert "secret" not in str(caught.value)
     assert isinstance(caught.value.__cause__, OSError)
+
+
+ENGINE = """
+    from data_stack.distributed import ProcessEngine
+    from data_stack.plugins import hookimpl
+
+    def engine(master, *, attempts):
+        return ProcessEngine(int(master), attempts=attempts)
+
+    @hookimpl
+    def data_stack_engines():
+        return {"NAME": engine}
+"""
+
+
+def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
+    site.install_hooks("several", ENGINE.replace("NAME", "several"))
+
+    engine = engine_of("several", None, "3")
+
+    assert repr(engine) == "ProcessEngine(3, attempts=3)"
+    with pytest.raises(ConfigError, match=r"'sevral' \(did you mean 'several'\?\); known engines: processes, (.*, )?several"):
+        engine_of("sevral", None, None)
+
+
+ENCODER = """
+    from data_stack.dataset.encoders import Encoder
+    from data_stack.plugins import hookimpl
+
+    class Times(Encoder):
+        kind = "times"
+
+        def __init__(self, factor=2):
+            self._factor = factor
+            self._remember({})
+
+        def config(self):
+            return {"factor": self._factor}
+
+        def _transform(self, column):
+            return column * self._factor
+
+    @hookimpl
+    def data_stack_encoders():
+        return {"times": Times}
+"""
+
+
+def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: Site) -> None:
+    site.install_hooks("times", ENCODER.replace("times", "times"))
+
+    encoder = encoders.encoder("times", factor=3)
+
+    assert encoder.transform(np.array([1, 2])).tolist() == [3, 6]
+    assert set(encoders.encoder_kinds()) == {*BUILT_IN_KINDS, "times"}
+    assert encoders.encoder_from_state(encoder.state()) == encoder
+    with pytest.raises(ConfigError, match=r"encoder 'times'.*data_stack.repository.encoders"):
+        encoder_from_state(encoder.state())
+
+
+CODEC = """
+    from dataclasses import dataclass
+
+    from data_stack.codecs import Codec
+    from data_stack.plugins import hookimpl
+
+    @dataclass(frozen=True)
+    class Reversed(Codec):
+        def encode(self, value):
+            return value[::-1]
+
+        def decode(self, record):
+            return record[::-1]
+
+    @hookimpl
+    def data_stack_codecs():
+        return {"TYPE": Reversed()}
+"""
+
+
+def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+
+    assert codec_of("turned").encode(b"abc") == b"cba"
+    assert codec_of("zstd(turned)[]").decode(codec_of("zstd(turned)").encode(b"abc")) == b"abc"
+    assert list(plugin_codecs()) == ["turned"]
+    assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
+    with pytest.raises(ConfigError, match=r"column type 'turnd' \(did you mean 'turned'\?\)"):
+        codec_of("turnd")
+
+
+def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(site: Site, tmp_path: Path) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+    with RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}) as writer:
+        writer.append({"text": b"abc"})
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[0])"
+
+    with RecordReader(tmp_path / "records") as reader:
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            input=pickle.dumps(reader),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(site.folder), "DATA_STACK_DISABLE_PLUGINS": "1"},
+            check=True,
+        )
+
+    assert ran.stdout == b"{'text': b'abc'}\n"

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory
+from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
@@ -22,13 +19,12 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError
+from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository
 from data_stack.repository.resolved import NamedDataset, Published
-
-ROOT = Path(data_stack.__file__).parents[1]
 
 
 class NumbersFactory(BaseDatasetFactory):
@@ -170,25 +166,27 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
 
 
-def test_loading_goes_as_the_map_of_the_architecture_says() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    walk = page[page.index('load("digits", split="train")   ') : page.index("train[7]\n")]
-    stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", walk)
-    called = set[tuple[str, str]]()
+class SlowFactory(DatasetFactory):
+    """Two splits, a step each."""
 
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call":
-            called.add((frame.f_code.co_name, frame.f_code.co_filename))
+    card = DatasetCard(name="slow", version="1")
+    splits = ("train", "test")
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        data_stack.load("digits", split="train", storage=InMemoryStorageConnector())
-    finally:
-        sys.setprofile(before)
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for split in prepared.steps(self.splits):
+            with prepared.create(f"{split}.bin") as file:
+                file.write(b"1")
 
-    assert len(stops) >= 8
-    assert len({file for _, file in stops}) <= 12
-    for stop, file in stops:
-        name = stop.rpartition(".")[2]
-        assert ("__init__" if name[0].isupper() else name, str(ROOT / "data_stack" / file)) in called, (stop, file)
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared[f"{split}.bin"] as file:
+            return SequenceDatasetIterator([list(file.read())])
+
+
+@pytest.mark.parametrize("progress", [True, False, None])
+def test_load_draws_bars_of_steps_where_they_are_wanted(capfd: pytest.CaptureFixture[str], progress: bool | None) -> None:
+    repository = DatasetRepository()
+    repository.register("slow", SlowFactory)
+
+    repository.load("slow", "train", InMemoryStorageConnector(), progress=progress)
+
+    assert ("slow: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +11,35 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError, LockError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
-from data_stack.reproduce.lock import VARIABLE, LockFile
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
+from data_stack.reproduce.lock import SAMPLES_VARIABLE, VARIABLE, LockFile
+
+READ: list[int] = []
 
 
-def numbers_class(source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"") -> type[DatasetFactory]:
-    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes."""
+class Counted(DatasetIterator):
+    """Numbers; notes which positions are read."""
+
+    def __init__(self, numbers: Any) -> None:
+        self._numbers = numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, index: Any) -> Any:
+        READ.append(index)
+        number = int(self._numbers[index])
+        return number, number % 2, number % 2
+
+
+def numbers_class(
+    source: Path, *, version: str = "1.0.0", offset: int = 0, note: bytes = b"", add: int = 0
+) -> type[DatasetFactory]:
+    """Numbers of a file; ``offset`` changes the samples, ``note`` only the prepared bytes, ``add`` only what is opened."""
 
     class Numbers(DatasetFactory):
         card = DatasetCard("numbers", version, license="CC0-1.0")
@@ -35,7 +54,7 @@ def numbers_class(source: Path, *, version: str = "1.0.0", offset: int = 0, note
             with prepared["numbers.bin"] as file:
                 numbers = np.frombuffer(file.read()[:80], np.int64) * factor
             chosen = numbers[:8] if split == "train" else numbers[8:]
-            return SequenceDatasetIterator([chosen, chosen % 2, chosen % 2])
+            return Counted(chosen + add)
 
     return Numbers
 
@@ -85,21 +104,20 @@ def test_on_an_empty_machine_the_same_samples_come_back(lock_path: Path, tmp_pat
 @pytest.mark.parametrize(
     ("changed", "what", "is_harmless", "said"),
     [
-        ({"offset": 1}, "samples", False, "the samples of 'test', 'train' differ"),
-        ({"note": b"!"}, "preparation", True, "all samples are equal"),
-        ({"version": "2.0.0"}, "version", False, "without version '1.0.0'; it offers: 2.0.0"),
+        ({"offset": 1}, ["samples", "stack"], False, "the samples of 'test', 'train' differ"),
+        ({"note": b"!"}, ["preparation", "stack"], True, "all samples are equal"),
+        ({"version": "2.0.0"}, ["version", "stack"], False, "without version '1.0.0'; it offers: 2.0.0"),
     ],
 )
 def test_each_change_of_the_plugin_is_told_apart(
-    lock_path: Path, source: Path, changed: Any, what: str, is_harmless: bool, said: str
+    lock_path: Path, source: Path, changed: Any, what: list[str], is_harmless: bool, said: str
 ) -> None:
     register(numbers_class(source, **changed))
     store = InMemoryStorageConnector()
 
     found = LockFile.read(lock_path).restore(store)
 
-    assert found[0].what == what
-    assert found[0].is_harmless is is_harmless
+    assert [(each.what, each.is_harmless) for each in found] == [(each, is_harmless) for each in what]
     assert said in found[0].message
     if is_harmless:
         assert len(data_stack.load("numbers", "train", store, lock=lock_path)) == 8
@@ -129,17 +147,6 @@ def test_a_source_with_a_digest_names_its_mirrors_and_a_plugin_that_declares_ano
     assert "gone.txt: No such file" in mirrors[0].message
     assert [each.what for each in declared] == ["source", "preparation"]
     assert "has another digest" in declared[0].message
-
-
-def test_a_stack_of_other_bytes_with_the_same_samples_is_told_apart(lock_path: Path, source: Path) -> None:
-    register(numbers_class(source, note=b"!"))
-    same = LockFile.read(lock_path).restore(InMemoryStorageConnector())
-    register(numbers_class(source, offset=1))
-    other = LockFile.read(lock_path).restore(InMemoryStorageConnector())
-
-    assert [(each.what, each.is_harmless) for each in same] == [("preparation", True), ("stack", True)]
-    assert [(each.what, each.is_harmless) for each in other] == [("samples", False), ("stack", False)]
-    assert "as its datasets differ: numbers" in other[1].message
 
 
 def test_each_configuration_of_a_dataset_is_locked(tmp_path: Path, source: Path) -> None:
@@ -268,3 +275,78 @@ def test_a_lock_file_has_no_password_of_a_source(tmp_path: Path, source: Path) -
     assert "https://***@example.org/x?token=***" in path.read_text()
     assert "hunter2" not in path.read_text()
     assert LockFile.read(path).check(tmp_path / "store") == []
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> StorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+@pytest.fixture
+def samples_lock(tmp_path: Path, store: StorageConnector) -> Path:
+    data_stack.lock("numbers", path=tmp_path / "data_stack.lock", storage=store)
+    return tmp_path / "data_stack.lock"
+
+
+def n_read(action: Callable[[], Any]) -> int:
+    """How many samples an action reads."""
+    READ.clear()
+    action()
+    return len(READ)
+
+
+def test_a_changed_open_of_the_same_version_is_an_error(samples_lock: Path, source: Path, store: StorageConnector) -> None:
+    same = data_stack.load("numbers", "train", store, lock=samples_lock)
+    register(numbers_class(source, add=100))
+
+    with pytest.raises(LockError, match=r"samples of 'train' differ from those in the lock, although the prepared bytes are eq"):
+        data_stack.load("numbers", "train", store, lock=samples_lock)
+    (checked,) = LockFile.read(samples_lock).check(store)
+    (restored,) = LockFile.read(samples_lock).restore(InMemoryStorageConnector())
+
+    assert [number for number, _, _ in same] == list(range(8))
+    assert (checked.what, checked.is_harmless) == (restored.what, restored.is_harmless) == ("samples", False)
+    assert "Register the dataset with its earlier code" in checked.message
+
+
+def test_samples_are_read_once_for_each_code_and_split_and_a_copy_of_the_store_knows_them(
+    samples_lock: Path, source: Path, tmp_path: Path
+) -> None:
+    def load(storage: Any, split: str | None, **config: Any) -> Callable[[], Any]:
+        return lambda: data_stack.load("numbers", split, storage, lock=samples_lock, **config)
+
+    other, check = tmp_path / "other", LockFile.read(samples_lock).check
+    LockFile.read(samples_lock).restore(other, samples=False)
+    first, again = n_read(load(other, "train")), n_read(load(other, "train"))
+    both, checked = n_read(load(other, None)), n_read(lambda: check(other))
+    data_stack.copy_datasets(other, tmp_path / "copy")
+    copied = n_read(load(tmp_path / "copy", None))
+    register(numbers_class(source, add=1))
+    changed = n_read(lambda: check(other))
+    register(numbers_class(source))
+
+    assert (first, again, both, checked, copied, changed) == (8, 0, 2, 0, 0, 10)
+    assert n_read(lambda: check(other)) == 0
+
+
+def test_damaged_notes_are_written_again(samples_lock: Path, store: StorageConnector) -> None:
+    (identifier,) = [each for each in store.list_resources() if each.endswith("samples.json")]
+    for damaged in (b"", b"{", b"[" * 100_000, store.get_resource(identifier).read()[:-20]):
+        store.set_resource(identifier, damaged)
+
+        assert LockFile.read(samples_lock).check(store) == []
+    assert n_read(lambda: LockFile.read(samples_lock).check(store)) == 0
+
+
+def test_comparing_equal_bytes_can_be_declined_and_differing_ones_are_compared_all_the_same(
+    samples_lock: Path, source: Path, store: StorageConnector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(numbers_class(source, add=100))
+    monkeypatch.setenv(SAMPLES_VARIABLE, "0")
+
+    assert n_read(lambda: data_stack.load("numbers", "train", store, lock=samples_lock)) == 0
+    assert LockFile.read(samples_lock).check(store) == []
+    assert [each.what for each in LockFile.read(samples_lock).check(store, samples=True)] == ["samples"]
+    locked = LockFile.read(samples_lock)
+    locked.datasets["numbers"]["prepared"][0]["sha256"] = "0" * 64
+    assert [each.what for each in locked.check(store)] == ["samples"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +33,6 @@ class Bytes(DatasetFactory):
     def open(self, split: str, prepared: Any, *, step: int = 1) -> Any:
         with prepared["bytes"] as file:
             return SequenceDatasetIterator([list(file.read(100))[::step]])
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    yield server
-    server.close()
 
 
 def register(monkeypatch: pytest.MonkeyPatch, *sources: str, size: int | None = None) -> None:

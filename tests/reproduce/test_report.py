@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 import data_stack
-from data_stack.exception import DatasetNotFoundError, UnknownSplitError
 from data_stack.reproduce import DatasetReport
 from data_stack.show.markup import size_text
 
@@ -17,13 +14,6 @@ def test_a_report_prepares_once_and_then_only_opens() -> None:
 
     assert "retrieve" in steps[0]
     assert steps[1] == ["open", "read all targets"]
-
-
-def test_a_report_of_something_unknown_raises_as_loading_does() -> None:
-    with pytest.raises(DatasetNotFoundError, match="did you mean 'digits'"):
-        DatasetReport.of("digit", storage="memory://")
-    with pytest.raises(UnknownSplitError):
-        DatasetReport.of("digits", "validation", storage="memory://")
 
 
 def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:

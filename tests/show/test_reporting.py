@@ -27,7 +27,6 @@ from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
     DatasetIteratorView,
     InformedDatasetIterator,
-    InMemoryDatasetIterator,
     SequenceDatasetIterator,
     blocks,
 )
@@ -213,10 +212,6 @@ def test_a_shared_iterator_stands_once_in_json_and_is_referred_to_then() -> None
         assert (first["target_dist"], first["report_number"]) != ({}, None)
         assert second == {"identifier": "id", "name": "digits", "tag": "train", "length": 2, "see_report": first["report_number"]}
         assert view["sub_reports"] == [second]
-
-
-def statistics_of(column: Any) -> Any:
-    return InMemoryDatasetIterator([(value,) for value in column]).report(statistics=True).columns[0].statistics
 
 
 COLUMNS = st.sampled_from([np.uint8, np.int16, np.int64, np.float16, np.float64, np.bool_]).flatmap(

@@ -71,13 +71,6 @@ def published(store: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
     return folder, data_stack.publish("rows", folder, store)
 
 
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    yield server
-    server.close()
-
-
 def serve(server: ScriptedServer, folder: Path, **faults: Any) -> str:
     for file in folder.rglob("*"):
         if file.is_file():

@@ -1,4 +1,4 @@
-"""A removal frees what it says, leaves nothing that looks ready, and touches nothing else."""
+"""What lies in a store is told; a removal frees what it says, leaves nothing that looks ready, and touches nothing else."""
 
 from __future__ import annotations
 
@@ -146,3 +146,18 @@ def test_a_store_that_cannot_delete_says_so_before_anything_is_changed(tmp_path:
         remove_dataset("letters", store)
 
     assert Letters(store).is_ready()
+
+
+def test_versions_and_bytes_are_told_and_what_belongs_to_none(tmp_path: Path) -> None:
+    connector = FileStorageConnector(tmp_path)
+    Letters(connector).prepare()
+    connector.set_resource("loose/notes.txt", [b"xyz"])
+
+    inventory, usage = data_stack.take_inventory(tmp_path), data_stack.disk_usage(tmp_path)
+
+    assert inventory.prepared_versions == {"letters": ["1.0"]}
+    assert inventory.loose == ["loose/notes.txt"]
+    rows = {row.name: row for row in usage.datasets}
+    assert (rows["letters"].version, rows["letters"].preprocessed) == ("1.0", 6000)
+    assert usage.unique + 3000 == usage.total == sum(row.total for row in usage.datasets)  # two files are equal
+    assert (rows["loose"].version, rows["loose"].other) == (None, 3)

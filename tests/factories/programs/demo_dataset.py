@@ -5,11 +5,9 @@
     demo_dataset.py prepare STORE SOURCES   prepare it; prints "prepared" or "ready"
     demo_dataset.py check STORE SOURCES     exit status 0: not ready, 3: ready and every sample right
     demo_dataset.py left STORE SOURCES      exit status 0: no file but those of a ready dataset
-    demo_dataset.py heal STORE SOURCES      exit status 3: it was not ready or right, is now right, nothing left
 
 The environment directs what happens on the way: DEMO_NO_LEASE=1 makes every lease free, DEMO_LOG=file gets a line for each
-step done, DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different,
-DEMO_VERSION=v is the version.
+step done, DEMO_PAUSE=seconds is slept in each step, DEMO_RANDOM=1 makes every preparation different.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ def demo_factory(store: str, folder: str) -> DatasetFactory:
     class DemoFactory(DatasetFactory):
         """Numbers, and their doubles as targets."""
 
-        card = DatasetCard(name="demo", version=os.environ.get("DEMO_VERSION", "1.0.0"))
+        card = DatasetCard(name="demo", version="1.0.0")
         sources = tuple(ResourceDefinition(f"raw/{split}.txt", Path(folder, f"{split}.txt").as_uri()) for split in SPLITS)
         splits = SPLITS
         prepared_resources = tuple(f"preprocessed/{split}/{part}.json" for split in SPLITS for part in ("samples", "targets"))
@@ -65,7 +63,7 @@ def demo_factory(store: str, folder: str) -> DatasetFactory:
                 time.sleep(float(os.environ.get("DEMO_PAUSE", "0")))
                 for part, values in (("samples", samples), ("targets", [2 * sample for sample in samples])):
                     with prepared.create(f"preprocessed/{split}/{part}.json") as file:
-                        file.write(json.dumps({"salt": salt, "version": self.card.version, "values": values}).encode())
+                        file.write(json.dumps({"salt": salt, "values": values}).encode())
                 if "DEMO_LOG" in os.environ:
                     with open(os.environ["DEMO_LOG"], "a") as log:
                         log.write(f"{os.getpid()} {split}\n")
@@ -76,7 +74,7 @@ def demo_factory(store: str, folder: str) -> DatasetFactory:
                 with prepared[f"preprocessed/{split}/{part}.json"] as resource:
                     parts.append(json.loads(resource.read()))
             samples, targets = parts
-            if (samples["salt"], samples["version"]) != (targets["salt"], targets["version"]):
+            if samples["salt"] != targets["salt"]:
                 raise RuntimeError(f"MIXED: the samples and targets of {split} are of two preparations")
             return SequenceDatasetIterator([samples["values"], targets["values"], [split] * len(samples["values"])])
 
@@ -106,15 +104,6 @@ def main() -> int:
         if not factory.is_ready():
             return 0
         return 3 if is_right(factory) else 1
-    if action == "heal":
-        if factory.is_ready() and not is_right(factory):
-            print("half ready")
-            return 1
-        factory.prepare(progress=False)
-        if found := find_left_over(store):
-            print("left over:", *found)
-            return 1
-        return 3 if is_right(demo_factory(store, folder)) else 1
     if action == "left":
         found = find_left_over(store)
         print(*found)

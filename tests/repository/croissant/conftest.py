@@ -12,3 +12,9 @@ from mlcroissant._src.operation_graph.operations import extract
 def unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An empty folder for each test."""
     monkeypatch.setattr(extract, "EXTRACT_PATH", type(extract.EXTRACT_PATH)(tmp_path) / "unpacked")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where a store is made."""
+    return tmp_path / "store"

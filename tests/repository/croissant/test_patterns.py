@@ -18,23 +18,15 @@ from data_stack.repository.croissant.rows import matches
 DATA = b"text\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!\n"
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def described(**transform: str) -> dict[str, Any]:
     source = {"fileObject": {"@id": "a.csv"}, "extract": {"column": "text"}, "transform": transform}
     columns = fields("rows", {"fileObject": "a.csv"}, text={"dataType": "sc:Text", "source": source})
     return document([file_object("a.csv", DATA, "text/csv")], rows=columns)
 
 
-@pytest.mark.parametrize("transform", [{"regex": "(a+)+$"}, {"replace": "(a+)+$/b"}])
-def test_a_regular_expression_that_does_not_end_is_an_error(
-    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch, transform: dict[str, str]
-) -> None:
+def test_a_regular_expression_that_does_not_end_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "MAX_SECONDS", 1.0)
-    place = publish(tmp_path / "set", described(**transform), a__csv=DATA)
+    place = publish(tmp_path / "set", described(replace="(a+)+$/b"), a__csv=DATA)
 
     with pytest.raises(PreparationError, match=r"the regular expression '\(a\+\)\+\$' of field 'rows/text' of record set 'rows'"):
         data_stack.from_croissant(place, store)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -38,18 +37,6 @@ from data_stack.exception import (
     PreparationError,
     RetrievalError,
 )
-
-
-@pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    server = ScriptedServer()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
 
 
 def test_a_table_of_a_web_server_is_read_once_and_kept(server: ScriptedServer, store: Path) -> None:
@@ -107,25 +94,32 @@ def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path
     assert [sample["label"] for sample in samples] == ["cat", "dog"]
 
 
+def tarred(members: dict[str, bytes], mode: Literal["w", "w:gz"]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode=mode) as tar:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize("kind", ["jsonl", "tsv", "csv"])
 def test_tables_in_a_tar_are_read_one_behind_the_other(tmp_path: Path, store: Path, kind: str) -> None:
     separator = {"tsv": "\t", "csv": ","}.get(kind)
     parts = [[{"n": 1, "on": True}], [{"n": 2, "on": False}, {"n": 3, "on": True}]]
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
-        for number, rows in enumerate(parts):
-            lines = [json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}" for row in rows]
-            data = "\n".join([f"n{separator}on"] * (separator is not None) + lines).encode()
-            info = tarfile.TarInfo(f"part/{number}.{kind}")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    members = {}
+    for number, rows in enumerate(parts):
+        lines = [json.dumps(row) if separator is None else f"{row['n']}{separator}{row['on']}" for row in rows]
+        members[f"part/{number}.{kind}"] = "\n".join([f"n{separator}on"] * (separator is not None) + lines).encode()
+    archive = tarred(members, "w:gz")
     media = {"jsonl": "application/jsonlines", "tsv": "text/tab-separated-values", "csv": "text/csv"}[kind]
     described = document(
-        [file_object("a.tgz", stream.getvalue(), "application/x-tar"), file_set("parts", "a.tgz", "part/*", media)],
+        [file_object("a.tgz", archive, "application/x-tar"), file_set("parts", "a.tgz", "part/*", media)],
         rows=fields("rows", {"fileSet": "parts"}, n="sc:Integer", on="sc:Boolean"),
     )
 
-    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__tgz=stream.getvalue()), store)
+    samples = data_stack.from_croissant(publish(tmp_path / "set", described, a__tgz=archive), store)
 
     assert list(samples) == [row for rows in parts for row in rows]
 
@@ -180,17 +174,8 @@ def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path)
     assert "hidden" not in str(caught.value)
 
 
-def tarred(name: str, data: bytes) -> bytes:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-        info = tarfile.TarInfo(name)
-        info.size = len(data)
-        tar.addfile(info, io.BytesIO(data))
-    return stream.getvalue()
-
-
 def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
-    archive = tarred("../evil.png", png(1))
+    archive = tarred({"../evil.png": png(1)}, "w")
     picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
     described = document(
         [file_object("a.tar", archive, "application/x-tar"), file_set("pictures", "a.tar", "*", "image/png")],

@@ -32,11 +32,6 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, Malicious
 from data_stack.repository.croissant import rows, sources
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return tmp_path / "store"
-
-
 def column(file: str, name: str, **more: Any) -> dict[str, Any]:
     return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
 
@@ -47,19 +42,13 @@ def parquet(rows: list[dict[str, Any]]) -> bytes:
     return stream.getvalue()
 
 
-PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n"
+PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n8,Eve\n"
 ORDERS = b"by,what\n8,paper\n007,car\n,nothing\n9,tea\n007,watch\n"
-
-
-def orders(reference: dict[str, Any], name: dict[str, Any], **record_sets: Any) -> dict[str, Any]:
-    by = {"dataType": "sc:Text", "source": column("orders.csv", "by"), "references": reference}
-    columns = fields("orders", {"fileObject": "orders.csv"}, what="sc:Text", by=by, name={"dataType": "sc:Text", "source": name})
-    files = [file_object("orders.csv", ORDERS, "text/csv"), file_object("people.csv", PEOPLE, "text/csv")]
-    return document(files, **record_sets, orders=columns)
 
 
 JOINED = [
     {"what": "paper", "by": "8", "name": "Moneypenny"},
+    {"what": "paper", "by": "8", "name": "Eve"},
     {"what": "car", "by": "007", "name": "Bond"},
     {"what": "nothing", "by": None, "name": None},
     {"what": "tea", "by": "9", "name": None},
@@ -68,7 +57,10 @@ JOINED = [
 
 
 def test_a_file_is_joined_by_the_values_of_a_reference(tmp_path: Path, store: Path) -> None:
-    described = orders(column("people.csv", "code"), column("people.csv", "name"))
+    by = {"dataType": "sc:Text", "source": column("orders.csv", "by"), "references": column("people.csv", "code")}
+    name = {"dataType": "sc:Text", "source": column("people.csv", "name")}
+    files = [file_object("orders.csv", ORDERS, "text/csv"), file_object("people.csv", PEOPLE, "text/csv")]
+    described = document(files, orders=fields("orders", {"fileObject": "orders.csv"}, what="sc:Text", by=by, name=name))
     place = publish(tmp_path / "set", described, orders__csv=ORDERS, people__csv=PEOPLE)
 
     samples = data_stack.from_croissant(place, store)
@@ -95,21 +87,6 @@ def test_a_record_set_in_the_document_is_joined_as_mlcroissant_joins_it(tmp_path
     assert [sample["name"] for sample in sets["orders"]] == ["Ben", "Ann", "Ben"]
     check_equal(sets["orders"], records_of(place, "orders"))
     check_equal(sets["people"], records_of(place, "people"))
-
-
-def test_a_join_has_a_row_for_each_pair(tmp_path: Path, store: Path) -> None:
-    left, right = b"k,n\n1,1\n2,2\n", b"k,m\n1,7\n1,8\n2,9\n"
-    key = {"dataType": "sc:Integer", "source": column("l.csv", "k"), "references": column("r.csv", "k")}
-    columns = fields(
-        "rows", {"fileObject": "l.csv"}, n="sc:Integer", key=key, m={"dataType": "sc:Integer", "source": column("r.csv", "m")}
-    )
-    described = document([file_object("l.csv", left, "text/csv"), file_object("r.csv", right, "text/csv")], rows=columns)
-    place = publish(tmp_path / "set", described, l__csv=left, r__csv=right)
-
-    samples = data_stack.from_croissant(place, store)
-
-    assert [(sample["n"], sample["m"]) for sample in samples] == [(1, 7), (1, 8), (2, 9)]
-    check_equal(samples, records_of(place, "rows"))
 
 
 def test_a_join_that_multiplies_its_rows_is_an_error(tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

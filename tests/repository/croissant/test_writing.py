@@ -165,4 +165,4 @@ def test_the_command_writes_the_document(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["croissant", "digits", "--storage", str(tmp_path)]) == 0
 
     assert json.loads(target.read_text()) == json.loads(capsys.readouterr().out)
-    assert "data-stack prepare digits" in told
+    assert "the dataset is not prepared" in told
