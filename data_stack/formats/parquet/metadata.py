@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +35,8 @@ _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
-class ParquetFileRecord(NamedTuple):
+@dataclass(frozen=True)
+class ParquetFileRecord:
     """A Parquet file of a dataset, with facts of its footer that a reader needs before it reads rows.
 
     Attributes:
