@@ -79,7 +79,7 @@ def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change:
     manifest = ParquetManifest.read(folder_of(tmp_path))
     assert manifest is not None
 
-    lying = replace(manifest, files=(manifest.files[0]._replace(**change),))
+    lying = replace(manifest, files=(replace(manifest.files[0], **change),))
     write_metadata(folder_of(tmp_path), pq.read_schema(tmp_path / "part-000000.parquet"), [], lying)
 
     with pytest.raises(DatasetFileCorruptError, match=r"part-000000\.parquet.*manifest"):
