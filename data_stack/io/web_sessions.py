@@ -24,8 +24,15 @@ from data_stack.io.web_clock import Clock, WebError
 _CONNECTIONS: Final = 32
 _CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
-#: The clock of this thread's request, and whether its connection served another one before.
-_asking = threading.local()
+
+class _Asking(threading.local):
+    """The clock of this thread's request, and whether its connection served another one before."""
+
+    clock: Clock | None = None  # None: the user asks by a session that was passed to use()
+    is_reused = False
+
+
+_asking = _Asking()
 
 
 class _TimedFile(io.RawIOBase):
@@ -51,7 +58,8 @@ class _TimedFile(io.RawIOBase):
 class _TimedAnswer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.clock))
+        if _asking.clock is not None:
+            self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.clock))
 
 
 class _Timed:
@@ -77,7 +85,8 @@ class _OptionsInTime(tuple[Any, ...]):
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            _asking.clock.tick()
+            if _asking.clock is not None:
+                _asking.clock.tick()
         except WebError:
             raise TimeoutError from None  # after which urllib3 closes the socket
         return super().__iter__()
@@ -155,18 +164,20 @@ def send(
     given: Any = auth or (None if users else _without_credentials)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
     settings = _settings(session, str(request.url))
-    _asking.clock = clock
     while True:
-        _asking.is_reused = False
         clock.tick()
+        _asking.clock, _asking.is_reused = clock, False
         try:
             # Session.send() would read the body of a redirect.
             answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
-            return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
+            break
         except requests.ConnectionError as error:
             # A server may close a kept connection at any time; the next try takes another one, at last a new one.
             if not _asking.is_reused or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
                 raise
+        finally:
+            _asking.clock = None
+    return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def causes_of(error: BaseException) -> Iterator[BaseException]:
