@@ -7,6 +7,7 @@ import random
 import socketserver
 import ssl
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,18 @@ def test_a_session_of_the_user_serves_its_own_server_alone(server: ScriptedServe
             read_all(server.serve("/drips", drip_header=True))
     finally:
         other.close()
+
+
+def test_a_session_of_the_user_goes_on_to_serve_the_user(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, url = requests.Session(), server.serve("/a", BODY)
+    use_session(server.origin, session)
+    assert session.get(url).content == BODY
+
+    monkeypatch.setenv("DATA_STACK_WEB_TIMEOUT", "0.3")
+    assert read_all(url) == BODY
+    time.sleep(0.4)  # that deadline is not the user's
+
+    assert session.get(url).content == BODY
 
 
 def test_a_session_of_the_user_brings_certificates_and_no_redirect_leaves_encryption(
