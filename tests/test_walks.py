@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import data_stack
-from data_stack import InMemoryStorageConnector, SequenceDatasetIterator
+from data_stack import InMemoryStorageConnector, Loader, SequenceDatasetIterator
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "data_stack"
@@ -23,21 +23,17 @@ def read_a_shuffled_batch() -> None:
     SequenceDatasetIterator([np.arange(100)]).shuffle(seed=1).read_batch([5, 3])
 
 
+def load_a_shuffled_batch() -> None:
+    next(iter(Loader(SequenceDatasetIterator([np.arange(100)]).shuffle(seed=1), 8, workers=0)))
+
+
 def load_a_dataset() -> None:
     data_stack.load("digits", split="train", storage=InMemoryStorageConnector())
 
 
-@pytest.mark.parametrize(
-    ("walk", "start", "end"),
-    [
-        (read_a_shuffled_batch, "iterator.shuffle(seed=1)\n", "From `next()` to the file"),
-        (load_a_dataset, 'load("digits", split="train")   ', "train[7]\n"),
-    ],
-)
-def test_a_walk_goes_as_the_page_says_and_through_few_files(walk: Callable[[], None], start: str, end: str) -> None:
-    told = PAGE[PAGE.index(start) : PAGE.index(end)]
-    stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", told)
-    walk()  # imports everything
+def calls_of(walk: Callable[[], None]) -> set[tuple[str, str]]:
+    """The functions of ours that a walk calls when all is imported, with their files."""
+    walk()
     called = set[tuple[str, str]]()
 
     def note(frame: FrameType, event: str, argument: object) -> None:
@@ -51,9 +47,32 @@ def test_a_walk_goes_as_the_page_says_and_through_few_files(walk: Callable[[], N
         walk()
     finally:
         sys.setprofile(before)
+    return called
+
+
+@pytest.mark.parametrize(
+    ("walk", "start", "end"),
+    [
+        (read_a_shuffled_batch, "iterator.shuffle(seed=1)\n", "From the loader to"),
+        (load_a_shuffled_batch, "Loader(iterator.shuffle(seed=1)", "From `next()` to the file"),
+        (load_a_dataset, 'load("digits", split="train")   ', "train[7]\n"),
+    ],
+)
+def test_a_walk_goes_as_the_page_says_and_through_few_files(walk: Callable[[], None], start: str, end: str) -> None:
+    told = PAGE[PAGE.index(start) : PAGE.index(end)]
+    stops = re.findall(r"([\w.]+)(?:\([^)\n]*\))? {2,}([\w/]+\.py)", told)
+
+    called = calls_of(walk)
 
     assert stops
     assert len({file for _, file in stops}) <= 12
     for stop, file in stops:
         name = stop.rpartition(".")[2]
         assert ("__init__" if name[0].isupper() else name, file) in called, (stop, file)
+
+
+def test_the_first_batch_of_a_loader_takes_few_files() -> None:
+    files = {file for _, file in calls_of(load_a_shuffled_batch) if (PACKAGE / file).exists()}
+
+    assert len(files) <= 21, sorted(files)
+    assert len([file for file in files if not file.startswith("dataset/")]) <= 5, sorted(files)

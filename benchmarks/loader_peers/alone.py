@@ -22,8 +22,8 @@ from record_peers.workload import WORKLOADS, Schema
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.loader import BlockShuffled, Loader, Order, Shuffled
-from data_stack.loader.buckets import Bucketed
-from data_stack.loader.state import seal
+from data_stack.loader.orders import Bucketed
+from data_stack.loader.session import seal
 from loader_peers.loading import BATCH, N_WORKERS
 from loader_peers.mapped import mapped_columns
 from loader_peers.memory import proportional_bytes

@@ -1,17 +1,17 @@
-from data_stack.loader.buckets import Bucketed as Bucketed
+from data_stack.loader.blocks import BlockShuffled as BlockShuffled
+from data_stack.loader.blocks import Lanes as Lanes
 from data_stack.loader.collation import Collation as Collation
 from data_stack.loader.collation import Concatenated as Concatenated
 from data_stack.loader.collation import Padded as Padded
-from data_stack.loader.lanes import Lanes as Lanes
+from data_stack.loader.collation import Ragged as Ragged
 from data_stack.loader.loader import Loader as Loader
-from data_stack.loader.orders import BlockShuffled as BlockShuffled
+from data_stack.loader.orders import Bucketed as Bucketed
 from data_stack.loader.orders import InOrder as InOrder
 from data_stack.loader.orders import Order as Order
 from data_stack.loader.orders import Shuffled as Shuffled
 from data_stack.loader.plan import Plan as Plan
-from data_stack.loader.ragged import Ragged as Ragged
-from data_stack.loader.ranks import shard_of_process as shard_of_process
+from data_stack.loader.plan import shard_of_process as shard_of_process
+from data_stack.loader.session import LoaderState as LoaderState
 from data_stack.loader.session import LoaderStatistics as LoaderStatistics
-from data_stack.loader.state import LoaderState as LoaderState
 
 __all__: list[str]

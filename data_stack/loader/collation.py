@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.fitting import as_dtype
 from data_stack.dataset.iterator.contract import ColumnKey
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_index, check_integer
 from data_stack.exception import ConfigError
-from data_stack.loader.ragged import common_dtype, fill, join, value_arrays
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.exact import common_dtype
+from data_stack.values.stacked_values import exact_array
 from data_stack.values.stacking import Batch, Column, keys_of
 
 
@@ -29,6 +32,72 @@ class Collation(ABC):
             ConfigError: a column does not exist, or its values do not fit into one array.
         """
         raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ragged:
+    """The concatenation of arrays that differ in their first extent.
+
+    ``ragged[i]`` is the array of sample i, a view. Array and offsets are what ``torch.nn.EmbeddingBag``,
+    ``torch.nested.nested_tensor_from_jagged``, ``tf.RaggedTensor.from_row_splits`` and attention kernels for sequences of
+    different lengths (as ``cu_seqlens``) accept.
+
+    Attributes:
+        values: shape ``(n_values, ...)``.
+        offsets: int64, shape ``(n + 1,)``, ascending from 0 to ``n_values``: sample i has
+            ``values[offsets[i]:offsets[i + 1]]``.
+
+    Raises:
+        ConfigError: the offsets do not fit the values.
+    """
+
+    values: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        values, offsets = np.asarray(self.values), np.asarray(self.offsets)
+        if values.ndim == 0:
+            raise ConfigError("the values of a ragged array need at least one dimension")
+        if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
+            raise ConfigError(
+                f"the offsets of a ragged array must be n + 1 integers ([0] without samples), "
+                f"got {offsets.dtype} of shape {offsets.shape}"
+            )
+        offsets = offsets.astype(np.int64, copy=False)
+        if offsets[0] != 0 or offsets[-1] != len(values) or bool((offsets[1:] < offsets[:-1]).any()):
+            raise ConfigError(
+                f"the offsets of a ragged array must ascend from 0 to its {len(values):,} values, "
+                f"got offsets from {offsets[0]} to {offsets[-1]}"
+            )
+        object.__setattr__(self, "values", values)
+        object.__setattr__(self, "offsets", offsets)
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """The number of values of each sample, shape ``(n,)``."""
+        return self.offsets[1:] - self.offsets[:-1]  # also if loader.torch() has put tensors here
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of both arrays."""
+        return int(self.values.nbytes + self.offsets.nbytes)
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: SupportsIndex) -> npt.NDArray[Any]:
+        """The array of one sample, a view.
+
+        Raises:
+            DatasetOutOfBoundsError: the index is out of range.
+        """
+        place = check_index(index, len(self))
+        row: npt.NDArray[Any] = self.values[self.offsets[place] : self.offsets[place + 1]]
+        return row
+
+    def __iter__(self) -> Iterator[npt.NDArray[Any]]:
+        return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
 
 
 class Padded(Collation):
@@ -116,7 +185,7 @@ class Padded(Collation):
         largest = shapes.max(axis=0, initial=0).tolist()
         wanted = [
             fixed if fixed is not None else -(-extent // (multiple or 1)) * (multiple or 1)
-            for extent, fixed, multiple in itertools.zip_longest(largest, self._to, self._multiple_of)
+            for extent, fixed, multiple in zip_longest(largest, self._to, self._multiple_of)
         ]
         for place, (extent, most) in enumerate(zip(largest, wanted, strict=True)):
             if extent > most and not self._truncates:
@@ -128,7 +197,7 @@ class Padded(Collation):
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
-        padded = fill((len(shapes), *wanted), value, common_dtype(arrays, name), name)
+        padded = _fill((len(shapes), *wanted), value, _common_dtype(arrays, name), name)
         for row, array in zip(padded, arrays, strict=True):
             part = array[tuple(map(slice, wanted))]
             row[tuple(map(slice, part.shape))] = part
@@ -137,7 +206,7 @@ class Padded(Collation):
 
 class Concatenated(Collation):
     """Concatenates values of different lengths, without padding: each column becomes a
-    :class:`~data_stack.loader.ragged.Ragged`.
+    :class:`~data_stack.loader.collation.Ragged`.
 
     As with :class:`Padded`, the form of a batch does not depend on its samples. Values may only differ in their first extent.
 
@@ -159,7 +228,7 @@ class Concatenated(Collation):
         for key, name in _chosen(columns, self._keys, batch):
             arrays = _values(columns[key], name, is_named=self._keys is not None)
             if arrays is not None:
-                made[key] = join(arrays, common_dtype(arrays, name), name)
+                made[key] = _join(arrays, _common_dtype(arrays, name), name)
         if isinstance(batch, dict):
             return made
         return tuple(made.values()) if isinstance(batch, tuple) else made[0]
@@ -183,7 +252,7 @@ def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, bat
 def _values(column: Column, name: str, *, is_named: bool) -> list[Column] | None:
     """The arrays of numbers in a column; None for a column without such arrays."""
     if column.dtype == object:
-        arrays = value_arrays(column, name)
+        arrays = _value_arrays(column, name)
     else:
         arrays = list(column) if column.ndim > 1 and column.dtype.kind in "biufc" else None
     if arrays is None and is_named:
@@ -203,3 +272,97 @@ def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
     while each and each[-1] is None:
         each.pop()
     return tuple(each)
+
+
+def _value_arrays(column: Sequence[Any] | npt.NDArray[Any], what: str) -> list[npt.NDArray[Any]] | None:
+    """The values of a column as arrays of numbers with the same number of dimensions; None if no value is an array.
+
+    Args:
+        column: arrays, tensors or lists of numbers; empty lists take the dtype of the others.
+        what: the name of the column for messages.
+
+    Raises:
+        ConfigError: only some are arrays of numbers, or their numbers of dimensions differ.
+    """
+    values = column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else list(column)
+    arrays: list[npt.NDArray[Any]] = []
+    wrong: int | None = None
+    for place, value in enumerate(values):
+        array = value if type(value) is np.ndarray else _as_array(value)
+        if array is None or array.dtype.kind not in "biufc" or array.ndim == 0:
+            wrong = place if wrong is None else wrong
+            continue
+        arrays.append(array)
+    if not arrays and wrong is not None:
+        return None
+    if wrong is not None:
+        raise ConfigError(f"{what} has arrays of numbers, but at place {wrong} of the batch {values[wrong]!r:.60}")
+    # an empty list among lists of lists is one without rows
+    example = next((array for array in arrays if array.shape != (0,)), np.empty(0))
+    arrays = [array if array.shape != (0,) else array.reshape(0, *example.shape[1:]) for array in arrays]
+    for place, array in enumerate(arrays):
+        if array.ndim != arrays[0].ndim:
+            raise ConfigError(
+                f"{what} has arrays of different numbers of dimensions: at place 0 of the batch shape {arrays[0].shape}, "
+                f"at place {place} {array.shape}"
+            )
+    return arrays
+
+
+def _common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any]:
+    """The dtype that holds the numbers of all arrays exactly.
+
+    Empty lists, which numpy makes float64, count only if all are empty.
+
+    Raises:
+        ConfigError: no dtype holds all of them.
+    """
+    given = [array for array in arrays if array.size or array.dtype != np.float64] or arrays
+    common = common_dtype(given)
+    if common is None:
+        shown = " and ".join(sorted({str(array.dtype) for array in given}))
+        raise ConfigError(f"{what} has values of {shown}, which no dtype holds exactly; convert them by iterator.map(…)")
+    return common
+
+
+def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
+    """A new array full of ``value``.
+
+    Raises:
+        ConfigError: the dtype cannot hold ``value``.
+    """
+    number = np.asarray(value)
+    try:
+        if number.ndim:
+            raise TypeError(f"it has {number.ndim} dimensions")
+        as_dtype(number, dtype, rounds=number.dtype.kind in "fc", whole_floats=True)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{what} is {dtype}, which cannot hold the padding value {value!r:.40} ({error}); "
+            f"pass another value or dtype, or name the columns to pad"
+        ) from error
+    return np.full(shape, value, dtype)
+
+
+def _as_array(value: Any) -> npt.NDArray[Any] | None:
+    return exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None
+
+
+def _join(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) -> Ragged:
+    """Concatenate at least one array.
+
+    Raises:
+        ConfigError: the arrays differ in more than their first extent; ``what`` names them in the message.
+    """
+    trailing = arrays[0].shape[1:]
+    for place, array in enumerate(arrays):
+        if array.shape[1:] != trailing:
+            raise ConfigError(
+                f"{what} has arrays that differ in more than their first extent: "
+                f"at place 0 of the batch shape {arrays[0].shape}, at place {place} {array.shape}; Padded(…) pads all extents"
+            )
+    offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+    np.cumsum([len(array) for array in arrays], out=offsets[1:])
+    values = np.empty((int(offsets[-1]), *trailing), dtype=dtype)
+    np.concatenate(arrays, out=values, casting="unsafe")  # an empty list is float64
+    return Ragged(values, offsets)

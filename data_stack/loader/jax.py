@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import MissingDependencyError
+from data_stack.loader.collation import Ragged
 from data_stack.loader.conversion import Conversion, Pairs, map_nested, one_ahead, parts_of_objects, refuse_missing
-from data_stack.loader.ragged import Ragged
 
 try:
     import jax
@@ -25,7 +25,7 @@ class JaxConversion(Conversion):
     Arrays of numbers become JAX arrays of their shape. On the CPU they share memory if they begin at a multiple of 64 bytes and
     are C-contiguous; otherwise they are copied. As always in JAX, 64-bit types become 32-bit ones unless ``jax_enable_x64``
     is on. Strings, dates and other types that JAX lacks become lists of values; values that differ in shape become a list of
-    arrays. Containers stay as they are; a :class:`~data_stack.loader.ragged.Ragged` has JAX arrays for values and offsets, and is
+    arrays. Containers stay as they are; a :class:`~data_stack.loader.Ragged` has JAX arrays for values and offsets, and is
     a pytree.
 
     With a device, the copy of each batch starts one batch ahead, so that it overlaps with the training step.

@@ -9,7 +9,7 @@ import math
 import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, SupportsIndex, TypeVar
+from typing import Any, SupportsIndex, TypeVar, get_args
 
 import numpy as np
 
@@ -20,15 +20,14 @@ from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
-from data_stack.loader.jobs import BatchMaker, EpochStacks
+from data_stack.loader.jobs import BatchMaker, EpochStacks, InlineWorkers, Workers
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
-from data_stack.loader.plan import Plan, Uneven
-from data_stack.loader.ranks import check_ranks_agree, warn_without_shard
-from data_stack.loader.session import NEVER, LoaderStatistics, Schedule, Session
-from data_stack.loader.state import LoaderState
-from data_stack.loader.workers.automatic import WorkerKind, workers_of_kind
+from data_stack.loader.plan import NEVER, Plan, Schedule, Uneven, check_ranks_agree, warn_without_shard
+from data_stack.loader.session import LoaderState, LoaderStatistics, Session
+from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
 from data_stack.show.page import IteratorPage
+from data_stack.util.processors import n_processors
 
 _Self = TypeVar("_Self", bound="Loader")
 
@@ -68,7 +67,7 @@ class Loader:
         batch_size: samples of each batch, of each rank.
         shuffle: False for the iterator's order; True for another order of all samples in each epoch; or an
             :class:`~data_stack.loader.orders.Order` such as :class:`~data_stack.loader.orders.BlockShuffled` or
-            :class:`~data_stack.loader.buckets.Bucketed`.
+            :class:`~data_stack.loader.orders.Bucketed`.
         seed: any integer; determines the order and the draws of the transform.
         epochs: the number of epochs of an iteration; None for an endless one.
         drop_last: whether to skip a shorter last batch of an epoch.
@@ -426,3 +425,32 @@ def _check_timeout(value: Any) -> float | None:
     if value is not None and not (is_number and 0 < value < math.inf):
         raise ConfigError(f"timeout_seconds must be a positive number or None, got {value!r:.80}")
     return None if value is None else float(value)
+
+
+def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:
+    """Make workers, which do not run yet.
+
+    Args:
+        kind: of the workers.
+        maker: makes the batches.
+        n_workers: number of threads or processes; None for one per processor, 0 for inline.
+        options: ``prefetch`` and ``timeout_seconds`` of threads and processes.
+
+    Raises:
+        ConfigError: the kind is unknown, or does not fit this number of workers.
+    """
+    if kind not in get_args(WorkerKind):
+        raise ConfigError(f"worker_kind must be 'auto', 'in_process', 'inline', 'threads' or 'processes', got {kind!r:.80}")
+    if n_workers if kind == "inline" else kind in ("threads", "processes") and n_workers == 0:
+        raise ConfigError(f"worker_kind={kind!r} does not go with workers={n_workers}; leave one of them out")
+    if kind == "inline" or n_workers == 0:
+        return InlineWorkers(maker)
+    number = n_processors() if n_workers is None else n_workers
+    if kind in ("auto", "in_process"):
+        make = functools.partial(workers_of_kind, maker=maker, n_workers=number, **options)
+        return AutomaticWorkers(maker, number, make, with_processes=kind == "auto")
+    if kind == "threads":
+        return ThreadWorkers(maker, number, **options)
+    from data_stack.loader.processes import ProcessWorkers  # needs cloudpickle, which takes 15 ms
+
+    return ProcessWorkers(maker, number, **options)

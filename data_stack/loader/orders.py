@@ -6,7 +6,7 @@ import functools
 import sys
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +14,11 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hash_array, permute_array
+from data_stack.dataset.randomness.keyed import hash_of, high_product
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
-from data_stack.util.stretches import Stretches
 
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
@@ -168,147 +167,93 @@ def epoch_permutation(n_samples: int, seed: int, epoch: int) -> KeyedPermutation
     return KeyedPermutation(n_samples, derive_seed("shuffled", seed, epoch))
 
 
-class BlockShuffled(Order):
-    """Shuffles the blocks, then the samples within each ``window`` consecutive blocks of that order.
+class Bucketed(Order):
+    """Shuffles all samples, and collects samples of similar length in chunks, window by window::
 
-    For sources that read neighbours faster than scattered samples: row groups, blocks of a remote store, shards. At most
-    ``window`` blocks are in use at any time, so a reader that caches one more reads each block once. In return, samples are only
-    mixed within ``window`` random blocks: two successive samples belong to the same block with a probability of 1/``window``
-    (in a full shuffle: 1/number of blocks). A window of all blocks is a full shuffle.
+        lengths = [len(tokens) for tokens in texts.read_column("tokens")]
+        Loader(texts, 32, shuffle=Bucketed(lengths, chunk=32), collate=Padded())
 
-    It keeps 16 bytes per block during an epoch, and 8 more if each block has its own length.
+    The order of :class:`~data_stack.loader.orders.Shuffled` is cut into windows of ``window * chunk`` samples. Within each,
+    samples are sorted by length (equal ones stay in their shuffled order) and cut into chunks of ``chunk`` samples, and these are
+    shuffled. So each epoch mixes other samples in a window; short and long batches come in random order; and a padded batch
+    has about the padding that the 1/``window`` quantiles of the lengths leave.
+
+    If ``chunk`` does not divide the number of samples, one chunk is short and comes at the end of the epoch, so that batches and
+    chunks stay in step. Its samples are drawn: if they were always the longest, ``drop_last`` would hide these in most epochs.
+
+    With ``chunk = batch_size`` each batch of each rank is one chunk, with any number of ranks, except in the last step of an
+    epoch, whose samples are divided evenly. With ``chunk = world * batch_size`` the batches of *all* ranks in a step have similar
+    lengths, so that no rank waits for another.
+
+    It keeps the lengths, in as few bytes as the longest needs, and one sorted window of 8 bytes a sample.
 
     Args:
-        block_lengths: number of samples of every block but the last, or of each block, in the iterator's order, shape
-            ``(n_blocks,)``; None for the blocks that the stack reports (:func:`block_lengths`), such as row groups of Parquet.
-        window: number of blocks that are mixed, at least 1.
-        blocks: False keeps the order of the blocks: each window consists of neighbours.
-        samples: False keeps the order of the samples in each block, without windows.
+        lengths: of each sample, integers in any unit, shape ``(n_samples,)``; only their order counts.
+        chunk: number of samples that stay together, at least 1; usually the batch size.
+        window: number of chunks that are sorted together, at least 1. A larger window leaves less padding, and mixes as well.
 
     Raises:
-        ConfigError: a length is negative, ``window`` not positive, or both ``blocks`` and ``samples`` are False.
+        ConfigError: lengths are not integers, or are negative; ``chunk`` or ``window`` is not positive. When the order is used:
+            the number of samples differs from that of the lengths.
     """
 
-    def __init__(
-        self,
-        *,
-        block_lengths: int | npt.ArrayLike | None = None,
-        window: int = 16,
-        blocks: bool = True,
-        samples: bool = True,
-    ) -> None:
-        self._window = check_integer("the window of a block-wise shuffle", window, at_least=1)
-        self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)
-        if not (blocks or samples):
-            raise ConfigError("blocks=False and samples=False leave the order unchanged; use InOrder(), or shuffle=False")
-        self._drawn: tuple[tuple[int, int, int], _DrawnBlocks] | None = None  # of the last epoch
-        self._block_length: int | None = None
-        self._lengths: npt.NDArray[np.int64] | None = None
-        if block_lengths is None:
-            return
-        lengths = np.array(block_lengths)
-        if lengths.ndim == 0:
-            self._block_length = check_integer("the block length of a block-wise shuffle", block_lengths, at_least=1)
-            return
-        if lengths.ndim != 1 or (lengths.size and lengths.dtype.kind not in "iu") or (lengths < 0).any():
+    def __init__(self, lengths: npt.ArrayLike, *, chunk: SupportsIndex, window: SupportsIndex = 100) -> None:
+        given = np.asarray(lengths)
+        if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
             raise ConfigError(
-                f"block_lengths must be a positive integer, or a non-negative integer per block, got {block_lengths!r:.80}"
+                f"lengths must be one integer per sample, got {given.dtype} of shape {given.shape}; "
+                f"for a column of lists, pass [len(value) for value in iterator.read_column(key)]"
             )
-        self._lengths = lengths.astype(np.int64)
-
-    def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        if self._block_length is not None or self._lengths is not None:
-            return self
-        lengths = block_lengths(iterator)
-        if lengths is None:
-            raise ConfigError(
-                f"{iterator!r:.120} reports no blocks: pass their lengths, BlockShuffled(block_lengths=1000) for blocks of "
-                f"1000 samples, or shuffle below this layer"
-            )
-        return BlockShuffled(
-            block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
-        )
+        if given.size and int(given.min()) < 0:
+            raise ConfigError(f"lengths must not be negative; that of sample {int(given.argmin())} is {int(given.min())}")
+        longest = int(given.max()) if given.size else 0
+        self._lengths: npt.NDArray[np.unsignedinteger[Any]] = given.astype(np.min_scalar_type(longest))  # a copy
+        self._chunk = check_integer("the chunk of a bucketed order", chunk, at_least=1)
+        self._window = check_integer("the window of a bucketed order", window, at_least=1)
+        self._last: tuple[tuple[int, int, int], npt.NDArray[np.int64]] | None = None
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
-        return self._draw_blocks(n_samples, seed, epoch).indices(positions)
-
-    def _draw_blocks(self, n_samples: int, seed: int, epoch: int) -> _DrawnBlocks:
-        which = n_samples, seed, epoch
-        drawn = self._drawn  # one attribute: threads need no lock
-        if drawn is None or drawn[0] != which:
-            drawn = self._drawn = which, _DrawnBlocks(self, n_samples, seed, epoch)
-        return drawn[1]
-
-    def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
-        if position >= n_samples:
-            return None, sys.maxsize
-        return self._draw_blocks(n_samples, seed, epoch).upcoming(position)
+        if n_samples != len(self._lengths):
+            raise ConfigError(
+                f"this bucketed order has the lengths of {len(self._lengths):,} samples, but the iterator has {n_samples:,}: "
+                f"pass the lengths of this iterator"
+            )
+        windows, places = np.divmod(positions.astype(np.int64, copy=False), self._chunk * self._window)
+        found = np.empty(len(positions), dtype=np.int64)
+        for window in np.unique(windows).tolist():
+            which = windows == window
+            last = self._last  # one attribute: threads need no lock
+            if last is None or last[0] != (seed, epoch, window):
+                self._last = last = (seed, epoch, window), self._sort_window(window, seed, epoch)
+            found[which] = last[1][places[which]]
+        return found
 
     def content(self) -> dict[str, Any]:
-        blocks = self._block_length if self._lengths is None else array_digest(self._lengths)
-        content = {"order": "block-wise shuffled", "block_lengths": blocks, "window": self._window}
-        if not self._shuffles_blocks:  # named only if it differs from the default
-            content["blocks"] = False
-        if not self._shuffles_samples:
-            content = {**content, "window": 1, "samples": False}
-        return content
+        return {"order": "bucketed", "lengths": self._digest, "chunk": self._chunk, "window": self._window}
 
-    def lengths(self, n_samples: int) -> npt.NDArray[np.int64]:
-        """The number of samples of each block, shape ``(n_blocks,)``.
+    @functools.cached_property
+    def _digest(self) -> str:
+        return array_digest(self._lengths.astype(np.int64))
 
-        Raises:
-            ConfigError: the lengths do not add up to ``n_samples``.
-        """
-        if self._lengths is None:
-            if self._block_length is None:
-                raise ConfigError("this block-wise shuffle has no blocks: use it in a Loader, or pass block_lengths=")
-            length = self._block_length
-            lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
-            lengths[-1:] -= len(lengths) * length - n_samples
-            return lengths
-        if int(self._lengths.sum()) != n_samples:
-            raise ConfigError(
-                f"the blocks of a block-wise shuffle have {int(self._lengths.sum())} samples together, but the iterator has "
-                f"{n_samples}: pass the block lengths of this iterator"
-            )
-        return self._lengths
+    def __repr__(self) -> str:
+        return f"Bucketed({len(self._lengths):,} lengths, chunk={self._chunk}, window={self._window})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_drawn": None}
+        return {**self.__dict__, "_last": None}
 
-
-class _DrawnBlocks:
-    """The order of one epoch: its sequence of blocks, and the bounds of its windows."""
-
-    def __init__(self, order: BlockShuffled, n_samples: int, seed: int, epoch: int) -> None:
-        lengths = order.lengths(n_samples)
-        blocks: npt.NDArray[Any] = np.arange(len(lengths))
-        if order._shuffles_blocks:
-            blocks = KeyedPermutation(len(lengths), derive_seed("blocks", seed, epoch)).take(blocks)
-        self._blocks = Stretches(lengths[blocks])  # in the order of the epoch
-        # position p of the epoch is sample p + shift of the iterator, by the shift of its block
-        self._shifts = (np.cumsum(lengths) - lengths)[blocks] - self._blocks.starts
-        self._window = min(order._window if order._shuffles_samples else 1, max(1, len(lengths)))
-        last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
-        self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
-        self._key = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None
-
-    def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        mixed = positions if self._key is None else self._mix(positions, self._key)
-        indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
-        return indices
-
-    def _mix(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
-        """Permute positions within their windows."""
-        windows = self._windows.of(positions)
-        starts = self._windows.starts[windows]
-        sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-        return starts + permute_array(sizes, hash_array(key, windows), positions - starts).view(np.int64)
-
-    def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
-        """A sample of each block of the window after that of a position, and where the window of the position ends."""
-        window = int(self._windows.ends.searchsorted(position, side="right"))
-        places = slice((window + 1) * self._window, (window + 2) * self._window)
-        starts = self._blocks.starts[places]
-        samples: IndexArrayOfInts = (starts + self._shifts[places])[starts < self._blocks.ends[places]]
-        return samples, int(self._windows.ends[window])
+    def _sort_window(self, window: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+        """The samples of a window in their order, shape ``(samples of the window,)``."""
+        n_samples, chunk = len(self._lengths), self._chunk
+        start = window * self._window * chunk
+        shuffled = Shuffled().indices(np.arange(start, min(start + self._window * chunk, n_samples)), n_samples, seed, epoch)
+        by_length = shuffled[np.argsort(self._lengths[shuffled], kind="stable")].astype(np.int64, copy=False)
+        n_full, n_short = divmod(len(by_length), chunk)
+        drawn = derive_seed("buckets", seed, epoch, window)
+        if n_short:
+            place = high_product(hash_of(drawn, 0), n_full + 1) * chunk  # cut the short chunk out before one of the full ones
+            short = by_length[place : place + n_short]
+            by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
+        else:
+            short = by_length[:0]
+        order = KeyedPermutation(n_full, drawn).take(np.arange(n_full))
+        return np.concatenate((by_length.reshape(n_full, chunk)[order].reshape(-1), short))

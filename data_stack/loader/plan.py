@@ -7,15 +7,25 @@ all ranks together have received describes a run, and another number of ranks ca
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError
+from data_stack.loader.jobs import Job
+from data_stack.loader.orders import Order
 
 Uneven = Literal["pad", "drop", "keep"]
 """How to treat samples of an epoch's last step that ``world`` does not divide."""
@@ -118,3 +128,221 @@ class Plan:
         check_integer(f"the rank of a loader's shard in a world of {self.world}", self.rank, at_least=0, at_most=self.world - 1)
         if self.uneven not in ("pad", "drop", "keep"):
             raise ConfigError(f"uneven must be 'pad', 'drop' or 'keep', got {self.uneven!r}")
+
+
+NEVER = sys.maxsize
+"""The end epoch of an endless iteration."""
+
+# Number of positions in one request to the order: enough to amortise the fixed cost of a call, few enough for the C library to
+# reuse the memory of temporary arrays.
+_MAX_POSITIONS = 1 << 12
+
+
+@dataclass(slots=True)
+class Mark:
+    """The position of the loader after a batch.
+
+    Attributes:
+        epoch: of the next batch.
+        position: number of that epoch's samples that all ranks together have received by then.
+        n_samples: of this batch.
+        n_bytes: of this batch, once it has been made.
+    """
+
+    epoch: int
+    position: int
+    n_samples: int
+    n_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The batches of an iteration: a pure function of its attributes.
+
+    Attributes:
+        order: of the samples in an epoch.
+        seed: of the order, and of the draws of the transform.
+        plan_of: returns the plan of an epoch.
+        epoch: the first epoch.
+        position: where in that epoch the iteration begins.
+        end_epoch: the epoch after the last one; ``NEVER`` if it is endless.
+    """
+
+    order: Order
+    seed: int
+    plan_of: Callable[[int], Plan]
+    epoch: int
+    position: int
+    end_epoch: int
+
+    @property
+    def n_jobs(self) -> int:
+        """The number of jobs, provided that later epochs have as many samples as the first one."""
+        if self.epoch >= self.end_epoch:
+            return 0
+        plan = self.plan_of(self.epoch)
+        return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
+
+    def jobs(self) -> Iterator[tuple[Job, Mark]]:
+        """The jobs one by one; one request to the order covers several batches.
+
+        Raises (while iterating):
+            ConfigError: an epoch of an endless iteration is empty; or the order does not return an integer for each position.
+        """
+        epoch, position = self.epoch, self.position
+        n_at_once = 1
+        while epoch < self.end_epoch:
+            plan = self.plan_of(epoch)
+            n_steps, samples_per_step = plan.n_steps(position), plan.samples_per_step
+            if n_steps == 0 and self.end_epoch == NEVER and position == 0:
+                raise ConfigError(
+                    f"an endless loader cannot make a batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
+                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; add samples, or pass epochs="
+                )
+            first = until = 0
+            while first < n_steps:
+                parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
+                positions = plan.positions(parts)
+                indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
+                if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would pass for 0 and 1
+                    raise ConfigError(
+                        f"{self.order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
+                        f"{len(positions)} positions; return one integer per position"
+                    )
+                start = 0
+                for step, part in enumerate(parts, first):
+                    stop = start + len(part)
+                    if step + 1 == n_steps and plan.position_after(step, position) == plan.n_samples:
+                        mark = Mark(epoch + 1, 0, stop - start)
+                    else:
+                        mark = Mark(epoch, position + (step + 1) * samples_per_step, stop - start)
+                    ahead = None
+                    if part.start >= until:
+                        ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
+                    yield Job(epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
+                    start = stop
+                first += len(parts)
+                # the first batch is not delayed by others
+                n_at_once = max(1, min(4 * n_at_once, _MAX_POSITIONS // plan.batch_size))
+            epoch, position = epoch + 1, 0
+
+
+#: Variables of the environment with the rank of a process and the number of processes, by launcher.
+_VARIABLES: Final = (
+    ("RANK", "WORLD_SIZE"),
+    ("HOROVOD_RANK", "HOROVOD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+)
+# All ranks begin the iterations that are compared in the same order.
+_numbers = itertools.count()
+
+
+def group_shard() -> tuple[int, int] | None:
+    """``(rank, world)`` in the default group of ``torch.distributed``; None without a group. This does not import torch."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return distributed.get_rank(), distributed.get_world_size()
+
+
+def launcher_shard() -> tuple[int, int] | None:
+    """``(rank, world)`` as the launcher says (torchrun, Horovod, MPI, Slurm); None without a launcher."""
+    return next((shard for names in _VARIABLES if (shard := _read_shard(*names)) is not None), None)
+
+
+def _read_shard(rank_name: str, world_name: str) -> tuple[int, int] | None:
+    rank, world = os.environ.get(rank_name, ""), os.environ.get(world_name, "")
+    if not (rank.isdecimal() and world.isdecimal()) or int(rank) >= int(world):
+        return None
+    return int(rank), int(world)
+
+
+def shard_of_process() -> tuple[int, int]:
+    """``(rank, world)`` of this process among those that train together, for ``Loader(…, shard=shard_of_process())``.
+
+    They come from ``torch.distributed`` if it is initialised; otherwise from the variables of the launcher, RANK and WORLD_SIZE
+    of ``torchrun``, or those of Horovod, MPI or Slurm; otherwise they are ``(0, 1)``.
+
+    Raises:
+        ConfigError: only one of the variables RANK and WORLD_SIZE is set, or their values are not a rank and a world size.
+    """
+    if (shard := group_shard()) is not None:
+        return shard
+    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if (rank, world) != (None, None) and _read_shard("RANK", "WORLD_SIZE") is None:
+        raise ConfigError(
+            f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
+            f"set both, as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
+        )
+    return launcher_shard() or (0, 1)
+
+
+def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
+    """Warn if this is one of several processes that train together, each of which reads all samples.
+
+    Args:
+        what: what lacks a shard: "this loader has no shard=".
+        remedy: what to pass instead.
+        stacklevel: of the warning, counted from the caller.
+    """
+    found = group_shard()
+    where, world = "torch.distributed has", 1 if found is None else found[1]
+    for _, name in _VARIABLES if found is None else ():
+        if (value := os.environ.get(name, "")).isdecimal() and world == 1:
+            where, world = f"{name}={value} says that there are", int(value)
+    if world > 1:
+        warnings.warn(
+            f"{where} {world} processes, but {what}: each process reads all samples. {remedy}", stacklevel=stacklevel + 1
+        )
+
+
+def check_ranks_agree(
+    plan: Plan, place: tuple[int, int, int] | None, order: Mapping[str, Any], iterator: DatasetIteratorIF
+) -> None:
+    """Compare the start of an iteration with that of the other ranks, if a process group with this number of ranks exists.
+
+    The first rank to arrive puts its facts into the store of the group, and the others compare theirs. No rank waits for another.
+
+    Args:
+        plan: of the loader; it is compared only if its shard is the rank in the group.
+        place: seed, epoch and position; None where these may differ.
+        order: the content of the order.
+        iterator: its first and last sample are compared.
+
+    Raises:
+        ConfigError: this rank and the first one differ.
+    """
+    if plan.world < 2 or (plan.rank, plan.world) != group_shard():
+        return
+    get_store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
+    store = None if get_store is None else get_store()
+    if store is None:  # a group of MPI has none
+        return
+    facts = {
+        "rank": plan.rank,
+        **dict(zip(("seed", "epoch", "position"), place or (), strict=False)),
+        **{name: getattr(plan, name) for name in ("batch_size", "drop_last", "uneven", "n_samples")},
+        "order": order,
+        "digest of the first and last sample": _digest_of_ends(iterator, plan.n_samples),
+    }
+    text = json.dumps(facts)
+    first = json.loads(store.compare_set(f"data_stack/loader/{next(_numbers)}", "", text))
+    differences = [
+        f"{name} {value} here, {first.get(name)} there"
+        for name, value in json.loads(text).items()
+        if name != "rank" and first.get(name) != value
+    ]
+    if differences:
+        raise ConfigError(
+            f"the loader of rank {plan.rank} begins an iteration that differs from that of rank {first['rank']}: "
+            f"{'; '.join(differences):.600}. Together they would miss some samples and repeat others. Use the same dataset, "
+            f"seed, arguments and state on all ranks. If only some ranks iterate, pass shard=(0, 1)"
+        )
+
+
+def _digest_of_ends(iterator: DatasetIteratorIF, n_samples: int) -> str | None:
+    """The digest; None if the samples cannot be read, or change with each read."""
+    found: str | None = probe(DatasetIteratorView(iterator, sorted({0, n_samples - 1})))["probe"] if n_samples else None
+    return found

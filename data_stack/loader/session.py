@@ -3,121 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from types import TracebackType
 from typing import Any
 
-import numpy as np
-
-from data_stack.exception import ConfigError
+from data_stack.exception import LoaderStateError
 from data_stack.loader.conversion import Pairs
-from data_stack.loader.jobs import Job
-from data_stack.loader.orders import Order
-from data_stack.loader.plan import Plan
-from data_stack.loader.ranks import group_shard
-from data_stack.loader.workers.workers import Workers
-from data_stack.util.forks import call_in_forks
+from data_stack.loader.jobs import Workers
+from data_stack.loader.plan import Mark, Plan, Schedule, group_shard
 from data_stack.util.logger import logger
-from data_stack.util.tracebacks import frames_of_others
 
-NEVER = sys.maxsize
-"""The end epoch of an endless iteration."""
-
-# Number of positions in one request to the order: enough to amortise the fixed cost of a call, few enough for the C library to
-# reuse the memory of temporary arrays.
-_MAX_POSITIONS = 1 << 12
-
-
-@dataclass(slots=True)
-class Mark:
-    """The position of the loader after a batch.
-
-    Attributes:
-        epoch: of the next batch.
-        position: number of that epoch's samples that all ranks together have received by then.
-        n_samples: of this batch.
-        n_bytes: of this batch, once it has been made.
-    """
-
-    epoch: int
-    position: int
-    n_samples: int
-    n_bytes: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The batches of an iteration: a pure function of its attributes.
-
-    Attributes:
-        order: of the samples in an epoch.
-        seed: of the order, and of the draws of the transform.
-        plan_of: returns the plan of an epoch.
-        epoch: the first epoch.
-        position: where in that epoch the iteration begins.
-        end_epoch: the epoch after the last one; ``NEVER`` if it is endless.
-    """
-
-    order: Order
-    seed: int
-    plan_of: Callable[[int], Plan]
-    epoch: int
-    position: int
-    end_epoch: int
-
-    @property
-    def n_jobs(self) -> int:
-        """The number of jobs, provided that later epochs have as many samples as the first one."""
-        if self.epoch >= self.end_epoch:
-            return 0
-        plan = self.plan_of(self.epoch)
-        return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
-
-    def jobs(self) -> Iterator[tuple[Job, Mark]]:
-        """The jobs one by one; one request to the order covers several batches.
-
-        Raises (while iterating):
-            ConfigError: an epoch of an endless iteration is empty; or the order does not return an integer for each position.
-        """
-        epoch, position = self.epoch, self.position
-        n_at_once = 1
-        while epoch < self.end_epoch:
-            plan = self.plan_of(epoch)
-            n_steps, samples_per_step = plan.n_steps(position), plan.samples_per_step
-            if n_steps == 0 and self.end_epoch == NEVER and position == 0:
-                raise ConfigError(
-                    f"an endless loader cannot make a batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
-                    f"{plan.samples_per_step}{' (drop_last)' if plan.drop_last else ''}; add samples, or pass epochs="
-                )
-            first = until = 0
-            while first < n_steps:
-                parts = [plan.part(step, position) for step in range(first, min(first + n_at_once, n_steps))]
-                positions = plan.positions(parts)
-                indices = np.asarray(self.order.indices(positions, plan.n_samples, self.seed, epoch))
-                if indices.shape != positions.shape or indices.dtype.kind not in "iu":  # a mask would pass for 0 and 1
-                    raise ConfigError(
-                        f"{self.order!r} returned indices of shape {indices.shape} and dtype {indices.dtype} for "
-                        f"{len(positions)} positions; return one integer per position"
-                    )
-                start = 0
-                for step, part in enumerate(parts, first):
-                    stop = start + len(part)
-                    if step + 1 == n_steps and plan.position_after(step, position) == plan.n_samples:
-                        mark = Mark(epoch + 1, 0, stop - start)
-                    else:
-                        mark = Mark(epoch, position + (step + 1) * samples_per_step, stop - start)
-                    ahead = None
-                    if part.start >= until:
-                        ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
-                    yield Job(epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
-                    start = stop
-                first += len(parts)
-                # the first batch is not delayed by others
-                n_at_once = max(1, min(4 * n_at_once, _MAX_POSITIONS // plan.batch_size))
-            epoch, position = epoch + 1, 0
+_VERSION = 2
+_HIDDEN = {"data_stack", *sys.stdlib_module_names}  # of tracebacks for people who did not write data_stack
 
 
 @dataclass(slots=True)
@@ -172,6 +76,82 @@ class LoaderStatistics:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LoaderState:
+    """What the consumers of all ranks together have received: the same on any number of ranks and workers.
+
+    Attributes:
+        seed: of the order.
+        epoch: of the next samples.
+        position: number of that epoch's samples that all ranks together have received.
+        first_epoch: the epoch with which the iteration began.
+        n_samples: of ``epoch``.
+        order: what identifies the order, see :meth:`data_stack.loader.orders.Order.content`.
+        fingerprint: of the stack of iterators.
+    """
+
+    seed: int
+    epoch: int
+    position: int
+    first_epoch: int
+    n_samples: int
+    order: Mapping[str, Any]
+    fingerprint: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """The state as JSON data, with a digest of all fields."""
+        return seal({"data_stack_loader": _VERSION, **asdict(self)})
+
+    @classmethod
+    def from_dict(cls, state: Any) -> LoaderState:
+        """Read what :meth:`to_dict` returned, also after a round trip through JSON or a checkpoint.
+
+        Raises:
+            LoaderStateError: it is not a state, was changed, or belongs to another version of data_stack.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(state, Mapping) or state.get("data_stack_loader") != _VERSION or not {*names, "digest"} <= state.keys():
+            raise LoaderStateError(
+                f"expected the state of a loader of version {_VERSION}, as state_dict() of this data_stack returns it, "
+                f"got {state!r:.120}"
+            )
+        with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
+            if str(state["digest"]) == seal({name: state[name] for name in ["data_stack_loader", *names]})["digest"]:
+                # some checkpoints make numpy's integers, or arrays, of numbers
+                return cls(**{name: state[name] if name in ("order", "fingerprint") else int(state[name]) for name in names})
+        raise LoaderStateError(
+            "this state of a loader was changed or damaged: its digest does not match; load what state_dict() returned"
+        )
+
+    def check_is_of(self, own: LoaderState, iterator: object) -> None:
+        """Check that this state belongs to the same samples and order as a loader.
+
+        Args:
+            own: the present state of the loader.
+            iterator: the loader's, for the message.
+
+        Raises:
+            LoaderStateError: samples or order differ.
+        """
+        if self.fingerprint != own.fingerprint:
+            raise LoaderStateError(
+                f"this state belongs to another dataset: its stack of iterators has the fingerprint {self.fingerprint[:16]}… and "
+                f"{self.n_samples:,} samples, the stack of this loader has {own.fingerprint[:16]}… and {own.n_samples:,} "
+                f"({iterator!r}); make the loader from the same iterator, or start a new training"
+            )
+        if dict(self.order) != own.order:
+            raise LoaderStateError(
+                f"this state belongs to another order: {dict(self.order)}, but the loader has {dict(own.order)}; "
+                f"pass the same shuffle= and redraw= to the loader"
+            )
+
+
+def seal(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a state with the SHA-256 of their canonical JSON, in which numbers of numpy and tensors count as Python's."""
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), default=lambda value: value.tolist())
+    return {**fields, "digest": hashlib.sha256(text.encode()).hexdigest()}
+
+
 class Session:
     """The position of a loader, its workers and its current iteration.
 
@@ -204,10 +184,9 @@ class Session:
         self.fingerprint: str | None = None
         self.workers = make_workers()  # wrong arguments fail here
         self._iteration: object | None = None  # the current one
+        self._process = 0  # which began it
         self._make_workers = make_workers
-        self._inherited: Workers | None = None
         self._keeps_workers = False
-        call_in_forks(self._begin_in_fork)
 
     # ------------------------------------------------------------------------------------------------------------- the place
 
@@ -246,7 +225,7 @@ class Session:
 
     def iterate(self, schedule: Schedule, convert: Callable[[Pairs], Pairs]) -> Iterator[Any]:
         """Begin an iteration here; ``convert`` converts its batches. When it yields a batch, the position is behind the batch."""
-        self._figures, self._iteration = LoaderStatistics(), object()
+        self._figures, self._iteration, self._process = LoaderStatistics(), object(), os.getpid()
         return self._batches(self._iteration, schedule, convert)
 
     def end_iteration(self) -> None:
@@ -297,13 +276,13 @@ class Session:
             with contextlib.suppress(KeyboardInterrupt):  # pressed again: do not wait
                 if self._iteration is iteration:
                     self.end_iteration()
-            raise error.with_traceback(frames_of_others(error.__traceback__)) from None
+            raise error.with_traceback(_frames_of_others(error.__traceback__)) from None
         finally:
             if self._iteration is iteration:
                 self.end_iteration()
 
     def _check(self, iteration: object) -> None:
-        if self._iteration is not iteration:
+        if self._iteration is not iteration or self._process != os.getpid():
             raise RuntimeError(
                 "this iteration of a loader has ended: another one began, or the loader was closed or loaded a state, or this is "
                 "a fork of its process; call iter(loader) again, and make a second loader for two iterations at a time"
@@ -353,13 +332,21 @@ class Session:
         return figures
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"workers": None, "_inherited": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
+        own = {"workers": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
         return {**self.__dict__, **own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, workers=state["_make_workers"]())
-        call_in_forks(self._begin_in_fork)
 
-    def _begin_in_fork(self) -> None:
-        # the parent's workers must not be closed here
-        self._inherited, self.workers, self._iteration = self.workers, self._make_workers(), None
+
+def _frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without the frames of data_stack and of Python's own modules; None if no frame remains."""
+    theirs = []
+    while traceback is not None:
+        if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _HIDDEN:
+            theirs.append(traceback)
+        traceback = traceback.tb_next
+    kept = None
+    for each in reversed(theirs):
+        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
+    return kept

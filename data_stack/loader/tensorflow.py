@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.loader.collation import Ragged
 from data_stack.loader.conversion import NUMBERS, Conversion, map_nested, parts_of_objects, refuse_missing
-from data_stack.loader.ragged import Ragged
 from data_stack.values.stacking import Column
 
 try:
@@ -27,7 +27,7 @@ class TensorFlowConversion(Conversion):
 
     Arrays of numbers become tensors of their shape and dtype, on the same memory if they begin at a multiple of 64 bytes, are
     C-contiguous and writeable; otherwise they are copied. Columns of strings and bytes become tensors of ``tf.string``, arrays
-    that differ in their first extent, and :class:`~data_stack.loader.ragged.Ragged` become a ``tf.RaggedTensor``, other columns
+    that differ in their first extent, and :class:`~data_stack.loader.Ragged` become a ``tf.RaggedTensor``, other columns
     of different shapes a list of tensors. Dates and other values without tensors become lists. Containers stay as they are.
 
     Raises (while iterating):

@@ -11,7 +11,7 @@ import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.loader import Loader
-from data_stack.loader.workers.automatic import WorkerKind
+from data_stack.loader.workers import WorkerKind
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same
 from data_stack.testing.processes import call_in_process
 

@@ -18,7 +18,8 @@ from process_census import census, left_since
 
 from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.loader import Loader
-from data_stack.loader.workers import automatic
+from data_stack.loader import workers as automatic
+from data_stack.loader.loader import workers_of_kind
 from data_stack.util.processors import n_processors
 
 
@@ -151,9 +152,7 @@ def test_what_cannot_be_sent_is_never_made_by_processes(monkeypatch: pytest.Monk
 
 
 def test_arrays_that_are_too_large_are_not_sent_to_processes() -> None:
-    workers = automatic.workers_of_kind(
-        "processes", loader(np.zeros(4_000))._maker, 1, prefetch=1, timeout_seconds=None, max_bytes=30_000
-    )
+    workers = workers_of_kind("processes", loader(np.zeros(4_000))._maker, 1, prefetch=1, timeout_seconds=None, max_bytes=30_000)
 
     with pytest.raises(OSError, match="too large to send"):
         workers.start()

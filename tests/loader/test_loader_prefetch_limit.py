@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from data_stack.loader.workers.threads import ThreadWorkers
+from data_stack.loader.workers import ThreadWorkers
 
 MEBI = 1 << 20
 

@@ -22,8 +22,7 @@ from worker_subjects import Mixed, Numbers, Told, strange
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, LoadingError, WorkerError
-from data_stack.loader import Loader
-from data_stack.loader.workers import processes
+from data_stack.loader import Loader, processes
 from data_stack.testing.iterators import assert_same
 
 pytestmark = [
@@ -125,7 +124,7 @@ SCRIPT = """
 import collections
 from data_stack.exception import LoadingError
 from data_stack.loader import Loader
-from data_stack.loader.workers import processes
+from data_stack.loader import processes
 
 print("the script runs")
 Pair = collections.namedtuple("Pair", "number square")
@@ -302,7 +301,7 @@ from process_harness import until
 from process_census import census
 from worker_subjects import Mixed
 from data_stack.loader import Loader
-from data_stack.loader.workers import processes
+from data_stack.loader import processes
 
 def run():
     with Loader(Mixed(), 8, worker_kind="processes", workers=2, epochs=None) as loader:

@@ -14,7 +14,7 @@ from loader_batches import numbers_given, numbers_to
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader import BlockShuffled, Loader, LoaderState
-from data_stack.loader.workers.automatic import WorkerKind
+from data_stack.loader.workers import WorkerKind
 
 KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
 

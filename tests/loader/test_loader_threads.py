@@ -19,7 +19,7 @@ import pytest
 from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
-from data_stack.loader.workers.threads import ThreadWorkers
+from data_stack.loader.workers import ThreadWorkers
 
 
 class Numbers(DatasetIterator):

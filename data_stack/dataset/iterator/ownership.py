@@ -11,7 +11,7 @@ import numpy as np
 from data_stack.dataset.iterator.access import SampleAccess, stack_columns
 from data_stack.dataset.iterator.sample_columns import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.values.stacking import Batch, Column, list_columns, map_columns, stack_samples
+from data_stack.values.stacking import Batch, Column, list_columns, stack_samples
 
 _Batch = TypeVar("_Batch")
 
@@ -63,11 +63,14 @@ def detach(batch: Any) -> Any:
     Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a reader's cache, are copied, and so
     are the values in columns of objects.
     """
-    if isinstance(batch, (dict, tuple)):
-        return map_columns(detach, batch)  # n-grams have batches in batches
+    if isinstance(batch, dict):  # n-grams have batches in batches
+        return {key: detach(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(map(detach, batch))
     whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
     is_new = batch.flags.writeable and whole.flags.owndata
-    return copy_objects(batch if is_new else batch.copy())
+    own = batch if is_new else batch.copy()
+    return copy_objects(own) if own.dtype == object else own
 
 
 class KeptAccess(SampleAccess):

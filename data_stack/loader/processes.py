@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import itertools
-import math
+import os
 import select
+import socket
 import sys
+import threading
 import time
+import traceback
 import weakref
 from collections import deque
-from typing import Any
+from queue import SimpleQueue
+from typing import Any, NoReturn
 
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
-from data_stack.loader.workers.workers import PrefetchingWorkers
-from data_stack.processes.channel import Parcel
-from data_stack.processes.child_process import ChildProcess
+from data_stack.loader.workers import PrefetchingWorkers
+from data_stack.processes.channel import Channel, Parcel
+from data_stack.processes.child_process import ChildProcess, loaded_modules
 from data_stack.processes.fork_server import hold
-from data_stack.processes.pickling import dump, load
+from data_stack.processes.pickling import dump, dump_error, load
 from data_stack.util.forks import call_in_forks
+from data_stack.util.processors import set_process_share
 
-_WORKER = "data_stack.loader.workers.worker_process"
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
 _LOOK_SECONDS = 0.5  # between checks whether a worker was stopped
 _MAX_LOOKS_STOPPED = 8
@@ -48,11 +54,8 @@ class ProcessWorkers(PrefetchingWorkers):
     kind = "processes"
     advice = f"It was ended. {_AGAIN}"
 
-    def __init__(
-        self, maker: BatchMaker, n_workers: int, *, prefetch: int, timeout_seconds: float | None, max_bytes: float = math.inf
-    ) -> None:
-        super().__init__(maker, n_workers, prefetch=prefetch, timeout_seconds=timeout_seconds)
-        self._max_bytes = max_bytes
+    def __init__(self, maker: BatchMaker, n_workers: int, **options: Any) -> None:
+        super().__init__(maker, n_workers, **options)
         self._workers: list[_Worker] = []
         self._numbers = itertools.count()  # of jobs, over all iterations
         self._order: deque[tuple[int, Job]] = deque()  # jobs that have not been delivered
@@ -71,7 +74,7 @@ class ProcessWorkers(PrefetchingWorkers):
         if self._workers:
             return
         try:
-            hold([_WORKER])  # the imports take their time, as does pickling
+            hold([__name__])  # the imports take their time, as does pickling
             package = _pack(self._maker, self._max_bytes)
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
@@ -186,7 +189,7 @@ class _Worker:
     """One worker process, its jobs by number, the current one first, and whether it is ready to do them."""
 
     def __init__(self, number: int, n_workers: int) -> None:
-        self.process = ChildProcess(_WORKER, n_workers)
+        self.process = ChildProcess(__name__, n_workers)
         self.name = f"worker process {number + 1} (pid {self.process.pid})"
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
@@ -272,3 +275,80 @@ def _pickles(part: Any) -> bool:
     except Exception:  # noqa: BLE001  # any error of an object
         return False
     return True
+
+
+# -------------------------------------------------------------------------------------------------------- in a worker process
+
+
+def main(channel: int, n_workers: int) -> NoReturn:
+    """Work for the process that started this one, as one of ``n_workers``."""
+    worker = _Program(Channel(socket.socket(fileno=channel)))
+    set_process_share(n_workers)
+    threading.Thread(target=worker.listen, name="listener", daemon=True).start()
+    status = 0
+    try:
+        worker.work()
+    except BaseException:  # noqa: BLE001  # the consumer sees the exit status
+        traceback.print_exc()
+        status = 1
+    with contextlib.suppress(BaseException):
+        atexit._run_exitfuncs()
+    os._exit(status)  # threads of user code are not waited for
+
+
+class _Program:
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: the last one
+        self._first_wanted = 0  # jobs before it were cancelled
+        self._maker: BatchMaker | None = None
+
+    def listen(self) -> None:
+        """Receive messages, also while a batch is being made."""
+        while (message := self._channel.receive()) is not None:
+            if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
+                self._first_wanted = message[0][1]
+            else:
+                self._messages.put(message)
+        self._messages.put(None)
+
+    def work(self) -> None:
+        """Handle messages until the other end of the channel is closed."""
+        while (message := self._messages.get()) is not None:
+            (kind, *facts), parcel = message
+            if kind == "job":
+                self._do(*facts)
+            elif parcel is not None:
+                self._unpack(parcel)
+            del message, parcel
+
+    def _unpack(self, parcel: Parcel) -> None:
+        try:
+            # private pages: memory that no worker writes to is shared by all
+            self._maker, sys.argv[:] = parcel.open(is_private=True)
+        except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
+            self._channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
+        else:
+            self._channel.send(("ready", loaded_modules()))
+
+    def _do(self, number: int, job: Job) -> None:
+        if self._maker is None or number < self._first_wanted:
+            return
+        problem = "making a batch was interrupted"
+        try:
+            made = self._maker.make(job)
+            problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
+            parcel = Parcel.of(made)
+        except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
+            if isinstance(error, LoadingError):
+                failure, cause = error, error.__cause__ or error
+            else:
+                failure, cause = LoadingError(problem, error, epoch=job.epoch, step=job.step), error
+            failure.traceback_text = _traceback_of(cause)
+            self._channel.send(("error", number, failure, dump_error(cause)))
+        else:
+            self._channel.send(("batch", number), parcel)
+
+
+def _traceback_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
