@@ -61,7 +61,7 @@ UPWARD = {
 HEAVY = {
     "av": {"data_stack.codecs.video"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
-    "cloudpickle": {"data_stack.processes.pickling"},
+    "cloudpickle": {"data_stack.processes.child_process"},
     "cv2": {"data_stack.codecs.png"},
     "datasets": {"data_stack.exchange.tables.huggingface"},
     "fsspec": {"data_stack.io.storage_connectors.fsspec"},
@@ -105,7 +105,7 @@ HEAVY = {
         "data_stack.dataset.iterator.sample_columns",
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
-        "data_stack.processes.pickling",
+        "data_stack.processes.child_process",
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },

@@ -21,8 +21,8 @@ from data_stack.show.markup import readable
 from data_stack.show.samples import hints_of, part_of
 from data_stack.show.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.stacked_values import is_missing, is_null, present_values
-from data_stack.values.stacking import join_columns, stack_values
+from data_stack.values.stacked_values import is_missing, is_null, present_values, stack_values
+from data_stack.values.stacking import join_columns
 
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""

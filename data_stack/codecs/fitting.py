@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import as_array
 
 _Array = npt.NDArray[Any]
 

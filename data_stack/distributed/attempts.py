@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.processes.channel import Channel, Parcel
-from data_stack.processes.pickling import dump, dump_error, load
+from data_stack.processes.child_process import Channel, Parcel, dump, dump_error, load
 
 
 @dataclass(frozen=True)

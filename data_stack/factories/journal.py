@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.factories.manifest import ResourceRecord, SourceRecord, check_names, resource_record
 from data_stack.factories.resource_names import STAGED
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, seal_json
 
 FORMAT = 3
 #: The step that stands for all of preprocess().

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from data_stack.exception import DatasetFileCorruptError, MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, seal_json
 
 __all__ = ["Manifest", "ResourceRecord", "SourceRecord"]
 

@@ -23,7 +23,7 @@ from data_stack.factories.resource_names import JOURNAL, MANIFEST, STAGED
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger
-from data_stack.values.strict_json import MAX_BYTES
+from data_stack.util.untrusted_text import MAX_BYTES
 
 _MARK = f"{STAGED}mark"
 _MARK_BYTES = 200

@@ -23,7 +23,7 @@ from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.util.forks import ForkLock
-from data_stack.values.exact import python_values
+from data_stack.values.stacked_values import python_values
 
 #: Rows this close are fetched together: a read costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14

@@ -21,7 +21,7 @@ from data_stack.formats.columns import Column, ColumnsDatasetIterator, StoredRow
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart, check_expansion, reading
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request, limit_bytes
-from data_stack.values.exact import python_values
+from data_stack.values.stacked_values import python_values
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30

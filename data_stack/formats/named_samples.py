@@ -10,7 +10,7 @@ from data_stack.dataset.iterator import Column, ColumnKey, SourceAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import stack_values
 
 _BYTES: Final = 8 << 20
 _MAX_SAMPLES: Final = 4096

@@ -11,9 +11,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from data_stack.io.resources import StreamedResource
-from data_stack.util.executor import waiting
+from data_stack.util.executor import n_threads, waiting
 from data_stack.util.logger import logger
-from data_stack.util.processors import n_threads
 
 _READ_BYTES: Final = 1 << 20
 #: Hashing this much takes a second.

@@ -16,8 +16,7 @@ from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.dataset.iterator.indices import check_index, check_integer
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.exact import common_dtype
-from data_stack.values.stacked_values import exact_array
+from data_stack.values.stacked_values import common_dtype, exact_array
 from data_stack.values.stacking import Batch, Column, keys_of
 
 

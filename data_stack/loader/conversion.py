@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Column, as_array, stack_samples
+from data_stack.values.stacked_values import as_array
+from data_stack.values.stacking import Column, stack_samples
 
 NUMBERS = frozenset({"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"})
 """Dtypes that numpy, torch and TensorFlow share, as ``dtype.str[1:]``."""

@@ -27,7 +27,7 @@ from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
 from data_stack.show.page import IteratorPage
-from data_stack.util.processors import n_processors
+from data_stack.util.executor import n_processors
 
 _Self = TypeVar("_Self", bound="Loader")
 

@@ -20,12 +20,10 @@ from typing import Any, NoReturn
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers import PrefetchingWorkers
-from data_stack.processes.channel import Channel, Parcel
-from data_stack.processes.child_process import ChildProcess, loaded_modules
+from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, load, loaded_modules
 from data_stack.processes.fork_server import hold
-from data_stack.processes.pickling import dump, dump_error, load
+from data_stack.util.executor import set_process_share
 from data_stack.util.forks import call_in_forks
-from data_stack.util.processors import set_process_share
 
 _GRACE_SECONDS = 0.25  # for workers to end by themselves
 _LOOK_SECONDS = 0.5  # between checks whether a worker was stopped

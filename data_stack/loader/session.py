@@ -118,7 +118,8 @@ class LoaderState:
         with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
             if str(state["digest"]) == seal({name: state[name] for name in ["data_stack_loader", *names]})["digest"]:
                 # some checkpoints make numpy's integers, or arrays, of numbers
-                return cls(**{name: state[name] if name in ("order", "fingerprint") else int(state[name]) for name in names})
+                numbers: dict[str, Any] = {name: int(state[name]) for name in names if name not in ("order", "fingerprint")}
+                return cls(order=state["order"], fingerprint=state["fingerprint"], **numbers)
         raise LoaderStateError(
             "this state of a loader was changed or damaged: its digest does not match; load what state_dict() returned"
         )

@@ -14,9 +14,8 @@ from typing import Any, Literal
 
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, InlineWorkers, Job, MadeBatch, Workers
-from data_stack.util.executor import Executor
+from data_stack.util.executor import Executor, n_processors, set_thread_share
 from data_stack.util.forks import call_in_forks
-from data_stack.util.processors import n_processors, set_thread_share
 
 _CLEARLY = 0.9  # the most of inline's time that another kind may take: figures of a few batches are rough
 

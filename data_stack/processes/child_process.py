@@ -1,16 +1,40 @@
-"""A process that works for this one over a channel."""
+"""Processes that work for this one: their messages, in which large values travel in unnamed shared memory."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
+import io
+import math
+import mmap
+import os
+import pickle
+import resource
 import signal
 import socket
 import sys
+import tempfile
+import threading
 import time
+import types
+import weakref
+from collections.abc import Sequence
 from typing import Any, Final
 
-from data_stack.processes.channel import Channel
+import cloudpickle
+import numpy as np
+
 from data_stack.processes.fork_server import ForkedProcess
+
+_LENGTH_BYTES = 8
+_CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_SMALL_BYTES = 1 << 14  # up to this size a message is cheaper than shared memory
+_ALIGNMENT_BYTES = 64  # a cache line, which wide instructions need
+_MAX_MAPS = 64  # of batches that the receiver keeps; each takes a descriptor
+
+#: Shared memory that holds values of this process, or did. (A WeakSet runs code when a map is freed, which swallows Ctrl-C.)
+_maps: list[weakref.ref[mmap.mmap]] = []
 
 _ANSWER_SECONDS = 5.0  # children always read, so one that does not answer within this time was stopped
 
@@ -99,3 +123,272 @@ class ChildProcess:
 def loaded_modules() -> list[str]:
     """The modules of this process that the fork server may hold for later ones."""
     return [name for name in sys.modules if name in _HELD or name.startswith("data_stack.")]
+
+
+class Parcel:
+    """A pickled value with its buffers: small ones in one piece, large ones in memory that both processes share.
+
+    Attributes:
+        content: the pickle and its buffers, if they are small; otherwise their spans in the memory of ``descriptor``: start,
+            stop, and whether it is read-only.
+        descriptor: of the memory; the parcel closes it.
+    """
+
+    def __init__(self, content: Any, descriptor: int | None = None) -> None:
+        self.content, self.descriptor = content, descriptor
+
+    @classmethod
+    def of(cls, value: Any, max_bytes: float = math.inf) -> Parcel:
+        """Pack a value.
+
+        Raises:
+            OSError: memory is exhausted, or the value is larger than ``max_bytes``.
+            Exception: an object cannot be pickled.
+        """
+        pickled, buffers = dump(value)
+        views = [pickled, *buffers]
+        n_bytes = sum(view.nbytes for view in views)
+        if n_bytes > max_bytes:
+            raise OSError(errno.EFBIG, f"{n_bytes / 1e9:.1f} GB in memory are too large to send")
+        if n_bytes <= _SMALL_BYTES:
+            return cls([bytes(view) if view.readonly or view is pickled else bytearray(view) for view in views])
+        spans, end = [], 0
+        for view in views:
+            start = -(-end // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES
+            end = start + view.nbytes
+            spans.append((start, end, view.readonly))
+        parcel = cls(spans, _anonymous_memory(end))
+        with open(parcel.descriptor or 0, "wb", closefd=False) as file:  # not by a map: a lack of memory must be an error
+            for view, (start, _, _) in zip(views, spans, strict=True):
+                file.seek(start)
+                file.write(view)
+        return parcel
+
+    def open(self, *, is_private: bool = False) -> Any:
+        """Unpickle the value. Its arrays lie in the shared memory, or are copies if many arrays do already.
+
+        Args:
+            is_private: whether writes to the arrays stay in this process.
+
+        Raises:
+            Exception: an object cannot be unpickled.
+        """
+        if self.descriptor is None:
+            return load(self.content[0], self.content[1:])
+        size = self.content[-1][1]
+        if is_private or _n_maps() < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+            options = (
+                {"access": mmap.ACCESS_COPY} if is_private else {"flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
+            )
+            mapped = mmap.mmap(self.descriptor, size, **options)
+            if not is_private:
+                _maps.append(weakref.ref(mapped))
+            memory = memoryview(mapped)
+        else:
+            memory = np.empty(size, dtype=np.uint8).data
+            os.preadv(self.descriptor, [memory], 0)
+        self.close()
+        views = [
+            memory[start:stop].toreadonly() if is_read_only else memory[start:stop] for start, stop, is_read_only in self.content
+        ]
+        return load(views[0], views[1:])
+
+    def close(self) -> None:
+        """Close the memory."""
+        if self.descriptor is not None:
+            descriptor, self.descriptor = self.descriptor, None
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _n_maps() -> int:
+    _maps[:] = [each for each in _maps if each() is not None]
+    return len(_maps)
+
+
+class Channel:
+    """One end of a pair of connected Unix sockets.
+
+    A message is a small value that pickles, its *head*, and a :class:`Parcel` or None. Threads may send.
+
+    Args:
+        connection: a connected stream socket; the channel closes it.
+        timeout_seconds: how long sending, or reading the rest of a message, waits for the other end; None: without a limit.
+
+    Attributes:
+        is_ended: whether the other end is closed, or did not answer in time; neither raises an error.
+    """
+
+    def __init__(self, connection: socket.socket, timeout_seconds: float | None = None) -> None:
+        connection.settimeout(timeout_seconds)
+        self._connection = connection
+        self._sending = threading.Lock()
+        self.is_ended = False
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def send(self, head: Any, parcel: Parcel | None = None) -> None:
+        """Send a message, waiting until the other end has read what does not fit into the socket's buffer."""
+        body = pickle.dumps((head, None if parcel is None else parcel.content), protocol=5)
+        frame = memoryview(len(body).to_bytes(_LENGTH_BYTES, "little") + body)
+        descriptors = [] if parcel is None or parcel.descriptor is None else [parcel.descriptor]
+        with self._sending:
+            try:
+                if descriptors:
+                    frame = frame[socket.send_fds(self._connection, [frame], descriptors) :]
+                self._connection.sendall(frame)
+            except (OSError, ValueError):  # ValueError: the socket is closed
+                self.is_ended = True
+
+    def receive(self) -> tuple[Any, Parcel | None] | None:
+        """Wait for the next message; None if the other end is closed.
+
+        Raises:
+            OSError: too many files are open to receive the parcel's memory.
+        """
+        memory, received, body = Parcel(None), list[Any](), bytearray()
+        try:
+            try:  # without bytecode between the call and the list, where Ctrl-C could lose the descriptor
+                received.extend(map(self._connection.recvmsg, [_LENGTH_BYTES], [socket.CMSG_SPACE(4)], [_CLOSE_ON_EXEC]))
+            finally:
+                if received and received[0][1]:
+                    memory.descriptor = int.from_bytes(received[0][1][0][2], sys.byteorder)
+            n_bytes = int.from_bytes(received[0][0], "little")
+            while n_bytes > len(body) and (part := self._connection.recv(n_bytes - len(body))):
+                body += part
+            self.is_ended |= len(body) < max(1, n_bytes)
+        except OSError:
+            self.is_ended = True
+        if received and received[0][2] & socket.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if self.is_ended:
+            return None
+        head, memory.content = load(body)
+        return head, None if memory.content is None else memory
+
+    def close(self) -> None:
+        """Close this end."""
+        self.is_ended = True
+        self._connection.close()
+
+
+def _anonymous_memory(n_bytes: int) -> int:
+    """A descriptor of ``n_bytes`` zeros, without a name in /dev/shm or any other folder. The caller closes it."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("data_stack batches", os.MFD_CLOEXEC)
+    else:  # macOS: a file whose name was removed
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    try:
+        os.ftruncate(descriptor, n_bytes)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def dump(value: Any, *, in_one_piece: bool = False) -> tuple[memoryview, list[memoryview]]:
+    """Pickle ``value``; the memory of its arrays and torch tensors is returned beside the pickle, and still belongs to ``value``.
+
+    Functions and classes that a fresh interpreter cannot import are pickled by value: those of a script or of a notebook's cells.
+    When they return to the process that sent them, they are the original ones.
+
+    Args:
+        value: anything.
+        in_one_piece: whether the arrays are in the pickle, too.
+
+    Raises:
+        Exception: an object cannot be pickled.
+    """
+    file, buffers = io.BytesIO(), list[memoryview]()
+    pickler = _Pickler(file, protocol=5, buffer_callback=None if in_one_piece else lambda buffer: buffers.append(buffer.raw()))
+    try:
+        pickler.dump(value)
+    finally:
+        for module in pickler.by_value:  # leave cloudpickle's settings as they were
+            cloudpickle.unregister_pickle_by_value(module)
+    return file.getbuffer(), buffers
+
+
+def load(pickled: Any, buffers: Sequence[Any] = ()) -> Any:
+    """Unpickle what :func:`dump` returned; arrays are views of ``buffers``.
+
+    Raises:
+        Exception: an object cannot be unpickled.
+    """
+    return pickle.loads(pickled, buffers=buffers)  # noqa: S301  # from a parent or child process
+
+
+def dump_error(error: BaseException) -> bytes | None:
+    """The pickle of an exception in one piece; None if it does not survive pickling."""
+    try:
+        pickled = bytes(dump(error, in_one_piece=True)[0])
+        copy = load(pickled)
+        return pickled if type(copy) is type(error) and str(copy) == str(error) else None
+    except Exception:  # noqa: BLE001  # an object cannot be pickled or unpickled
+        return None
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    def __init__(self, file: io.BytesIO, **options: Any) -> None:
+        super().__init__(file, **options)
+        self.by_value: list[types.ModuleType] = []
+
+    def reducer_override(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is np.ndarray:
+            return NotImplemented
+        if kind is np.memmap:
+            if (reopened := _reduce_memmap(value)) is not None:
+                return reopened
+        elif kind is types.FunctionType or isinstance(value, type):
+            self._look_at_module(value.__module__)
+        elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduce_tensor(value)) is not None:
+            return reduced
+        return super().reducer_override(value)
+
+    def _look_at_module(self, name: str | None) -> None:
+        package, module = str(name).partition(".")[0], sys.modules.get(str(name))
+        if module is None or package == "__main__" or package in sys.builtin_module_names:
+            return
+        if not _can_import(package) and name not in cloudpickle.list_registry_pickle_by_value():
+            cloudpickle.register_pickle_by_value(module)
+            self.by_value.append(module)
+
+
+@functools.cache
+def _can_import(package: str) -> bool:
+    return any(finder.find_spec(package, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+
+
+def _reduce_memmap(array: np.memmap[Any, Any]) -> Any:
+    """Reopen a memory map of a file by its name; None for other arrays, which are pickled."""
+    file_map = array._mmap  # type: ignore[attr-defined]  # missing in numpy's types
+    if file_map is None or not array.filename or not array.flags.forc or array.dtype.hasobject or array.mode == "c":
+        return None
+    if not os.path.exists(array.filename):
+        return None
+    first = array.offset - array.offset % mmap.ALLOCATIONGRANULARITY  # where the map of the file begins
+    start = first + array.ctypes.data - np.frombuffer(file_map, dtype=np.uint8).ctypes.data
+    mode = "r" if array.mode == "r" or not array.flags.writeable else "r+"
+    order = "C" if array.flags.c_contiguous else "F"
+    return np.memmap, (os.path.abspath(array.filename), array.dtype, mode, start, array.shape, order)
+
+
+def _reduce_tensor(tensor: Any) -> Any:
+    """Reduce a torch tensor to an array of its bytes; None if it is not plain CPU memory, which torch pickles."""
+    torch = sys.modules["torch"]
+    is_plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.requires_grad
+    if not is_plain or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
+        return None
+    array = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+    return _tensor, (array, str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape))
+
+
+def _tensor(array: np.ndarray[Any, Any], dtype: str, shape: tuple[int, ...]) -> Any:
+    import torch
+
+    return torch.from_numpy(array).view(getattr(torch, dtype)).reshape(shape)

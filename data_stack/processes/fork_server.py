@@ -14,29 +14,44 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
+import gc
+import importlib
 import json
 import os
 import re
 import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import traceback
+import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from data_stack.exception import ConfigError
-from data_stack.processes.fork_serving import ENDED, STARTED
 
 _PROGRAM: Final = (
     "import sys; descriptor = int(sys.argv[1]); sys.path[:] = sys.argv[2:]; "
-    "from data_stack.processes.fork_serving import serve; serve(descriptor)"
+    "from data_stack.processes.fork_server import serve; serve(descriptor)"
 )
 _ANSWER_SECONDS: Final = 30.0  # then another server replaces it
 _GRACE_SECONDS: Final = 1.0  # for the server to end by itself
+
+_STARTED: Final = struct.Struct("=ii")
+"""The first message about a process: its id, or 0 and an error number."""
+
+_ENDED: Final = struct.Struct("=i")
+"""The second one: its exit status."""
+
+_MAX_DESCRIPTORS: Final = 16
+_CLOSE_ON_EXEC: Final = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_PR_SET_PDEATHSIG: Final = 1  # selects the signal to receive when the parent ends, see prctl(2)
 
 #: Variables that libraries read when they are imported: the server has imported them, so a change needs another server.
 _READ_AT_IMPORT: Final = re.compile("(ARROW|BLIS|CUDA|GOTO|KMP|LD|MALLOC|MKL|OMP|OPENBLAS|OPENCV|PYTHON|PYTORCH|TORCH)_?.*")
@@ -72,9 +87,11 @@ class ForkedProcess:
             "function": function,
             "arguments": list(arguments),
             "path": list(map(os.fspath, sys.path)),
-            "folder": _current_folder(),
+            "folder": None,
             "processors": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [],
         }
+        with contextlib.suppress(OSError):  # it was removed
+            request["folder"] = os.getcwd()
         with open(os.devnull, "wb") as nothing:
             outputs = [_open_or(nothing.fileno(), 1 if output is None else output.fileno()), _open_or(nothing.fileno(), 2)]
             self._server, self._channel, self.pid = _start([*outputs, *descriptors])  # it ends with its server
@@ -114,8 +131,8 @@ class ForkedProcess:
         if self.returncode is None and _is_readable(self._channel, seconds):
             status = b""
             with contextlib.suppress(ConnectionError):
-                status = self._channel.recv(ENDED.size, socket.MSG_PEEK)  # for other threads, too
-            self._note(ENDED.unpack(status)[0] if status else -signal.SIGKILL)  # a process ends with its server
+                status = self._channel.recv(_ENDED.size, socket.MSG_PEEK)  # for other threads, too
+            self._note(_ENDED.unpack(status)[0] if status else -signal.SIGKILL)  # a process ends with its server
         return self.returncode
 
     def _note(self, status: int) -> None:
@@ -185,10 +202,10 @@ class _Server:
         with _lock:
             channel = self._connect(b"fork", descriptors)
         try:
-            started = channel.recv(STARTED.size) if _is_readable(channel, _ANSWER_SECONDS) else b""
+            started = channel.recv(_STARTED.size) if _is_readable(channel, _ANSWER_SECONDS) else b""
             if not started:
                 raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped")
-            pid, number = STARTED.unpack(started)
+            pid, number = _STARTED.unpack(started)
             if number:
                 raise OSError(number, os.strerror(number))
         except BaseException:
@@ -270,13 +287,6 @@ def _is_readable(channel: socket.socket, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def _current_folder() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed
-        return None
-
-
 def _open_or(other: int, descriptor: int) -> int:
     """The descriptor, or another one if it is closed."""
     try:
@@ -291,14 +301,6 @@ def _end_all() -> None:
         server.close()
 
 
-def _before_fork() -> None:
-    _lock.acquire()
-
-
-def _after_fork_in_parent() -> None:
-    _lock.release()
-
-
 def _after_fork_in_child() -> None:
     global _server, _lock
     _lock = threading.RLock()
@@ -309,5 +311,134 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
+    )
 atexit.register(_end_all)
+
+
+# ----------------------------------------------------------------------------------------------- in the server, and in its forks
+
+
+def serve(descriptor: int) -> None:
+    """Fork for each request until the other end is closed."""
+    control = socket.socket(fileno=descriptor)
+    wakeup, woken = socket.socketpair()
+    for each in (wakeup, woken):
+        each.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # so that the end of a process is noticed at once
+    signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(control, select.POLLIN)
+    poll.register(wakeup, select.POLLIN)
+    running: dict[int, socket.socket] = {}
+    while True:
+        ready = dict(poll.poll())
+        if wakeup.fileno() in ready:
+            wakeup.recv(4096)
+            _reap(running)
+        if control.fileno() not in ready:
+            continue
+        kind, received = b"", list[int]()
+        with contextlib.suppress(ConnectionError):
+            kind, received, _, _ = socket.recv_fds(control, 16, _MAX_DESCRIPTORS, _CLOSE_ON_EXEC)
+        if not kind:
+            os._exit(0)
+        channel = socket.socket(fileno=received[0])
+        if kind == b"hold":
+            with channel, contextlib.suppress(ValueError):
+                for name in _read_all(channel):
+                    with contextlib.suppress(Exception):
+                        importlib.import_module(name)
+                gc.collect()
+                gc.freeze()  # else collections in forks would copy the pages of all objects
+        else:
+            _fork(channel, received[1:], [control, wakeup, woken, *running.values()], running)
+
+
+def _reap(running: dict[int, socket.socket]) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while (end := os.waitpid(-1, os.WNOHANG))[0]:
+            if (channel := running.pop(end[0], None)) is not None:
+                with channel, contextlib.suppress(OSError):  # no one waits for it
+                    channel.sendall(_ENDED.pack(os.waitstatus_to_exitcode(end[1])))
+
+
+def _read_all(channel: socket.socket) -> Any:
+    """The JSON data that arrives until the other end closes; a ValueError if they are cut off."""
+    with channel.makefile("rb") as file:
+        return json.load(file)
+
+
+def _fork(channel: socket.socket, received: list[int], own: list[socket.socket], running: dict[int, socket.socket]) -> None:
+    server, answer = os.getpid(), (0, 0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # libraries have threads, which they restart in forks
+            pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in own:
+                each.close()
+            _run(channel, received, server)
+        answer, running[pid] = (pid, 0), channel
+    except OSError as error:
+        answer = (0, error.errno or errno.EAGAIN)
+    for descriptor in received:
+        os.close(descriptor)
+    with contextlib.suppress(OSError):  # no one waits for it
+        channel.sendall(_STARTED.pack(*answer))
+    if not answer[0]:
+        channel.close()
+
+
+def _run(channel: socket.socket, received: list[int], server: int) -> NoReturn:
+    status = 1
+    try:
+        os.setsid()
+        _end_with(server)
+        for number, output in enumerate(received[:2], 1):
+            os.dup2(output, number)
+            os.close(output)
+        with channel:
+            try:
+                request = _read_all(channel)
+            except (OSError, ValueError):  # Ctrl-C in the other process
+                os._exit(1)
+        for name, value in request["changes"].items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        sys.path[:] = request["path"]
+        if request["folder"] is not None:
+            os.chdir(request["folder"])
+        if processors := request["processors"]:
+            os.sched_setaffinity(0, processors)
+        if (numpy_random := sys.modules.get("numpy.random")) is not None:
+            numpy_random.seed()  # else all forks would draw the same
+        module, _, name = request["function"].partition(":")
+        getattr(importlib.import_module(module), name)(*received[2:], *request["arguments"])
+        status = 0
+    except BaseException:  # noqa: BLE001  # the parent sees the status
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
+def _end_with(parent: int) -> None:
+    """Let this process end when its parent does."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+    else:
+        threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
+
+
+def _watch(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.25)
+    os._exit(1)

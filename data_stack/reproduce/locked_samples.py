@@ -23,8 +23,8 @@ from data_stack.factories.resource_names import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.util.logger import logger
+from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
-from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json
 
 SplitDigest: TypeAlias = dict[str, Any]
 """``length`` of a split, and ``samples``: the digest of all its samples."""

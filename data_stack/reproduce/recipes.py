@@ -32,8 +32,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import distinct_fields
+from data_stack.util.untrusted_text import distinct_fields, parse_json
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}

@@ -16,10 +16,8 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.meta import DatasetMetaIF
-from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
-from data_stack.values.stacked_values import is_null, missing_in, present_values
-from data_stack.values.stacking import exact_array, stack_values
+from data_stack.values.stacked_values import comparable, exact_array, is_null, missing_in, present_values, stack_values
 
 _NULLABLE = " or None"
 

@@ -21,7 +21,7 @@ from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Headi
 from data_stack.show.reporting import table_of_columns, table_of_targets
 from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
 from data_stack.show.target_distribution import target_distribution
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import stack_values
 
 _MAX_COLUMNS_OF_SAMPLES = 12
 _MAX_CLASSES = 16

@@ -24,8 +24,8 @@ from data_stack.show.column_statistics import ColumnReport, columns_of, with_sta
 from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
 from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, class_name, n_values_of, plain_value, target_distribution
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacked_values import one_hot_positions
-from data_stack.values.stacking import as_array, value_of
+from data_stack.values.stacked_values import as_array, one_hot_positions
+from data_stack.values.stacking import value_of
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 

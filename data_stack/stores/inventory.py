@@ -22,8 +22,7 @@ from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConn
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.repository.repository import default_repository
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import MAX_BYTES
+from data_stack.util.untrusted_text import MAX_BYTES, parse_json
 
 _MARKS = (MANIFEST, JOURNAL)
 

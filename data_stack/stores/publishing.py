@@ -23,7 +23,7 @@ from data_stack.repository.default_storage import Storage
 from data_stack.repository.places import location_of_place
 from data_stack.repository.published import DESCRIPTION, DIGEST_BYTES, FORMAT, PublishedDataset
 from data_stack.repository.repository import default_repository
-from data_stack.values.strict_json import MAX_BYTES, seal_json
+from data_stack.util.untrusted_text import MAX_BYTES, seal_json
 
 _CROISSANT: Final = "croissant.json"
 _CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64

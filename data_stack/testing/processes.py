@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from data_stack.processes.pickling import dump, load
+from data_stack.processes.child_process import dump, load
 
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")

@@ -22,7 +22,8 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import MetaFactory
-from data_stack.values.stacking import stack_samples, stack_values
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import stack_samples
 
 Samples = list[Any]
 Stack = tuple[DatasetIteratorIF, Samples]

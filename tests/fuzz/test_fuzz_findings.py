@@ -14,7 +14,7 @@ from fuzz_mutations import resealed
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import RecordWriter
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 
 def write(folder: Path, **values: Any) -> Path:

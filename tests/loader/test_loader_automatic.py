@@ -20,7 +20,7 @@ from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator
 from data_stack.loader import Loader
 from data_stack.loader import workers as automatic
 from data_stack.loader.loader import workers_of_kind
-from data_stack.util.processors import n_processors
+from data_stack.util.executor import n_processors
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -10,7 +10,8 @@ import torch
 
 from data_stack.exception import ConfigError
 from data_stack.loader import Collation, Concatenated, Padded, Ragged
-from data_stack.values.stacking import stack_samples, stack_values
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import stack_samples
 
 TEXTS: list[dict[str, Any]] = [
     {"tokens": np.array([1, 2, 3], np.int32), "text": "abc", "label": 0},

@@ -29,7 +29,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.formats import NumpyDatasetIterator, write_npy
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 N_ROWS = 16_384  # of 4 KiB: 64 MiB
 

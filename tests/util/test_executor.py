@@ -16,9 +16,8 @@ from worker_subjects import Numbers
 
 from data_stack.loader import Loader
 from data_stack.util.byte_cache import ByteCache
-from data_stack.util.executor import Executor, computing, waiting
+from data_stack.util.executor import Executor, computing, n_processors, n_threads, n_threads_here, waiting
 from data_stack.util.forks import ForkLock, call_in_forks
-from data_stack.util.processors import n_processors, n_threads, n_threads_here
 
 
 def executor(most_threads: Callable[[], int] | None = None) -> Executor:

@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
-from data_stack.values.exact import as_array
-from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacked_values import as_array, stack_values
 
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""

@@ -11,7 +11,7 @@ from data_stack.dataset.encoders.encoder import Encoder, encoder_from_state
 from data_stack.exception import ConfigError
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, seal_json
 
 _FORMAT = "data_stack.encoders 2"
 

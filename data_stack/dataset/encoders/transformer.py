@@ -17,7 +17,7 @@ from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, r
 from data_stack.dataset.encoders.sklearn_state import describe_transformer, dump_transformer
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
-from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import as_array
 
 EncoderLike = Any
 """An Encoder, or an object with ``fit`` and ``transform``, such as a transformer of scikit-learn."""

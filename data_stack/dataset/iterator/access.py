@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions, as_index_array, compose, take
-from data_stack.values.stacking import Batch, Column, column_of, empty_like, map_columns, stack_samples, stack_values, value_of
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import Batch, Column, column_of, empty_like, map_columns, stack_samples, value_of
 
 _POSITIONS_AT_ONCE = 1 << 16
 

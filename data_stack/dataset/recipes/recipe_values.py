@@ -17,7 +17,7 @@ from data_stack.dataset.positions import ComputedPositions, as_index_array, narr
 from data_stack.dataset.recipes.functions import describe_unnamed, shorten, write_function
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
-from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import as_array
 
 _MAX_COMPUTED_POSITIONS = 1 << 24
 _BYTES_AT_ONCE = 1 << 24

@@ -18,8 +18,7 @@ from data_stack.dataset.positions import Positions, as_index_array, compose, nar
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, add_tag
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
 
 FORMAT = 3
 

@@ -25,7 +25,7 @@ from data_stack.dataset.splits.class_numbers import (
     group_positions,
 )
 from data_stack.exception import ConfigError
-from data_stack.values.exact import comparable
+from data_stack.values.stacked_values import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
 

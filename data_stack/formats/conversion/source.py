@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import as_array
+from data_stack.values.stacked_values import as_array
 
 _MAX_LOOKED_AT: Final = 16
 _NUMERIC: Final = "biufc"

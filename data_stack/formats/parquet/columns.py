@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.values.stacked_values import objects
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import objects, stack_values
 
 Rows = npt.NDArray[np.int64]
 

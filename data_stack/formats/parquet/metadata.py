@@ -18,8 +18,7 @@ from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MA
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
 
 #: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"

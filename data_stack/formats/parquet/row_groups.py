@@ -22,7 +22,7 @@ from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_b
 from data_stack.formats.parquet.footers import Footers, reading_parquet
 from data_stack.formats.parquet.known_values import column_guarantee, partition_array, partition_guarantee, partition_value
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.util.processors import n_processors, n_threads
+from data_stack.util.executor import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 
 Rows = npt.NDArray[np.int32]

@@ -17,7 +17,7 @@ from data_stack.formats.parquet.codecs import CellError, ScalarCodec
 from data_stack.formats.parquet.files import NULL_PARTITION
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import as_array
+from data_stack.values.stacked_values import as_array
 
 #: Rows become a batch at this number of rows or bytes; columns are encoded this number of rows at a time.
 MAX_ROWS: Final = 4096

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.values.stacking import as_array
+from data_stack.values.stacked_values import as_array
 
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12

@@ -17,11 +17,9 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import MissingDependencyError, RequestLimitError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
-from data_stack.util.executor import computing
-from data_stack.util.processors import n_threads_here
+from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
-from data_stack.values.exact import python_values
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import python_values, stack_values
 
 #: Of an array in numpy 1, one of which numbers the values.
 _MAX_DIMENSIONS = 32

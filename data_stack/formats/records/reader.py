@@ -26,7 +26,7 @@ from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import stack_values
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20

@@ -18,8 +18,7 @@ from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import distinct_fields
+from data_stack.util.untrusted_text import distinct_fields, parse_json
 
 try:
     import mlcroissant

@@ -11,7 +11,7 @@ import numpy as np
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import stack_values
 from data_stack_petastorm.schemas import as_schema
 
 

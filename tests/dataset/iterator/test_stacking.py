@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import join_columns, stack_samples, stack_values
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import join_columns, stack_samples
 
 VALUES = st.one_of(
     st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.booleans(), st.none(), st.lists(st.integers(0, 9))

@@ -23,7 +23,7 @@ from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.stores.splits import load_splits, save_splits
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 N = 23
 

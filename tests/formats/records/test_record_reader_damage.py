@@ -18,7 +18,7 @@ from sizes import sized
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 SPECS: dict[str, dict[str, Any]] = {
     "current": {"id": "i64", "mat": Column("array", "uint8", (2,)), "name": "utf8", "numbers": "int"},

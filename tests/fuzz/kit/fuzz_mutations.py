@@ -17,7 +17,7 @@ from fuzz_datasets import FuzzDataset, bag_of, index_of, records_in
 from data_stack.formats.records.layout import REFS
 from data_stack.formats.records.manifest import MANIFEST
 from data_stack.io.integrity import digests_of_blocks
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 INTEGERS = [
     *(0, 1, 2, 7, 8, 9, 127, 128, 255, 256, 65535, 65536, 65537, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32, 2**33),

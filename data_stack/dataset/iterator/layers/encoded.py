@@ -23,8 +23,8 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ModelNotTrainedError
-from data_stack.values.forms import SampleForm, replace_values
-from data_stack.values.stacking import column_of, stack_values, value_of
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import SampleForm, column_of, replace_values, value_of
 
 
 @layer("encoded")

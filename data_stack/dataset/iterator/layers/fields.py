@@ -19,8 +19,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.forms import SampleForm
-from data_stack.values.stacking import column_of
+from data_stack.values.stacking import SampleForm, column_of
 
 
 @dataclass(frozen=True)

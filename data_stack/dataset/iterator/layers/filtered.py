@@ -17,7 +17,8 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import narrow
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
-from data_stack.values.stacking import as_array, keys_of, list_values
+from data_stack.values.stacked_values import as_array
+from data_stack.values.stacking import keys_of, list_values
 
 
 @layer("filtered", columns=["column"])

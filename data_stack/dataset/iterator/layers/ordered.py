@@ -14,8 +14,7 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
 from data_stack.dataset.iterator.registry import layer
 from data_stack.exception import ConfigError
-from data_stack.values.exact import comparable
-from data_stack.values.stacked_values import missing_in
+from data_stack.values.stacked_values import comparable, missing_in
 from data_stack.values.stacking import Column
 
 

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
 from data_stack.dataset.randomness.keyed import hash_array, high_product_array
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import as_array
+from data_stack.values.stacked_values import as_array
 
 
 @layer("resampled")

@@ -26,8 +26,8 @@ from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import DIGEST_BYTES, column_digests
-from data_stack.values.exact import comparable, ticks_of
-from data_stack.values.stacking import keys_of, stack_samples, stack_values, value_of
+from data_stack.values.stacked_values import comparable, stack_values, ticks_of
+from data_stack.values.stacking import keys_of, stack_samples, value_of
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
-from data_stack.values.stacking import as_array, exact_array
+from data_stack.values.stacked_values import as_array, exact_array
 
 FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: a sequence, or an array of shape ``(n, ...)``."""
