@@ -13,6 +13,7 @@ from data_stack.distributed.attempts import Failure, pack
 from data_stack.exception import ConfigError
 from data_stack.factories.engine import PreparationEngine
 from data_stack.processes.child_process import ChildProcess, Parcel
+from data_stack.processes.fork_server import is_readable
 from data_stack.util.executor import n_processors
 from data_stack.util.logger import logger
 
@@ -60,7 +61,7 @@ class ProcessEngine(PreparationEngine):
                 for process in processes:
                     if waiting and process.task is None:
                         process.attempt(waiting.popleft(), packed, tasks)
-                connection_wait([process.channel.fileno() for process in processes], _LOOK_SECONDS)
+                connection_wait([process.channel for process in processes], _LOOK_SECONDS)
                 for process in list(processes):
                     task, result, failure = process.take_end()
                     if process.is_gone:
@@ -97,8 +98,8 @@ class _TaskProcess(ChildProcess):
 
     def take_end(self) -> tuple[str | None, Any, Failure | None]:
         """The task that has ended since the last call, or None; its result; and its failure, or None."""
-        has_ended = self.process.poll() is not None
-        message = self.channel.receive() if connection_wait([self.channel.fileno()], 0) else None
+        has_ended = self.poll() is not None
+        message = self.channel.receive() if is_readable(self.channel, 0) else None
         if message is None and not has_ended and not self.is_gone:
             return None, None, None
         task, self.task = self.task, None

@@ -8,7 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
 from data_stack.processes.child_process import Channel, Parcel, dump, dump_error, load
@@ -61,11 +61,11 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
         return load(packed)(argument), None
     except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
         problem = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        text = "".join(traceback.format_exception(error))
         return None, Failure(f"{problem} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))
 
 
-def main(descriptor: int) -> NoReturn:
+def main(descriptor: int) -> None:
     """Attempt tasks for the process that started this one."""
     channel = Channel(socket.socket(fileno=descriptor))
     while (message := channel.receive()) is not None:
@@ -78,4 +78,4 @@ def main(descriptor: int) -> NoReturn:
         except Exception as error:  # noqa: BLE001  # an object cannot be pickled
             answer = Parcel.of((None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")))
         channel.send((), answer)
-    os._exit(0)  # threads of user code are not waited for
+    channel.close()

@@ -37,6 +37,7 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
         position: of its first sample in the epoch's order.
         indices: of its samples, shape ``(n,)``, not empty.
         seed: of the draws of the transform.
+        after: the epoch and position of the next sample, of all ranks together.
         ahead: one sample of each block that is needed soon, shape ``(n,)``, for the source to prefetch; None for no change.
     """
 
@@ -44,7 +45,8 @@ class Job(NamedTuple):  # a frozen dataclass takes 1 us to make
     step: int
     position: int
     indices: IndexArrayOfInts
-    seed: int = 0
+    seed: int
+    after: tuple[int, int]
     ahead: IndexArrayOfInts | None = None
 
     @property

@@ -323,8 +323,8 @@ class Loader:
     def example_batch(self) -> tuple[Any, int]:
         """The first batch of the next epoch, unconverted, and its number of samples, 0 if there is no batch."""
         epoch = self._session.tell()[0]
-        for job, mark in Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1).jobs():
-            return self._maker.make(job).batch, mark.n_samples
+        for job in Schedule(self._order, self._session.seed, self._plan_of, epoch, 0, epoch + 1).jobs():
+            return self._maker.make(job).batch, len(job.indices)
         return None, 0
 
     def stats(self) -> LoaderStatistics:

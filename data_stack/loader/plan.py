@@ -138,23 +138,6 @@ NEVER = sys.maxsize
 _MAX_POSITIONS = 1 << 12
 
 
-@dataclass(slots=True)
-class Mark:
-    """The position of the loader after a batch.
-
-    Attributes:
-        epoch: of the next batch.
-        position: number of that epoch's samples that all ranks together have received by then.
-        n_samples: of this batch.
-        n_bytes: of this batch, once it has been made.
-    """
-
-    epoch: int
-    position: int
-    n_samples: int
-    n_bytes: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """The batches of an iteration: a pure function of its attributes.
@@ -183,7 +166,7 @@ class Schedule:
         plan = self.plan_of(self.epoch)
         return plan.n_steps(self.position) + (self.end_epoch - self.epoch - 1) * plan.n_steps()
 
-    def jobs(self) -> Iterator[tuple[Job, Mark]]:
+    def jobs(self) -> Iterator[Job]:
         """The jobs one by one; one request to the order covers several batches.
 
         Raises (while iterating):
@@ -193,7 +176,7 @@ class Schedule:
         n_at_once = 1
         while epoch < self.end_epoch:
             plan = self.plan_of(epoch)
-            n_steps, samples_per_step = plan.n_steps(position), plan.samples_per_step
+            n_steps = plan.n_steps(position)
             if n_steps == 0 and self.end_epoch == NEVER and position == 0:
                 raise ConfigError(
                     f"an endless loader cannot make a batch: epoch {epoch} has {plan.n_samples} samples, a step needs "
@@ -212,14 +195,13 @@ class Schedule:
                 start = 0
                 for step, part in enumerate(parts, first):
                     stop = start + len(part)
+                    after = epoch, position + (step + 1) * plan.samples_per_step
                     if step + 1 == n_steps and plan.position_after(step, position) == plan.n_samples:
-                        mark = Mark(epoch + 1, 0, stop - start)
-                    else:
-                        mark = Mark(epoch, position + (step + 1) * samples_per_step, stop - start)
+                        after = epoch + 1, 0
                     ahead = None
                     if part.start >= until:
                         ahead, until = self.order.upcoming(part.start, plan.n_samples, self.seed, epoch)
-                    yield Job(epoch, step, part.start, indices[start:stop], self.seed, ahead), mark
+                    yield Job(epoch, step, part.start, indices[start:stop], self.seed, after, ahead)
                     start = stop
                 first += len(parts)
                 # the first batch is not delayed by others

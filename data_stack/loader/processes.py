@@ -5,8 +5,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import itertools
-import os
-import select
 import socket
 import sys
 import threading
@@ -14,14 +12,15 @@ import time
 import traceback
 import weakref
 from collections import deque
+from multiprocessing.connection import wait as connection_wait
 from queue import SimpleQueue
-from typing import Any, NoReturn
+from typing import Any
 
 from data_stack.exception import ConfigError, LoadingError, WorkerError
 from data_stack.loader.jobs import BatchMaker, Job, MadeBatch
 from data_stack.loader.workers import PrefetchingWorkers
 from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, load, loaded_modules
-from data_stack.processes.fork_server import hold
+from data_stack.processes.fork_server import hold, is_readable
 from data_stack.util.executor import set_process_share
 from data_stack.util.forks import call_in_forks
 
@@ -76,7 +75,7 @@ class ProcessWorkers(PrefetchingWorkers):
             package = _pack(self._maker, self._max_bytes)
             for number in range(self.n_workers):
                 self._workers.append(_Worker(number, self.n_workers))
-                self._workers[-1].process.channel.send(("package",), package)
+                self._workers[-1].channel.send(("package",), package)
         except BaseException:
             self.close()
             raise
@@ -85,7 +84,7 @@ class ProcessWorkers(PrefetchingWorkers):
     def is_ready(self) -> bool:
         """Whether all workers can make batches, or one has failed, which :meth:`next` raises."""
         self._exchange(0)
-        has_failed = any(worker.failure or worker.process.is_gone for worker in self._workers)
+        has_failed = any(worker.failure or worker.is_gone for worker in self._workers)
         return has_failed or all(worker.is_ready for worker in self._workers)
 
     def submit(self, job: Job) -> None:
@@ -139,8 +138,8 @@ class ProcessWorkers(PrefetchingWorkers):
         self._done.clear()
         for worker in self._workers:
             worker.jobs.clear()
-            worker.process.channel.send(("forget", next(self._numbers)))
-        if any(worker.failure or worker.process.is_gone for worker in self._workers):
+            worker.channel.send(("forget", next(self._numbers)))
+        if any(worker.failure or worker.is_gone for worker in self._workers):
             _end_all(self._workers)
 
     def close(self) -> None:
@@ -152,7 +151,7 @@ class ProcessWorkers(PrefetchingWorkers):
     def _forget_workers(self) -> None:
         """In a fork, leave the workers to the parent."""
         for worker in self._workers:
-            worker.process.forget()
+            worker.forget()
         self._workers.clear()
         self.cancel()
 
@@ -164,31 +163,26 @@ class ProcessWorkers(PrefetchingWorkers):
                 return
             number, job = self._waiting.popleft()
             worker.jobs[number] = job
-            worker.process.channel.send(("job", number, job._replace(ahead=None)))
+            worker.channel.send(("job", number, job._replace(ahead=None)))
 
     def _exchange(self, seconds: float) -> None:
         """Receive messages, waiting a limited time for the first one, and hand jobs to workers."""
-        poll = select.poll()
-        by_descriptor = {
-            worker.process.channel.fileno(): worker for worker in self._workers if not worker.process.channel.is_ended
-        }
-        for descriptor in by_descriptor:
-            poll.register(descriptor, select.POLLIN)
+        workers = {worker.channel: worker for worker in self._workers if not worker.channel.is_ended}
         try:
-            for descriptor, _ in poll.poll(seconds * 1000):
-                by_descriptor[descriptor].take_message(self._done)
+            for channel in connection_wait(list(workers), seconds):
+                workers[channel].take_message(self._done)
             self._deal()
         except BaseException:  # as in submit
             self.close()
             raise
 
 
-class _Worker:
+class _Worker(ChildProcess):
     """One worker process, its jobs by number, the current one first, and whether it is ready to do them."""
 
     def __init__(self, number: int, n_workers: int) -> None:
-        self.process = ChildProcess(__name__, n_workers)
-        self.name = f"worker process {number + 1} (pid {self.process.pid})"
+        super().__init__(__name__, n_workers)
+        self.name = f"worker process {number + 1} (pid {self.pid})"
         self.jobs: dict[int, Job] = {}
         self.is_ready = False
         self.failure: WorkerError | None = None
@@ -197,7 +191,7 @@ class _Worker:
     def take_message(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
         """Read the next message; a finished batch goes into ``done``."""
         try:
-            message = self.process.channel.receive()
+            message = self.channel.receive()
         except OSError as error:
             problem = f"sent a batch that this process cannot receive ({error.strerror}): close files, or raise `ulimit -n`"
             self.failure = WorkerError(self.name, f"{problem}. {_AGAIN}")
@@ -216,23 +210,20 @@ class _Worker:
 
     def check(self, done: dict[int, tuple[_Worker, Any, Parcel | None]]) -> None:
         """Raise WorkerError if it has failed or ended; what it sent before says what it was doing."""
-        if self.process.is_gone:
-            channel = self.process.channel
-            poll = select.poll()
-            poll.register(channel, select.POLLIN)
-            while not channel.is_ended and poll.poll(0):
+        if self.is_gone:
+            while not self.channel.is_ended and is_readable(self.channel, 0):
                 self.take_message(done)
         if self.failure is not None:
             raise self.failure
-        if self.process.is_gone:
+        if self.is_gone:
             job = next(iter(self.jobs.values()), None)
             place = "" if job is None else f" while it made {job}"
             if not self.is_ready:
                 place = " while it started. See what it wrote to standard error"
-            raise WorkerError(self.name, f"{self.process.describe_end()}{place}. {_AGAIN}")
+            raise WorkerError(self.name, f"{self.describe_end()}{place}. {_AGAIN}")
         if time.monotonic() - self._looked > _LOOK_SECONDS:
             self._looked = time.monotonic()
-            self._n_looks_stopped = self._n_looks_stopped + 1 if self.process.is_stopped else 0
+            self._n_looks_stopped = self._n_looks_stopped + 1 if self.is_stopped else 0
             if self._n_looks_stopped >= _MAX_LOOKS_STOPPED:
                 raise WorkerError(self.name, f"has been stopped for seconds, as SIGSTOP does; it was ended. {_AGAIN}")
 
@@ -240,10 +231,10 @@ class _Worker:
 def _end_all(workers: list[_Worker]) -> None:
     """End all processes: close their channels, and kill those that run on."""
     for worker in workers:
-        worker.process.channel.close()
+        worker.channel.close()
     deadline = time.monotonic() + _GRACE_SECONDS
     while workers:
-        workers[-1].process.end(deadline)
+        workers[-1].end(deadline)
         workers.pop()
 
 
@@ -260,50 +251,44 @@ def _pack(maker: BatchMaker, max_bytes: float) -> Parcel:
         raise
     except Exception as error:  # an object cannot be pickled
         parts = {"the iterator": maker.stacks.iterator, "collate": maker._collate, "the transform": maker._transform}
-        culprits = [f"{name} {part!r:.200}" for name, part in parts.items() if not _pickles(part)]
+        culprits = []
+        for name, part in parts.items():
+            try:
+                dump(part)
+            except Exception:  # noqa: BLE001  # any error of an object
+                culprits.append(f"{name} {part!r:.200}")
         raise ConfigError(
             f"{', '.join(culprits)} cannot be sent to worker processes: {type(error).__name__}: {error}. "
             f"Use worker_kind='threads', or open files and connections when they are first used"
         ) from error
 
 
-def _pickles(part: Any) -> bool:
-    try:
-        dump(part)
-    except Exception:  # noqa: BLE001  # any error of an object
-        return False
-    return True
-
-
 # -------------------------------------------------------------------------------------------------------- in a worker process
 
 
-def main(channel: int, n_workers: int) -> NoReturn:
+def main(descriptor: int, n_workers: int) -> None:
     """Work for the process that started this one, as one of ``n_workers``."""
-    worker = _Program(Channel(socket.socket(fileno=channel)))
     set_process_share(n_workers)
-    threading.Thread(target=worker.listen, name="listener", daemon=True).start()
-    status = 0
+    program = _Program(Channel(socket.socket(fileno=descriptor)))
+    threading.Thread(target=program.listen, name="listener", daemon=True).start()
     try:
-        worker.work()
-    except BaseException:  # noqa: BLE001  # the consumer sees the exit status
-        traceback.print_exc()
-        status = 1
-    with contextlib.suppress(BaseException):
-        atexit._run_exitfuncs()
-    os._exit(status)  # threads of user code are not waited for
+        program.work()
+    finally:
+        program.channel.close()
+        with contextlib.suppress(BaseException):
+            atexit._run_exitfuncs()
 
 
 class _Program:
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+        self.channel = channel
         self._messages: SimpleQueue[tuple[Any, Parcel | None] | None] = SimpleQueue()  # None: the last one
         self._first_wanted = 0  # jobs before it were cancelled
         self._maker: BatchMaker | None = None
 
     def listen(self) -> None:
         """Receive messages, also while a batch is being made."""
-        while (message := self._channel.receive()) is not None:
+        while (message := self.channel.receive()) is not None:
             if message[0][0] == "forget":  # handled before the jobs that came earlier, which need not be done
                 self._first_wanted = message[0][1]
             else:
@@ -325,9 +310,9 @@ class _Program:
             # private pages: memory that no worker writes to is shared by all
             self._maker, sys.argv[:] = parcel.open(is_private=True)
         except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
-            self._channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
+            self.channel.send(("unfit", f"{type(error).__name__}: {error}", _traceback_of(error)))
         else:
-            self._channel.send(("ready", loaded_modules()))
+            self.channel.send(("ready", loaded_modules()))
 
     def _do(self, number: int, job: Job) -> None:
         if self._maker is None or number < self._first_wanted:
@@ -338,15 +323,14 @@ class _Program:
             problem = "a batch cannot be sent from a worker process to the consumer; use worker_kind='threads'"
             parcel = Parcel.of(made)
         except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
-            if isinstance(error, LoadingError):
-                failure, cause = error, error.__cause__ or error
-            else:
-                failure, cause = LoadingError(problem, error, epoch=job.epoch, step=job.step), error
+            cause, failure = error.__cause__ or error, error
+            if not isinstance(failure, LoadingError):
+                cause, failure = error, LoadingError(problem, error, epoch=job.epoch, step=job.step)
             failure.traceback_text = _traceback_of(cause)
-            self._channel.send(("error", number, failure, dump_error(cause)))
+            self.channel.send(("error", number, failure, dump_error(cause)))
         else:
-            self._channel.send(("batch", number), parcel)
+            self.channel.send(("batch", number), parcel)
 
 
 def _traceback_of(error: BaseException) -> str:
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    return "".join(traceback.format_exception(error))

@@ -16,8 +16,8 @@ from typing import Any
 
 from data_stack.exception import LoaderStateError
 from data_stack.loader.conversion import Pairs
-from data_stack.loader.jobs import Workers
-from data_stack.loader.plan import Mark, Plan, Schedule, group_shard
+from data_stack.loader.jobs import Job, Workers
+from data_stack.loader.plan import Plan, Schedule, group_shard
 from data_stack.util.logger import logger
 
 _VERSION = 2
@@ -254,7 +254,7 @@ class Session:
         figures, clock, end_epoch = self._figures, time.perf_counter, schedule.end_epoch
         self._check(iteration)
         self._began = clock()
-        pairs: Iterator[tuple[Any, Mark]] = convert(self._make(schedule))
+        pairs: Iterator[tuple[Any, tuple[Job, int]]] = convert(self._make(schedule))
         try:
             while True:
                 asked = clock()
@@ -264,12 +264,12 @@ class Session:
                     # also on a rank that has fewer steps than others: all continue with the same epoch
                     self._receive(end_epoch, 0, end_epoch)
                     break
-                batch, mark = pair
+                batch, (job, n_bytes) = pair
                 del pair
                 figures.n_batches += 1
-                figures.n_samples += mark.n_samples
-                figures.n_bytes += mark.n_bytes
-                self._receive(mark.epoch, mark.position, end_epoch)  # last, so that an interruption loses no batch
+                figures.n_samples += len(job.indices)
+                figures.n_bytes += n_bytes
+                self._receive(*job.after, end_epoch)  # last, so that an interruption loses no batch
                 yield batch
                 del batch  # free the batch before the next one is made
                 self._check(iteration)
@@ -295,33 +295,28 @@ class Session:
         if epoch == end_epoch:
             self.first_epoch = epoch
 
-    def _make(self, schedule: Schedule) -> Iterator[tuple[Any, Mark]]:
+    def _make(self, schedule: Schedule) -> Iterator[tuple[Any, tuple[Job, int]]]:
         """The batches of the workers."""
         figures, clock = self._figures, time.perf_counter
         asked = clock()
-        jobs = schedule.jobs()
-        marks: deque[Mark] = deque()
-        workers = self.workers
+        jobs, submitted, workers = schedule.jobs(), deque[Job](), self.workers
         workers.expect(schedule.n_jobs)
         while True:
-            while len(marks) < workers.capacity and (scheduled := next(jobs, None)) is not None:
-                job, mark = scheduled
+            while len(submitted) < workers.capacity and (job := next(jobs, None)) is not None:
                 workers.submit(job)
-                marks.append(mark)
-            if not marks:
+                submitted.append(job)
+            if not submitted:
                 return
             made = workers.next()
             figures.read_seconds += made.read_seconds
             figures.collate_seconds += made.collate_seconds
             figures.transform_seconds += made.transform_seconds
             figures.worker_kind, figures.n_workers, figures.choice = workers.kind, workers.n_workers, workers.choice
-            mark = marks.popleft()
-            mark.n_bytes = made.n_bytes
             figures.convert_seconds -= clock() - asked  # waiting time that is not spent here is conversion
-            batch = made.batch
+            made_pair = made.batch, (submitted.popleft(), made.n_bytes)
             del made
-            yield batch, mark
-            del batch
+            yield made_pair
+            del made_pair
             asked = clock()
 
     def statistics(self) -> LoaderStatistics:

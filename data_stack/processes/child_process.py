@@ -42,11 +42,8 @@ _ANSWER_SECONDS = 5.0  # children always read, so one that does not answer withi
 _HELD: Final = frozenset({"PIL", "cv2", "h5py", "numpy", "pandas", "pyarrow", "torch"})
 
 
-class ChildProcess:
-    """A fork of the fork server (:mod:`data_stack.processes.fork_server`), with this process's ``sys.path``, current folder and
-    environment. Ctrl-C does not reach it.
-
-    multiprocessing would import the user's script again, which would need a main guard.
+class ChildProcess(ForkedProcess):
+    """A process that works for this one over a channel.
 
     Args:
         module: whose ``main(channel, *facts)`` it runs, ``channel`` being the descriptor of a socket.
@@ -66,20 +63,15 @@ class ChildProcess:
         self.channel = Channel(ours, _ANSWER_SECONDS)
         try:
             with contextlib.closing(theirs):
-                self.process = ForkedProcess(f"{module}:main", facts, [theirs.fileno()], output)
+                super().__init__(f"{module}:main", facts, [theirs.fileno()], output)
         except BaseException:
             self.channel.close()
             raise
 
     @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    @property
     def is_gone(self) -> bool:
         """Whether it has ended, or closed its channel."""
-        return self.channel.is_ended or self.process.poll() is not None  # the channel stays open if a fork has it, too
+        return self.channel.is_ended or self.poll() is not None  # the channel stays open if a fork has it, too
 
     @property
     def is_stopped(self) -> bool:
@@ -94,9 +86,9 @@ class ChildProcess:
     def describe_end(self) -> str:
         """How it ended, for a message; waits for the end for a second, and then kills it."""
         try:
-            status = self.process.wait(timeout=1)
+            status = self.wait(timeout=1)
         except TimeoutError:  # it closed its channel, but runs on
-            self.process.kill()
+            self.kill()
             return "no longer answers"
         if status >= 0:
             return f"exited with status {status}"
@@ -108,16 +100,16 @@ class ChildProcess:
         """Close its channel, and kill it if it still runs at the deadline, in seconds of the monotonic clock."""
         self.channel.close()
         with contextlib.suppress(TimeoutError):
-            self.process.wait(max(0.0, deadline - time.monotonic()))
-        if self.process.returncode is None:
-            self.process.kill()
+            self.wait(max(0.0, deadline - time.monotonic()))
+        if self.returncode is None:
+            self.kill()
             with contextlib.suppress(TimeoutError):  # the fork server, which reports its status, was stopped
-                self.process.wait(_ANSWER_SECONDS)
+                self.wait(_ANSWER_SECONDS)
 
     def forget(self) -> None:
         """In a fork of the parent, release the child without ending it."""
         self.channel.close()
-        self.process.forget()
+        super().forget()
 
 
 def loaded_modules() -> list[str]:

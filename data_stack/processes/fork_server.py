@@ -128,7 +128,7 @@ class ForkedProcess:
         self._note(0)
 
     def _look(self, seconds: float) -> int | None:
-        if self.returncode is None and _is_readable(self._channel, seconds):
+        if self.returncode is None and is_readable(self._channel, seconds):
             status = b""
             with contextlib.suppress(ConnectionError):
                 status = self._channel.recv(_ENDED.size, socket.MSG_PEEK)  # for other threads, too
@@ -202,7 +202,7 @@ class _Server:
         with _lock:
             channel = self._connect(b"fork", descriptors)
         try:
-            started = channel.recv(_STARTED.size) if _is_readable(channel, _ANSWER_SECONDS) else b""
+            started = channel.recv(_STARTED.size) if is_readable(channel, _ANSWER_SECONDS) else b""
             if not started:
                 raise ConnectionError(f"the fork server, process {self.pid}, was killed or stopped")
             pid, number = _STARTED.unpack(started)
@@ -281,7 +281,8 @@ def _send_all(channel: socket.socket, data: Any) -> None:
             channel.shutdown(socket.SHUT_WR)  # a fork of this process may hold the socket open
 
 
-def _is_readable(channel: socket.socket, seconds: float) -> bool:
+def is_readable(channel: Any, seconds: float) -> bool:
+    """Whether a socket can be read, or was closed by its other end, within some seconds."""
     poll = select.poll()
     poll.register(channel, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

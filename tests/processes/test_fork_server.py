@@ -171,7 +171,7 @@ server = fork_server._server.pid
 os.kill(server, signal.SIGSTOP)
 
 def handle(*_):
-    is_waiting = sys._getframe(1).f_code.co_name in ("_is_readable", "connect", "_start", "_running_server")
+    is_waiting = sys._getframe(1).f_code.co_name in ("is_readable", "_start", "_running_server")
     os.kill(server, signal.SIGCONT)
     {{what}}()
     print("handled", is_waiting, flush=True)
