@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from abc import ABC, abstractmethod
 from collections import deque
@@ -91,7 +92,7 @@ class EpochStacks:
 
     def __init__(self, iterator: DatasetIteratorIF, redraw: bool) -> None:
         self.iterator, self.differ = iterator, redraw and has_random_layers(iterator)
-        self._drawn: dict[int, DatasetIteratorIF] = {}  # of the last two epochs: at an epoch's end batches of both are made
+        self._draw = functools.lru_cache(2)(functools.partial(at_epoch, iterator))  # at an epoch's end batches of two are made
 
     def at(self, epoch: int) -> DatasetIteratorIF:
         """The stack of an epoch.
@@ -99,14 +100,7 @@ class EpochStacks:
         Raises:
             ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
         """
-        if not self.differ:
-            return self.iterator
-        drawn = self._drawn  # the plan of an epoch is asked for first, by one thread
-        if epoch not in drawn:
-            drawn = {number: each for number, each in drawn.items() if abs(number - epoch) <= 1}
-            drawn[epoch] = at_epoch(self.iterator, epoch)
-            self._drawn = drawn
-        return drawn[epoch]
+        return self._draw(epoch) if self.differ else self.iterator
 
     def __getstate__(self) -> dict[str, Any]:
         # layers that hold epoch 0 in memory pickle without the sources of other epochs
@@ -168,18 +162,7 @@ class BatchMaker:
         Raises:
             LoadingError: a sample could not be read, or the batch could not be collated or transformed.
         """
-        started = time.perf_counter()
-        try:
-            samples = access_to(self.stacks.at(job.epoch))
-            if self._reads_columns:
-                batch = detach(samples.batch(job.indices))
-            else:
-                batch = list(map(copy_value, samples.samples(job.indices)))
-        except Exception as error:
-            raise self._blame(job, error) from error
-        seconds = time.perf_counter() - started
-        self._prefetch(job)
-        return self._finish(job, batch, seconds)
+        return next(self.make_several([job]))
 
     def make_several(self, jobs: Sequence[Job]) -> Iterator[MadeBatch]:
         """The batches of jobs of one epoch, one by one; several, see :meth:`n_together`, are read in one request.
@@ -188,44 +171,37 @@ class BatchMaker:
             LoadingError: as :meth:`make`, after the batches of the jobs before.
         """
         started = time.perf_counter()
+        is_one = len(jobs) == 1
+        indices = jobs[0].indices if is_one else np.concatenate([job.indices for job in jobs])
         try:
             samples = access_to(self.stacks.at(jobs[0].epoch))
-            joined = detach(samples.batch(np.concatenate([job.indices for job in jobs]))) if len(jobs) > 1 else None
-        except Exception:  # noqa: BLE001  # reading each job by itself shows which one fails
-            joined = None
-        if joined is None:
-            yield from map(self.make, jobs)
+            read = detach(samples.batch(indices)) if self._reads_columns else list(map(copy_value, samples.samples(indices)))
+        except Exception as error:
+            if is_one:
+                raise self._blame(jobs[0], error) from error
+            yield from map(self.make, jobs)  # reading each job by itself shows which one fails
             return
         seconds, stop = (time.perf_counter() - started) / len(jobs), 0
-        for job in [job for job in jobs if job.ahead is not None][-1:]:
-            self._prefetch(job)  # the blocks of earlier jobs have been read
+        for job in [job for job in jobs if job.ahead is not None and len(job.ahead)][-1:]:
+            with contextlib.suppress(Exception):  # reading the samples raises the errors
+                samples.prefetch(job.ahead)  # the blocks of earlier jobs have been read
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
-            yield self._finish(job, _rows_of(joined, start, stop), seconds)
-
-    def _prefetch(self, job: Job) -> None:
-        """Let the source prefetch for a job; reading the samples raises the errors."""
-        if job.ahead is not None and len(job.ahead):
-            with contextlib.suppress(Exception):
-                access_to(self.stacks.at(job.epoch)).prefetch(job.ahead)
+            yield self._finish(job, read if is_one else _rows_of(read, start, stop), seconds)
 
     def _finish(self, job: Job, batch: Any, read_seconds: float) -> MadeBatch:
-        started = time.perf_counter()
-        if self._collate is not None:
-            try:
+        problem, started = "a batch could not be collated", time.perf_counter()
+        try:
+            if self._collate is not None:
                 batch = self._collate.collate(batch) if isinstance(self._collate, Collation) else self._collate(batch)
-            except Exception as error:
-                raise _failure("a batch could not be collated", job, error) from error
-        collated = time.perf_counter()
-        if self._transform is not None:
-            try:
+            problem, collated = "the transform of a batch failed", time.perf_counter()
+            if self._transform is not None:
+                options = {}
                 if self._transform_draws:
-                    seed = derive_seed("transform", job.seed, job.epoch)
-                    batch = self._transform(batch, rng=derive_generator(seed, job.position))
-                else:
-                    batch = self._transform(batch)
-            except Exception as error:
-                raise _failure("the transform of a batch failed", job, error) from error
+                    options["rng"] = derive_generator(derive_seed("transform", job.seed, job.epoch), job.position)
+                batch = self._transform(batch, **options)
+        except Exception as error:
+            raise _failure(problem, job, error) from error
         ended = time.perf_counter()
         return MadeBatch(batch, _n_bytes_of(batch), read_seconds, collated - started, ended - collated)
 
@@ -250,9 +226,7 @@ class BatchMaker:
 def _rows_of(batch: Any, start: int, stop: int) -> Any:
     if isinstance(batch, dict):  # n-grams are dicts of dicts
         return {key: _rows_of(column, start, stop) for key, column in batch.items()}
-    if isinstance(batch, tuple):
-        return tuple([column[start:stop] for column in batch])
-    return batch[start:stop]
+    return tuple([column[start:stop] for column in batch]) if isinstance(batch, tuple) else batch[start:stop]
 
 
 def _n_bytes_of(batch: Any) -> int:

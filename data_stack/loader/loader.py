@@ -132,9 +132,12 @@ class Loader:
             drop_last=_check_bool("drop_last", drop_last),
             uneven=uneven,
         )
-        if not isinstance(collate, Collation):
-            _check_function("collate", collate)
-        _check_function("transform", transform)
+        for name, function in (("collate", None if isinstance(collate, Collation) else collate), ("transform", transform)):
+            if not (function is None or callable(function)):
+                raise ConfigError(f"{name} must be a function, or None, got {function!r:.80}")
+        is_number = isinstance(timeout_seconds, numbers.Real) and not isinstance(timeout_seconds, bool)
+        if timeout_seconds is not None and not (is_number and 0 < timeout_seconds < math.inf):
+            raise ConfigError(f"timeout_seconds must be a positive number or None, got {timeout_seconds!r:.80}")
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
         make_workers = functools.partial(
             workers_of_kind,
@@ -142,7 +145,7 @@ class Loader:
             self._maker,
             None if workers is None else check_integer("workers", workers, at_least=0),
             prefetch=check_integer("prefetch", prefetch, at_least=1),
-            timeout_seconds=_check_timeout(timeout_seconds),
+            timeout_seconds=None if timeout_seconds is None else float(timeout_seconds),
         )
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)
@@ -194,8 +197,7 @@ class Loader:
         iteration, as for torch's DistributedSampler, continue where they stopped.
         """
         number = check_integer("the epoch of a loader", epoch, at_least=0)
-        session = self._session
-        if not (session.goes_on and session.position and number == session.epoch):
+        if not (self._session.goes_on and self._session.position and number == self._session.epoch):
             self.seek(number, 0, number)
 
     def tell(self) -> tuple[int, int, int]:
@@ -209,7 +211,8 @@ class Loader:
     @property
     def is_inside(self) -> bool:
         """Whether the next iteration continues another one, as after :meth:`load_state_dict`."""
-        return self._session.is_inside
+        session = self._session
+        return session.goes_on and (session.position > 0 or session.epoch != session.first_epoch)
 
     @property
     def batch_size(self) -> int:
@@ -264,19 +267,17 @@ class Loader:
                 f"epoch {loaded.epoch} had {loaded.n_samples:,} samples when this state was saved, and has {n_samples:,} now: "
                 f"the dataset has changed. Start a new training"
             )
-        first_epoch = loaded.first_epoch
-        if self._epochs is not None:  # saved in an iteration of more epochs: only the rest of the current one
-            first_epoch = max(first_epoch, loaded.epoch - self._epochs + 1)
-        self.seek(loaded.epoch, loaded.position, first_epoch)
+        # saved in an iteration of more epochs: only the rest of the current one
+        earliest = 0 if self._epochs is None else loaded.epoch - self._epochs + 1
+        self.seek(loaded.epoch, loaded.position, max(loaded.first_epoch, earliest))
         self._session.seed, self._session.met_with_shard = loaded.seed, None
 
     def _state(self) -> LoaderState:
         session = self._session
         if session.fingerprint is None:
             session.fingerprint = fingerprint(self._iterator)
-        n_samples = self._plan_of(session.epoch).n_samples
-        place = session.seed, session.epoch, session.position, session.first_epoch
-        return LoaderState(*place, n_samples, self._order_content(), session.fingerprint)
+        place = session.seed, session.epoch, session.position, session.first_epoch, self._plan_of(session.epoch).n_samples
+        return LoaderState(*place, self._order_content(), session.fingerprint)
 
     def _order_content(self) -> dict[str, Any]:
         """What identifies the order, as JSON returns it."""
@@ -413,18 +414,6 @@ def _check_bool(name: str, value: Any) -> bool:
     if not isinstance(value, (bool, np.bool_)):  # "no" and "false" of a configuration file count as true
         raise ConfigError(f"{name} must be True or False, got {value!r:.80}")
     return bool(value)
-
-
-def _check_function(name: str, value: Any) -> None:
-    if not (value is None or callable(value)):
-        raise ConfigError(f"{name} must be a function, or None, got {value!r:.80}")
-
-
-def _check_timeout(value: Any) -> float | None:
-    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if value is not None and not (is_number and 0 < value < math.inf):
-        raise ConfigError(f"timeout_seconds must be a positive number or None, got {value!r:.80}")
-    return None if value is None else float(value)
 
 
 def workers_of_kind(kind: WorkerKind, maker: BatchMaker, n_workers: int | None, **options: Any) -> Workers:

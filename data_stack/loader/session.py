@@ -203,19 +203,13 @@ class Session:
         self.end_iteration()
         self.epoch, self.position, self.first_epoch, self.goes_on = epoch, position, first_epoch, True
 
-    @property
-    def is_inside(self) -> bool:
-        """Whether the next iteration continues one of which batches were received."""
-        return self.goes_on and (self.position > 0 or self.epoch != self.first_epoch)
-
     def find_shard(self) -> None:
         """Use rank and world of the process group, unless the shard is known or the group does not exist yet."""
         if self.knows_shard or self._iteration is not None or (shard := group_shard()) is None:
             return
         self.knows_shard = True
-        rank, world = shard
-        if world > 1:
-            self.plan = replace(self.plan, rank=rank, world=world)
+        if shard[1] > 1:
+            self.plan = replace(self.plan, rank=shard[0], world=shard[1])
             logger.info(
                 "a loader without shard= uses (%d, %d), the rank and world of torch.distributed's group, so this process reads "
                 "its part of the samples; with Loader(…, shard=(0, 1)) it reads all of them",
@@ -328,8 +322,7 @@ class Session:
         return figures
 
     def __getstate__(self) -> dict[str, Any]:
-        own = {"workers": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
-        return {**self.__dict__, **own}
+        return {**self.__dict__, "workers": None, "_iteration": None, "_keeps_workers": False, "_figures": LoaderStatistics()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, workers=state["_make_workers"]())

@@ -98,9 +98,15 @@ class ForkedProcess:
         request["changes"] = self._server.changes()
         _send_all(self._channel, request)
 
-    def poll(self) -> int | None:
-        """Its exit status, or the negative number of the signal that killed it; None while it runs."""
-        return self._look(0)
+    def poll(self, seconds: float = 0.0) -> int | None:
+        """Its exit status, or the negative number of the signal that killed it; None if it still runs after some seconds."""
+        if self.returncode is None and is_readable(self._channel, seconds):
+            status = b""
+            with contextlib.suppress(ConnectionError):
+                status = self._channel.recv(_ENDED.size, socket.MSG_PEEK)  # for other threads, too
+            self.returncode = _ENDED.unpack(status)[0] if status else -signal.SIGKILL  # a process ends with its server
+            self._channel.close()
+        return self.returncode
 
     def wait(self, timeout: float) -> int:
         """Wait for its end, and return what :meth:`poll` does.
@@ -112,7 +118,7 @@ class ForkedProcess:
             TimeoutError: it still runs.
         """
         end = time.monotonic() + timeout
-        while (status := self._look(max(0.0, end - time.monotonic()))) is None:
+        while (status := self.poll(max(0.0, end - time.monotonic()))) is None:
             if time.monotonic() >= end:
                 raise TimeoutError(f"process {self.pid} still runs after {timeout:g} s")
         return status
@@ -125,18 +131,7 @@ class ForkedProcess:
 
     def forget(self) -> None:
         """In a fork of this process, leave it to the parent."""
-        self._note(0)
-
-    def _look(self, seconds: float) -> int | None:
-        if self.returncode is None and is_readable(self._channel, seconds):
-            status = b""
-            with contextlib.suppress(ConnectionError):
-                status = self._channel.recv(_ENDED.size, socket.MSG_PEEK)  # for other threads, too
-            self._note(_ENDED.unpack(status)[0] if status else -signal.SIGKILL)  # a process ends with its server
-        return self.returncode
-
-    def _note(self, status: int) -> None:
-        self.returncode = status
+        self.returncode = 0
         self._channel.close()
 
     def __del__(self) -> None:
@@ -259,18 +254,16 @@ def _running_server() -> _Server:
 def _start(descriptors: Sequence[int]) -> tuple[_Server, socket.socket, int]:
     """Fork a server that answers."""
     global _server
-    for is_last in (False, True):
+    with _lock:
+        server = _running_server()
+    try:
+        return server, *server.fork(descriptors)
+    except ConnectionError:
         with _lock:
+            if _server is server:  # where it was only stopped, its processes keep it
+                _server = None
             server = _running_server()
-        try:
-            return server, *server.fork(descriptors)
-        except ConnectionError:
-            with _lock:
-                if _server is server:  # where it was only stopped, its processes keep it
-                    _server = None
-            if is_last:
-                raise
-    raise AssertionError
+    return server, *server.fork(descriptors)
 
 
 def _send_all(channel: socket.socket, data: Any) -> None:
@@ -311,10 +304,9 @@ def _after_fork_in_child() -> None:
     _server = None
 
 
-if hasattr(os, "register_at_fork"):  # not on Windows, where no process forks
-    os.register_at_fork(
-        before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
-    )
+os.register_at_fork(
+    before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
+)
 atexit.register(_end_all)
 
 
