@@ -1,17 +1,111 @@
-"""Attempts at tasks in another process, and their results or failures."""
+"""Attempts at tasks in processes of this machine."""
 
 from __future__ import annotations
 
 import os
 import socket
 import sys
+import time
 import traceback
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from multiprocessing.connection import wait as connection_wait
 from typing import Any
 
 from data_stack.exception import ConfigError, TaskError
-from data_stack.processes.child_process import Channel, Parcel, dump, dump_error, load
+from data_stack.factories.engine import PreparationEngine, Result
+from data_stack.processes.child_process import Channel, ChildProcess, Parcel, dump, dump_error, load
+from data_stack.processes.fork_server import is_readable
+from data_stack.util.executor import n_processors
+from data_stack.util.logger import logger
+
+_LOOK_SECONDS = 0.25
+_GRACE_SECONDS = 0.25  # for processes to end by themselves
+
+
+class ProcessEngine(PreparationEngine):
+    """Runs tasks in processes of this machine; it replaces a process that dies, and attempts its task again.
+
+    Each is a fork of a fresh interpreter, with this process's ``sys.path``, current folder and environment. It does not import
+    the user's script, so scripts need no ``if __name__ == "__main__"`` and notebooks work: functions and classes of a script or
+    a cell are pickled by value. Output of tasks goes to standard error. The processes end with this one.
+
+    Args:
+        n_processes: number of simultaneous processes; None for one per processor of this process.
+        attempts: maximum number of attempts at a task that raises or whose process dies.
+
+    Raises:
+        ConfigError: a number is less than 1.
+    """
+
+    def __init__(self, n_processes: int | None = None, *, attempts: int = 3) -> None:
+        for name, value in (("n_processes", n_processes), ("attempts", attempts)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise ConfigError(f"{name} must be an integer of at least 1, got {value!r:.40}")
+        self.n_processes = n_processors() if n_processes is None else n_processes
+        self.attempts = attempts
+
+    def __repr__(self) -> str:
+        return f"ProcessEngine({self.n_processes}, attempts={self.attempts})"
+
+    def run(
+        self, work: Callable[[Any], Result], tasks: Mapping[str, Any], *, title: str
+    ) -> Generator[tuple[str, Result], None, None]:
+        packed = pack(work)
+        waiting, failures = deque(tasks), Counter[str]()
+        processes: list[_TaskProcess] = []
+        try:
+            while waiting or any(process.task is not None for process in processes):
+                while waiting and len(processes) < min(self.n_processes, len(tasks)):
+                    processes.append(_TaskProcess())
+                for process in processes:
+                    if waiting and process.task is None:
+                        process.task = waiting.popleft()
+                        process.channel.send((list(sys.argv),), Parcel.of((packed, tasks[process.task])))
+                connection_wait([process.channel for process in processes], _LOOK_SECONDS)
+                for process in list(processes):
+                    task, result, failure = process.take_end()
+                    if process.is_gone:
+                        processes.remove(process)
+                        process.end(time.monotonic())
+                    if failure is not None and task is not None:
+                        failures[task] += 1
+                        if failures[task] >= self.attempts:
+                            raise failure.error(task, failures[task])
+                        logger.warning("%s: attempt %d %s; trying again", task, failures[task], failure.problem)
+                        waiting.append(task)
+                    elif task is not None:
+                        yield task, result
+        finally:
+            for process in processes:
+                process.channel.close()
+            deadline = time.monotonic() + _GRACE_SECONDS
+            for process in processes:
+                process.end(deadline if process.task is None else time.monotonic())
+
+
+class _TaskProcess(ChildProcess):
+    """A process that attempts one task after another; ``task`` is the current task, or None."""
+
+    def __init__(self) -> None:
+        # standard output may be JSON for another program
+        super().__init__(__name__, output=sys.__stderr__)
+        self.task: str | None = None
+
+    def take_end(self) -> tuple[str | None, Any, Failure | None]:
+        """The task that has ended since the last call, or None; its result; and its failure, or None."""
+        has_ended = self.poll() is not None
+        message = self.channel.receive() if is_readable(self.channel, 0) else None
+        if message is None and not has_ended and not self.is_gone:
+            return None, None, None
+        task, self.task = self.task, None
+        if message is None or message[1] is None:
+            return task, None, Failure(f"ended because its process {self.pid} {self.describe_end()}")
+        try:
+            return task, *message[1].open()
+        except Exception as error:  # noqa: BLE001  # an object cannot be unpickled
+            return task, None, Failure(f"returned a result that cannot be unpickled: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
@@ -60,9 +154,9 @@ def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
     try:
         return load(packed)(argument), None
     except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
-        problem = f"raised {type(error).__name__}: {error}" if str(error) else f"raised {type(error).__name__}"
-        text = "".join(traceback.format_exception(error))
-        return None, Failure(f"{problem} (process {os.getpid()} of {socket.gethostname()})", text, dump_error(error))
+        what = f"{type(error).__name__}: {error}".removesuffix(": ")
+        problem = f"raised {what} (process {os.getpid()} of {socket.gethostname()})"
+        return None, Failure(problem, "".join(traceback.format_exception(error)), dump_error(error))
 
 
 def main(descriptor: int) -> None:
@@ -70,9 +164,7 @@ def main(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor))
     while (message := channel.receive()) is not None:
         (sys.argv[:],), parcel = message
-        if parcel is None:
-            continue
-        end = attempt(*parcel.open())
+        end = attempt(*parcel.open())  # type: ignore[union-attr]  # each message has one
         try:
             answer = Parcel.of(end)
         except Exception as error:  # noqa: BLE001  # an object cannot be pickled

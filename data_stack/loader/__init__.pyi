@@ -1,12 +1,12 @@
-from data_stack.loader.blocks import BlockShuffled as BlockShuffled
-from data_stack.loader.blocks import Lanes as Lanes
 from data_stack.loader.collation import Collation as Collation
 from data_stack.loader.collation import Concatenated as Concatenated
 from data_stack.loader.collation import Padded as Padded
 from data_stack.loader.collation import Ragged as Ragged
 from data_stack.loader.loader import Loader as Loader
+from data_stack.loader.orders import BlockShuffled as BlockShuffled
 from data_stack.loader.orders import Bucketed as Bucketed
 from data_stack.loader.orders import InOrder as InOrder
+from data_stack.loader.orders import Lanes as Lanes
 from data_stack.loader.orders import Order as Order
 from data_stack.loader.orders import Shuffled as Shuffled
 from data_stack.loader.plan import Plan as Plan

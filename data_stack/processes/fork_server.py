@@ -304,9 +304,7 @@ def _after_fork_in_child() -> None:
     _server = None
 
 
-os.register_at_fork(
-    before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child
-)
+os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_after_fork_in_child)
 atexit.register(_end_all)
 
 

@@ -7,9 +7,9 @@ such as rows of an ``.npy`` file, are never larger than the file, and do not cou
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -23,13 +23,6 @@ inherit it. The default is a quarter of the memory of the machine or container, 
 _FEWEST_BYTES: Final = 1 << 30
 _CONTAINER_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _NO_LIMIT: Final = 1 << 62
-
-
-class _Current(threading.local):
-    request: Request | None = None
-
-
-_current: Final = _Current()
 
 
 class Request:
@@ -72,19 +65,23 @@ class Request:
                 raise RequestLimitError("this value, with those before it", self.n_bytes, self.limit_bytes)
 
 
+_current: Final[contextvars.ContextVar[Request | None]] = contextvars.ContextVar("request", default=None)  # of each thread
+
+
 @contextlib.contextmanager
 def decoding_for(request: Request) -> Iterator[Request]:
     """Make a request the :func:`current_request` of this thread."""
-    before, _current.request = _current.request, request
+    before = _current.get()
+    _current.set(request)
     try:
         yield request
     finally:
-        _current.request = before
+        _current.set(before)
 
 
 def current_request() -> Request:
     """The request that this thread decodes for, or a new one."""
-    return _current.request or Request()
+    return _current.get() or Request()
 
 
 def check_request(n_bytes: int, what: str) -> None:

@@ -27,14 +27,12 @@ MAX_TOML_DEPTH: Final = 100
 _ALL_BUT_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _OPENING = 2  # the bit that tells "[" and "{" from "]" and "}"
 
-_TOML_TOKEN = re.compile(r"""\"{3}|'{3}|["'#\[\]{}.,=\n]""")
-_TOML_STRING_ENDS = {
-    '"""': re.compile(r'\\.|"{3,5}', re.DOTALL),
-    "'''": re.compile(r"'{3,5}"),
-    '"': re.compile(r'\\.|["\n]'),
-    "'": re.compile(r"['\n]"),
-    "#": re.compile(r"\n"),
-}
+#: Whole strings, which may lack their end, and comments; marks; ends of lines.
+_TOML_TOKEN = re.compile(
+    r"""\"{3}(?:\\.?|[^\\])*?(?:"{3,5}|\Z)|'{3}.*?(?:'{3,5}|\Z)|"(?:\\.?|[^"\\\n])*"?|'[^'\n]*'?"""
+    r"""|\#[^\n]*|[\[\]{}.,=\n]""",
+    re.DOTALL,
+)
 
 
 def parse_json(data: str | bytes | bytearray | memoryview, *, max_bytes: int | None = MAX_BYTES, **options: Any) -> Any:
@@ -87,26 +85,13 @@ def _json_depth(text: str) -> int:
 
 
 def _check_toml_depth(text: str) -> None:
-    position = depth = n_dots = 0
-    while token := _TOML_TOKEN.search(text, position):
-        position = token.end()
-        if token[0] in _TOML_STRING_ENDS:
-            position = _end_of_string(text, position, _TOML_STRING_ENDS[token[0]])
-        elif token[0] in "[{":
-            depth += 1
-        elif token[0] in "]}":
-            depth -= 1
-        n_dots = n_dots + 1 if token[0] == "." else n_dots if token[0] in ("'", '"') else 0
+    depth = n_dots = 0
+    for token in _TOML_TOKEN.finditer(text):
+        mark = token[0][0]
+        depth += (mark in "[{") - (mark in "]}")
+        n_dots = n_dots + 1 if mark == "." else n_dots if mark in "'\"" else 0
         if max(depth, n_dots + 1) > MAX_TOML_DEPTH:
             raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
-
-
-def _end_of_string(text: str, position: int, end: re.Pattern[str]) -> int:
-    while found := end.search(text, position):
-        position = found.end()
-        if not found[0].startswith("\\"):
-            return position
-    return len(text)
 
 
 _MAX_SIZE = 2**63 - 1

@@ -77,12 +77,12 @@ def test_a_random_order_warns_once_and_says_what_to_do(
     for iterator in (rows, rows.map(dict), rows.skip(1)):
         loader = Loader(iterator, 16, shuffle=True, worker_kind="inline")
         with pytest.warns(
-            UserWarning, match=r"remote store .*BlockShuffled\(\)\) reads each block once; or keep a copy"
+            UserWarning, match=r"remote store .*BlockShuffled\(\)\), which reads each block once; or keep a copy"
         ) as warned:
             next(iter(loader))
         assert [warning.filename for warning in warned] == [__file__]
         next(iter(loader))  # silent
-    with pytest.warns(UserWarning, match="shuffle in the loader instead of the stack"):
+    with pytest.warns(UserWarning, match="shuffle in the loader only"):
         next(iter(Loader(rows.shuffle(1), 16, worker_kind="inline")))
 
 
