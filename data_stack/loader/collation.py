@@ -99,7 +99,46 @@ class Ragged:
         return (self.values[start:end] for start, end in pairwise(self.offsets.tolist()))
 
 
-class Padded(Collation):
+class _OfColumns(Collation):
+    """Combines the arrays of each column; ``_keys`` are the columns, or None for all that have arrays of numbers."""
+
+    _keys: Sequence[ColumnKey] | None
+
+    def collate(self, batch: Batch) -> Any:
+        """Combine a batch of columns of shape ``(n, ...)``."""
+        columns: dict[Any, Column] = dict(enumerate([batch] if isinstance(batch, np.ndarray) else batch))
+        if isinstance(batch, dict):
+            columns = batch
+        if missing := [key for key in self._keys or () if key not in columns]:
+            raise ConfigError(f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}")
+        made: dict[Any, Any] = dict(columns)
+        all_lengths: list[npt.NDArray[np.int64]] = []
+        for key in columns if self._keys is None else [key for key in columns if key in self._keys]:
+            column, name = columns[key], "the column" if isinstance(batch, np.ndarray) else f"column {key!r}"
+            arrays = _number_arrays(column, name)
+            if arrays is None and self._keys is not None:
+                raise ConfigError(
+                    f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another column"
+                )
+            if arrays is None:
+                continue
+            made[key], lengths = self._combine(arrays, key, name)
+            if lengths is not None:
+                all_lengths.append(lengths)
+                if isinstance(batch, dict):
+                    if (lengths_key := f"{key}_lengths") in columns:
+                        raise ConfigError(f"the batch already has a column {lengths_key!r}; rename it, or pass lengths=False")
+                    made[lengths_key] = lengths
+        if isinstance(batch, dict):
+            return made
+        return (*made.values(), *all_lengths) if isinstance(batch, tuple) or all_lengths else made[0]
+
+    @abstractmethod
+    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Any, npt.NDArray[np.int64] | None]:
+        """Arrays with the same number of dimensions as one value, and their lengths, if the batch shall have them."""
+
+
+class Padded(_OfColumns):
     """Pads values of different lengths to one shape::
 
         Loader(texts, 32, collate=Padded())  # {"tokens": (32, 87), "label": (32,), "tokens_lengths": (32,)}
@@ -150,31 +189,7 @@ class Padded(Collation):
             raise ConfigError("truncate=True needs to=, the length to truncate to")
         self._n_lengths = check_integer("lengths", lengths, at_least=0)
 
-    def collate(self, batch: Batch) -> Any:
-        """Pad a batch of columns of shape ``(n, ...)``."""
-        columns: dict[Any, Column] = _columns(batch)
-        lengths: list[npt.NDArray[np.int64]] = []
-        padded: dict[Any, Any] = dict(columns)
-        for key, name in _chosen(columns, self._keys, batch):
-            arrays = _values(columns[key], name, is_named=self._keys is not None)
-            if arrays is None:
-                continue
-            padded[key], its_lengths = self._pad(arrays, key, name)
-            if its_lengths is None:
-                continue
-            lengths.append(its_lengths)
-            if isinstance(batch, dict):
-                if (lengths_key := f"{key}_lengths") in columns:
-                    raise ConfigError(f"the batch already has a column {lengths_key!r}; rename it, or pass lengths=False")
-                padded[lengths_key] = its_lengths
-        if isinstance(batch, dict):
-            return padded
-        if isinstance(batch, tuple):
-            return (*padded.values(), *lengths)
-        return (padded[0], *lengths) if lengths else padded[0]
-
-    def _pad(self, arrays: list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
-        """Values, arrays with the same number of dimensions, as one array, and their lengths."""
+    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Column, npt.NDArray[np.int64] | None]:
         value = self._value[key] if isinstance(self._value, dict) else self._value
         n_extents = arrays[0].ndim if arrays else 1
         shapes = np.array([array.shape for array in arrays], dtype=np.int64).reshape(len(arrays), n_extents)
@@ -196,14 +211,24 @@ class Padded(Collation):
         shapes = np.minimum(shapes, np.array(wanted, dtype=np.int64))
         kept = shapes[:, 0] if self._n_lengths == 1 else shapes[:, : self._n_lengths]
         lengths = np.ascontiguousarray(kept) if self._n_lengths else None
-        padded = _fill((len(shapes), *wanted), value, _common_dtype(arrays, name), name)
+        dtype, number = _common_dtype(arrays, name), np.asarray(value)
+        try:
+            if number.ndim:
+                raise TypeError(f"it has {number.ndim} dimensions")
+            as_dtype(number, dtype, rounds=number.dtype.kind in "fc", whole_floats=True)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                f"{name} is {dtype}, which cannot hold the padding value {value!r:.40} ({error}); "
+                f"pass another value or dtype, or name the columns to pad"
+            ) from error
+        padded = np.full((len(shapes), *wanted), value, dtype)
         for row, array in zip(padded, arrays, strict=True):
             part = array[tuple(map(slice, wanted))]
             row[tuple(map(slice, part.shape))] = part
         return padded, lengths
 
 
-class Concatenated(Collation):
+class Concatenated(_OfColumns):
     """Concatenates values of different lengths, without padding: each column becomes a
     :class:`~data_stack.loader.collation.Ragged`.
 
@@ -220,45 +245,19 @@ class Concatenated(Collation):
     def __init__(self, *, columns: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
         self._keys = None if columns is None else keys_of(columns)
 
-    def collate(self, batch: Batch) -> Any:
-        """Concatenate the values of a batch of columns of shape ``(n, ...)``."""
-        columns: dict[Any, Any] = _columns(batch)
-        made = dict(columns)
-        for key, name in _chosen(columns, self._keys, batch):
-            arrays = _values(columns[key], name, is_named=self._keys is not None)
-            if arrays is not None:
-                made[key] = _join(arrays, _common_dtype(arrays, name), name)
-        if isinstance(batch, dict):
-            return made
-        return tuple(made.values()) if isinstance(batch, tuple) else made[0]
-
-
-def _columns(batch: Batch) -> dict[Any, Column]:
-    """The columns of a batch by key or position; a bare one by 0."""
-    if isinstance(batch, dict):
-        return batch
-    return dict(enumerate(batch)) if isinstance(batch, tuple) else {0: batch}
-
-
-def _chosen(columns: Mapping[Any, Column], keys: Sequence[ColumnKey] | None, batch: Batch) -> list[tuple[Any, str]]:
-    """The columns to collate, in the order of the batch: key, and name for messages."""
-    if missing := [key for key in keys or () if key not in columns]:
-        raise ConfigError(f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}")
-    is_bare = not isinstance(batch, (dict, tuple))
-    return [(key, "the column" if is_bare else f"column {key!r}") for key in columns if keys is None or key in keys]
-
-
-def _values(column: Column, name: str, *, is_named: bool) -> list[Column] | None:
-    """The arrays of numbers in a column; None for a column without such arrays."""
-    if column.dtype == object:
-        arrays = _value_arrays(column, name)
-    else:
-        arrays = list(column) if column.ndim > 1 and column.dtype.kind in "biufc" else None
-    if arrays is None and is_named:
-        raise ConfigError(
-            f"{name} has no arrays or lists of numbers, but {column.dtype} of shape {column.shape}; name another column"
-        )
-    return arrays
+    def _combine(self, arrays: list[Column], key: Any, name: str) -> tuple[Ragged, None]:
+        shape = arrays[0].shape[1:] if arrays else ()
+        for place, array in enumerate(arrays):
+            if array.shape[1:] != shape:
+                raise ConfigError(
+                    f"{name} has arrays that differ in more than their first extent: "
+                    f"at place 0 of the batch shape {arrays[0].shape}, at place {place} {array.shape}; Padded(…) pads all extents"
+                )
+        offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
+        np.cumsum([len(array) for array in arrays], out=offsets[1:])
+        values = np.empty((int(offsets[-1]), *shape), dtype=_common_dtype(arrays, name))
+        np.concatenate(arrays, out=values, casting="unsafe")  # an empty list is float64
+        return Ragged(values, offsets), None
 
 
 def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
@@ -273,36 +272,30 @@ def _extents(name: str, given: Any, *, at_least: int) -> tuple[int | None, ...]:
     return tuple(each)
 
 
-def _value_arrays(column: Sequence[Any] | npt.NDArray[Any], what: str) -> list[npt.NDArray[Any]] | None:
+def _number_arrays(column: Column, name: str) -> list[Column] | None:
     """The values of a column as arrays of numbers with the same number of dimensions; None if no value is an array.
-
-    Args:
-        column: arrays, tensors or lists of numbers; empty lists take the dtype of the others.
-        what: the name of the column for messages.
 
     Raises:
         ConfigError: only some are arrays of numbers, or their numbers of dimensions differ.
     """
-    values = column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else list(column)
-    arrays: list[npt.NDArray[Any]] = []
-    wrong: int | None = None
-    for place, value in enumerate(values):
-        array = value if type(value) is np.ndarray else _as_array(value)
-        if array is None or array.dtype.kind not in "biufc" or array.ndim == 0:
-            wrong = place if wrong is None else wrong
-            continue
-        arrays.append(array)
-    if not arrays and wrong is not None:
+    if column.dtype != object:
+        return list(column) if column.ndim > 1 and column.dtype.kind in "biufc" else None
+    values = column.tolist()
+    arrays: list[Any] = [
+        exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None for value in values
+    ]
+    wrong = [place for place, array in enumerate(arrays) if array is None or array.dtype.kind not in "biufc" or array.ndim == 0]
+    if wrong and len(wrong) == len(arrays):
         return None
-    if wrong is not None:
-        raise ConfigError(f"{what} has arrays of numbers, but at place {wrong} of the batch {values[wrong]!r:.60}")
+    if wrong:
+        raise ConfigError(f"{name} has arrays of numbers, but at place {wrong[0]} of the batch {values[wrong[0]]!r:.60}")
     # an empty list among lists of lists is one without rows
     example = next((array for array in arrays if array.shape != (0,)), np.empty(0))
     arrays = [array if array.shape != (0,) else array.reshape(0, *example.shape[1:]) for array in arrays]
     for place, array in enumerate(arrays):
         if array.ndim != arrays[0].ndim:
             raise ConfigError(
-                f"{what} has arrays of different numbers of dimensions: at place 0 of the batch shape {arrays[0].shape}, "
+                f"{name} has arrays of different numbers of dimensions: at place 0 of the batch shape {arrays[0].shape}, "
                 f"at place {place} {array.shape}"
             )
     return arrays
@@ -322,46 +315,3 @@ def _common_dtype(arrays: Sequence[npt.NDArray[Any]], what: str) -> np.dtype[Any
         shown = " and ".join(sorted({str(array.dtype) for array in given}))
         raise ConfigError(f"{what} has values of {shown}, which no dtype holds exactly; convert them by iterator.map(…)")
     return common
-
-
-def _fill(shape: tuple[int, ...], value: Any, dtype: np.dtype[Any], what: str) -> npt.NDArray[Any]:
-    """A new array full of ``value``.
-
-    Raises:
-        ConfigError: the dtype cannot hold ``value``.
-    """
-    number = np.asarray(value)
-    try:
-        if number.ndim:
-            raise TypeError(f"it has {number.ndim} dimensions")
-        as_dtype(number, dtype, rounds=number.dtype.kind in "fc", whole_floats=True)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{what} is {dtype}, which cannot hold the padding value {value!r:.40} ({error}); "
-            f"pass another value or dtype, or name the columns to pad"
-        ) from error
-    return np.full(shape, value, dtype)
-
-
-def _as_array(value: Any) -> npt.NDArray[Any] | None:
-    return exact_array(value) if isinstance(value, (list, tuple)) or hasattr(value, "__array__") else None
-
-
-def _join(arrays: Sequence[npt.NDArray[Any]], dtype: np.dtype[Any], what: str) -> Ragged:
-    """Concatenate at least one array.
-
-    Raises:
-        ConfigError: the arrays differ in more than their first extent; ``what`` names them in the message.
-    """
-    trailing = arrays[0].shape[1:]
-    for place, array in enumerate(arrays):
-        if array.shape[1:] != trailing:
-            raise ConfigError(
-                f"{what} has arrays that differ in more than their first extent: "
-                f"at place 0 of the batch shape {arrays[0].shape}, at place {place} {array.shape}; Padded(…) pads all extents"
-            )
-    offsets = np.zeros(len(arrays) + 1, dtype=np.int64)
-    np.cumsum([len(array) for array in arrays], out=offsets[1:])
-    values = np.empty((int(offsets[-1]), *trailing), dtype=dtype)
-    np.concatenate(arrays, out=values, casting="unsafe")  # an empty list is float64
-    return Ragged(values, offsets)
