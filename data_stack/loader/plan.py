@@ -89,11 +89,7 @@ class Plan:
             position: the number of the epoch's samples that all ranks together had received before step 0.
         """
         start = position + step * self.samples_per_step
-        n_left = self.n_samples - start
-        if n_left >= self.samples_per_step:
-            first = start + self.rank * self.batch_size
-            return range(first, first + self.batch_size)
-        dealt = self._dealt(n_left, self.rank)
+        dealt = self._dealt(min(self.n_samples - start, self.samples_per_step), self.rank)
         return range(start + dealt.start, start + dealt.stop)
 
     def positions(self, parts: Sequence[range]) -> npt.NDArray[np.int64]:
@@ -112,7 +108,7 @@ class Plan:
         return after if self.n_steps(after, rank=0) else self.n_samples
 
     def _dealt(self, n_rest: int, rank: int) -> range:
-        """A rank's part of the last step's ``n_rest`` samples, which are fewer than ``samples_per_step``."""
+        """A rank's part of the ``n_rest`` samples of a step."""
         each, n_over = divmod(n_rest, self.world)
         if self.uneven == "keep":
             start = rank * each + min(rank, n_over)
@@ -231,14 +227,11 @@ def group_shard() -> tuple[int, int] | None:
 
 def launcher_shard() -> tuple[int, int] | None:
     """``(rank, world)`` as the launcher says (torchrun, Horovod, MPI, Slurm); None without a launcher."""
-    return next((shard for names in _VARIABLES if (shard := _read_shard(*names)) is not None), None)
-
-
-def _read_shard(rank_name: str, world_name: str) -> tuple[int, int] | None:
-    rank, world = os.environ.get(rank_name, ""), os.environ.get(world_name, "")
-    if not (rank.isdecimal() and world.isdecimal()) or int(rank) >= int(world):
-        return None
-    return int(rank), int(world)
+    for names in _VARIABLES:
+        rank, world = [os.environ.get(name, "") for name in names]
+        if rank.isdecimal() and world.isdecimal() and int(rank) < int(world):
+            return int(rank), int(world)
+    return None
 
 
 def shard_of_process() -> tuple[int, int]:
@@ -252,13 +245,13 @@ def shard_of_process() -> tuple[int, int]:
     """
     if (shard := group_shard()) is not None:
         return shard
-    rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if (rank, world) != (None, None) and _read_shard("RANK", "WORLD_SIZE") is None:
+    found, rank, world = launcher_shard(), os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
+    if (rank, world) not in ((None, None), found and tuple(map(str, found))):
         raise ConfigError(
             f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
             f"set both, as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
         )
-    return launcher_shard() or (0, 1)
+    return found or (0, 1)
 
 
 def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
@@ -302,12 +295,13 @@ def check_ranks_agree(
     store = None if get_store is None else get_store()
     if store is None:  # a group of MPI has none
         return
+    ends = DatasetIteratorView(iterator, sorted({0, plan.n_samples - 1})) if plan.n_samples else None
     facts = {
         "rank": plan.rank,
         **dict(zip(("seed", "epoch", "position"), place or (), strict=False)),
         **{name: getattr(plan, name) for name in ("batch_size", "drop_last", "uneven", "n_samples")},
         "order": order,
-        "digest of the first and last sample": _digest_of_ends(iterator, plan.n_samples),
+        "digest of the first and last sample": None if ends is None else probe(ends)["probe"],
     }
     text = json.dumps(facts)
     first = json.loads(store.compare_set(f"data_stack/loader/{next(_numbers)}", "", text))
@@ -322,9 +316,3 @@ def check_ranks_agree(
             f"{'; '.join(differences):.600}. Together they would miss some samples and repeat others. Use the same dataset, "
             f"seed, arguments and state on all ranks. If only some ranks iterate, pass shard=(0, 1)"
         )
-
-
-def _digest_of_ends(iterator: DatasetIteratorIF, n_samples: int) -> str | None:
-    """The digest; None if the samples cannot be read, or change with each read."""
-    found: str | None = probe(DatasetIteratorView(iterator, sorted({0, n_samples - 1})))["probe"] if n_samples else None
-    return found

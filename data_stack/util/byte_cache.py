@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from typing import Generic, TypeVar
 
-from data_stack.util.forks import call_in_forks
+from data_stack.util.forks import ForkLock
 
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
@@ -19,19 +18,15 @@ class ByteCache(Generic[_Key, _Value]):
     Args:
         max_bytes: the limit of all values together; the last value stays even if it exceeds it.
         size_of: returns the size of a value in bytes.
+
+    Attributes:
+        n_bytes: the size of all values.
     """
 
     def __init__(self, max_bytes: int, size_of: Callable[[_Value], int]) -> None:
         self._max_bytes, self._size_of = max_bytes, size_of
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
-        self._n_bytes = 0
-        self._lock = threading.Lock()
-        call_in_forks(self._begin_in_fork)
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of all values."""
-        return self._n_bytes
+        self.n_bytes, self._lock = 0, ForkLock()
 
     def __len__(self) -> int:
         """The number of values."""
@@ -50,8 +45,7 @@ class ByteCache(Generic[_Key, _Value]):
         found: dict[_Key, _Value] = {}
         with self._lock:
             for key in keys:
-                value = self._values.get(key)
-                if value is not None:
+                if (value := self._values.get(key)) is not None:
                     self._values.move_to_end(key)
                     found[key] = value
         return found
@@ -59,22 +53,15 @@ class ByteCache(Generic[_Key, _Value]):
     def put(self, key: _Key, value: _Value) -> None:
         """Add or replace a value; removes the least recently used ones."""
         with self._lock:
-            old = self._values.pop(key, None)
-            if old is not None:
-                self._n_bytes -= self._size_of(old)
+            self.n_bytes += self._size_of(value)
+            if (old := self._values.pop(key, None)) is not None:
+                self.n_bytes -= self._size_of(old)
             self._values[key] = value
-            self._n_bytes += self._size_of(value)
-            while self._n_bytes > self._max_bytes and len(self._values) > 1:
-                _, oldest = self._values.popitem(last=False)
-                self._n_bytes -= self._size_of(oldest)
+            while self.n_bytes > self._max_bytes and len(self._values) > 1:
+                self.n_bytes -= self._size_of(self._values.popitem(last=False)[1])
 
     def clear(self) -> None:
         """Remove all values."""
         with self._lock:
             self._values.clear()
-            self._n_bytes = 0
-
-    def _begin_in_fork(self) -> None:
-        # a thread of the parent may have held the lock before counting a value
-        self._lock = threading.Lock()
-        self._n_bytes = sum(map(self._size_of, self._values.values()))
+            self.n_bytes = 0

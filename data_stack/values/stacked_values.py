@@ -169,11 +169,8 @@ def stack_values(values: Sequence[Any]) -> _Array:
     only = next(iter(types)) if len(types) == 1 else None
     if only in _SCALARS or (only in _TIMES and len({value.dtype for value in values}) == 1):
         return np.array(values)
-    arrays = list(values) if only is np.ndarray else [exact_array(value) for value in values]
-    stackable = [array for array in arrays if array is not None]
-    if len(stackable) == len(arrays):
-        return _stack_arrays(stackable, values)
-    return objects(values)
+    arrays: list[Any] = list(values) if only is np.ndarray else list(map(exact_array, values))
+    return objects(values) if any(array is None for array in arrays) else _stack_arrays(arrays, values)
 
 
 def exact_array(value: Any) -> _Array | None:
@@ -207,10 +204,10 @@ def _numbers(values: Sequence[Any], types: set[type]) -> _Array | None:
     except OverflowError:
         return None
     if len(types) < 2:
-        return array if array.dtype.kind in "iu" or int not in types else None
-    if array.dtype.kind in "biu" or (array.dtype.kind in "fc" and np.abs(array).max() < _EXACT_IN_FLOATS):
-        return array
-    return None
+        is_exact = array.dtype.kind in "iu" or int not in types
+    else:
+        is_exact = array.dtype.kind in "biu" or (array.dtype.kind in "fc" and bool(np.abs(array).max() < _EXACT_IN_FLOATS))
+    return array if is_exact else None
 
 
 def _stack_arrays(arrays: Sequence[_Array], values: Sequence[Any]) -> _Array:

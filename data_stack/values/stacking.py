@@ -112,7 +112,7 @@ def value_of(sample: Any, key: int | str) -> Any:
     try:
         return sample[key]
     except (LookupError, TypeError) as error:
-        raise ConfigError(f"a sample has no column {key!r}: {SampleForm.of(sample).describe(key)}") from error
+        raise ConfigError(f"samples have no column {key!r}: {SampleForm.of(sample).describe(key)}") from error
 
 
 def stack_samples(samples: Sequence[Any]) -> Batch:
@@ -175,11 +175,8 @@ def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> 
     Raises:
         ConfigError: it has no such column.
     """
-    try:
-        column: Column = batch[key]  # type: ignore[index]  # the key suits the batch, or fails
-        return column
-    except (LookupError, TypeError) as error:
-        raise ConfigError(f"samples have no column {key!r}: {SampleForm.of(batch).describe(key)}") from error
+    column: Column = value_of(batch, key)
+    return column
 
 
 def keys_of(columns: int | str | Sequence[int | str]) -> list[int | str]:
