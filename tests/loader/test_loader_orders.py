@@ -1,9 +1,11 @@
-"""The orders of an epoch: bijections, the same everywhere, and as random as they say."""
+"""The orders of an epoch: bijections, the same everywhere, block by block or by length if asked for."""
 
 from __future__ import annotations
 
 import json
 import pickle
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,10 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    CombinedDatasetIterator,
+    DatasetIteratorView,
+    SampleAccess,
     SequenceDatasetIterator,
+    SourceAccess,
 )
 from data_stack.exception import ConfigError
-from data_stack.loader import BlockShuffled, InOrder, Order, Shuffled
+from data_stack.loader import BlockShuffled, Bucketed, InOrder, Lanes, Loader, Order, Shuffled
+from data_stack.loader.orders import block_lengths
+
+LENGTHS = np.random.default_rng(0).lognormal(4, 0.9, 10_000).astype(np.int64)
 
 
 def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.NDArray[np.int64]:
@@ -24,7 +34,29 @@ def whole(order: Order, n_samples: int, seed: int = 0, epoch: int = 0) -> npt.ND
     return np.asarray(order.indices(np.arange(n_samples), n_samples, seed, epoch), dtype=np.int64)
 
 
-# --------------------------------------------------------------------------------------------------------------- all samples
+# --------------------------------------------------------------------------------------------------------------- any order
+
+
+@given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(-3, 99), st.integers(0, 3), st.data())
+def test_every_sample_is_at_one_position_with_random_access(
+    n: int, size: int, window: int, seed: int, epoch: int, data: st.DataObject
+) -> None:
+    in_blocks = BlockShuffled(block_lengths=size, window=window)
+    orders = [
+        Shuffled(),
+        InOrder(),
+        in_blocks,
+        BlockShuffled(block_lengths=[n - n // 3, 0, n // 3], window=window),
+        Bucketed(LENGTHS[:n] % 10, chunk=size, window=window),
+        Lanes(in_blocks, lanes=window, batch_size=size),
+    ]
+    order = data.draw(st.sampled_from(orders))
+    positions = np.array(data.draw(st.lists(st.integers(0, n - 1), max_size=20)), dtype=np.int64)
+
+    indices = whole(order, n, seed, epoch)
+
+    assert sorted(indices.tolist()) == list(range(n))
+    assert order.indices(positions, n, seed, epoch).tolist() == indices[positions].tolist()
 
 
 @given(st.integers(1, 300), st.integers(), st.integers(0, 50))
@@ -32,19 +64,6 @@ def test_the_order_is_that_of_the_shuffled_iterator(n: int, seed: int, epoch: in
     shuffled = SequenceDatasetIterator([np.arange(n)]).shuffle(seed, epoch=epoch)
 
     assert whole(Shuffled(), n, seed, epoch).tolist() == shuffled.read_column(0).tolist()
-
-
-@given(
-    st.sampled_from(
-        [Shuffled(), InOrder(), BlockShuffled(block_lengths=7, window=3), BlockShuffled(block_lengths=[90, 0, 10], window=2)]
-    ),
-    st.data(),
-)
-def test_a_position_does_not_depend_on_the_other_positions_of_a_call(order: Order, data: st.DataObject) -> None:
-    some = data.draw(st.lists(st.integers(0, 99), max_size=20))
-    all_of_them = whole(order, 100, 5, 1)
-
-    assert order.indices(np.array(some, dtype=np.int64), 100, 5, 1).tolist() == all_of_them[some].tolist()
 
 
 def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
@@ -58,18 +77,65 @@ def test_orders_are_the_same_on_every_machine_and_in_every_version() -> None:
     assert whole(BlockShuffled(block_lengths=[4, 0, 1, 5], window=2), 10, 7).tolist() == [2, 1, 4, 0, 3, 7, 6, 5, 8, 9]
 
 
-# ------------------------------------------------------------------------------------------------------------ how random it is
+ORDERS = [
+    InOrder(),
+    Shuffled(),
+    BlockShuffled(block_lengths=8, window=3),
+    BlockShuffled(block_lengths=[10, 20, 10], window=2),
+    Bucketed(LENGTHS[:40], chunk=5, window=3),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=repr)
+def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order: Order) -> None:
+    before = whole(order, 40, 1, 1)
+
+    copy = pickle.loads(pickle.dumps(order))
+
+    assert np.array_equal(whole(copy, 40, 1, 1), before)
+    assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        (BlockShuffled(block_lengths=[3, 4]), "7 samples together, but the iterator has 8"),
+        (BlockShuffled(), "has no blocks"),
+        (Bucketed([1, 2, 3], chunk=2), "3 samples, but the iterator has 8"),
+    ],
+)
+def test_an_order_of_another_dataset_is_refused(order: Order, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        whole(order, 8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "said"),
+    [
+        (BlockShuffled, {"block_lengths": 0}, "block length"),
+        (BlockShuffled, {"block_lengths": [3, -1]}, "block_lengths"),
+        (BlockShuffled, {"block_lengths": [3.0, 1.0]}, "block_lengths"),
+        (BlockShuffled, {"block_lengths": [3], "window": 0}, "window"),
+        (BlockShuffled, {"block_lengths": 8, "blocks": False, "samples": False}, "InOrder"),
+        (Bucketed, {"lengths": [1.5, 2], "chunk": 2}, "lengths .* got float64"),
+        (Bucketed, {"lengths": [3, -1, 2], "chunk": 2}, "that of sample 1 is -1"),
+        (Bucketed, {"lengths": [1], "chunk": 0}, "the chunk of a bucketed order must be at least 1"),
+    ],
+)
+def test_wrong_arguments_are_refused(kind: Callable[..., Order], arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        kind(**arguments)
 
 
 # ------------------------------------------------------------------------------------------------------------ block by block
 
-block_lengths = st.one_of(
+some_blocks = st.one_of(
     st.integers(1, 12).map(lambda length: (length, None)),
     st.lists(st.integers(0, 9), min_size=1, max_size=12).filter(any).map(lambda lengths: (lengths, sum(lengths))),
 )
 
 
-@given(block_lengths, st.integers(1, 6), st.integers(1, 60), st.integers(0, 9))
+@given(some_blocks, st.integers(1, 6), st.integers(1, 60), st.integers(0, 9))
 def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
     blocks: tuple[Any, int | None], window: int, n: int, epoch: int
 ) -> None:
@@ -84,43 +150,6 @@ def test_a_block_wise_shuffle_goes_through_its_windows_one_by_one(
     last = {block: place for place, block in enumerate(of_block.tolist())}
     in_use = [sum(first[block] <= place <= last[block] for block in first) for place in range(n)]
     assert max(in_use) <= window  # so a reader that keeps window + 1 of them reads each once
-
-
-def test_blocks_of_another_dataset_are_refused() -> None:
-    with pytest.raises(ConfigError, match="7 samples together, but the iterator has 8"):
-        whole(BlockShuffled(block_lengths=[3, 4]), 8)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"block_lengths": 0}, "block length"),
-        ({"block_lengths": [3, -1]}, "block_lengths"),
-        ({"block_lengths": [3.0, 1.0]}, "block_lengths"),
-        ({"block_lengths": [3], "window": 0}, "window"),
-    ],
-)
-def test_blocks_that_cannot_be_are_refused(arguments: dict[str, Any], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        BlockShuffled(**arguments)
-
-
-# ------------------------------------------------------------------------------------------------------------------ as values
-
-ORDERS = [InOrder(), Shuffled(), BlockShuffled(block_lengths=8, window=3), BlockShuffled(block_lengths=[10, 20, 10], window=2)]
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=repr)
-def test_an_order_that_was_pickled_is_the_same_whether_it_was_used_or_not(order: Order) -> None:
-    before = whole(order, 40, 1, 1)
-
-    copy = pickle.loads(pickle.dumps(order))
-
-    assert np.array_equal(whole(copy, 40, 1, 1), before)
-    assert copy.content() == order.content() == json.loads(json.dumps(order.content()))
-
-
-# ------------------------------------------------------------------------------------------------ only blocks, or only samples
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.integers(0, 50))
@@ -142,11 +171,6 @@ def test_blocks_or_samples_may_stay_in_their_order(lengths: list[int], window: i
     assert all((np.diff(run) == 1).all() for run in np.split(blocks, changes))
     assert len(changes) == len(set(block_of.tolist())) - 1
     assert (np.diff(block_of[samples] // window) >= 0).all()
-
-
-def test_a_shuffle_that_shuffles_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match="InOrder"):
-        BlockShuffled(block_lengths=8, blocks=False, samples=False)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=30), st.integers(1, 5), st.integers(), st.booleans())
@@ -171,3 +195,126 @@ def test_the_blocks_of_each_window_are_told_while_the_one_before_it_is_read(
         position = until
 
     assert order.upcoming(n, n, seed, 3)[0] is None
+
+
+class _BlocksAccess(SourceAccess):
+    def __init__(self, lengths: tuple[int, ...]) -> None:
+        super().__init__()
+        self._lengths, self.n_samples = lengths, sum(lengths)
+
+    def sample(self, position: int) -> Any:
+        return {"x": position}
+
+    def blocks(self) -> npt.NDArray[np.int64]:
+        return np.array(self._lengths)
+
+
+class InBlocks(AccessedDatasetIterator):
+    """Numbers in blocks of given lengths."""
+
+    def __init__(self, *lengths: int) -> None:
+        self._lengths = lengths
+
+    def make_access(self) -> SampleAccess:
+        return _BlocksAccess(self._lengths)
+
+
+def test_a_source_tells_its_blocks_to_the_shuffle() -> None:
+    loader = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(window=1), seed=4, worker_kind="inline")
+    given = Loader(InBlocks(3, 5, 2), 10, shuffle=BlockShuffled(block_lengths=[3, 5, 2], window=1), seed=4, worker_kind="inline")
+
+    (batch,), (expected,) = list(loader), list(given)
+
+    assert batch["x"].tolist() == expected["x"].tolist() != list(range(10))
+    assert loader.state_dict() == given.state_dict()
+
+
+def test_layers_that_keep_the_order_keep_the_blocks() -> None:
+    source = InBlocks(3, 5, 2)
+    some = DatasetIteratorView(source, [0, 1, 9], {})
+    stacks = {
+        source.map(lambda sample: sample): [3, 5, 2],
+        source.filter(lambda sample: sample["x"] % 2 == 0): [2, 2, 1],
+        some: [2, 1],
+        CombinedDatasetIterator([source, InBlocks(4)]): [3, 5, 2, 4],
+    }
+
+    for stack, expected in stacks.items():
+        lengths = block_lengths(stack)
+        assert lengths is not None
+        assert lengths.tolist() == expected
+
+
+def test_a_stack_that_tells_no_blocks_is_an_error_that_says_what_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"BlockShuffled\(block_lengths=1000\)"):
+        Loader(InBlocks(3, 5).shuffle(seed=1), 4, shuffle=BlockShuffled())
+
+
+def test_samples_in_order_tell_the_next_block_if_the_stack_knows_blocks() -> None:
+    order = InOrder().for_iterator(InBlocks(3, 4, 2))
+
+    ahead = [order.upcoming(position, 9, 0, 0) for position in range(10)]
+
+    told = [(None if samples is None else samples.tolist(), until) for samples, until in ahead]
+    assert told == [*[([3], 3)] * 3, *[([7], 7)] * 4, *[([], 9)] * 2, (None, sys.maxsize)]
+    assert InOrder().upcoming(0, 9, 0, 0) == (None, sys.maxsize)
+    assert order.content() == InOrder().content()
+
+
+class Masking(Order):
+    """Answers positions by a mask."""
+
+    def indices(self, positions: Any, n_samples: int, seed: int, epoch: int) -> Any:
+        return positions % 2 == 0
+
+    def content(self) -> dict[str, Any]:
+        return {"order": "mask"}
+
+
+def test_an_order_that_returns_no_integers_is_an_error() -> None:
+    with pytest.raises(ConfigError, match=r"indices of shape \(4,\) and dtype bool"):
+        list(Loader(InBlocks(3, 5), 4, shuffle=Masking(), worker_kind="inline"))
+
+
+def test_the_ranks_share_no_blocks_but_those_at_the_borders_between_them() -> None:
+    n_blocks, length, world = 40, 100, 4
+    iterator = SequenceDatasetIterator([np.arange(n_blocks * length)])
+    blocks_of = []
+    for rank in range(world):
+        loader = Loader(
+            iterator,
+            32,
+            shuffle=Lanes(BlockShuffled(block_lengths=length, window=2), lanes=world, batch_size=32),
+            seed=3,
+            shard=(rank, world),
+            worker_kind="inline",
+        )
+        blocks_of.append([set((batch[0] // length).tolist()) for batch in loader])
+
+    whole_steps = n_blocks * length // world // 32
+    seen = [set().union(*blocks[:whole_steps]) for blocks in blocks_of]
+    for rank in range(world):
+        for other in range(rank):
+            assert len(seen[rank] & seen[other]) <= 2  # a window of two blocks may lie across the border
+    assert [len(blocks) for blocks in blocks_of] == [len(blocks_of[0])] * world
+
+
+# --------------------------------------------------------------------------------------------------------------- by length
+
+
+@given(st.integers(1, 300), st.integers(1, 20), st.integers(1, 6), st.integers(0, 99))
+def test_a_window_is_that_of_the_shuffled_order_in_chunks_of_neighbouring_lengths(
+    n_samples: int, chunk: int, window: int, seed: int
+) -> None:
+    lengths = LENGTHS[:n_samples]
+    shuffled = whole(Shuffled(), n_samples, seed)
+
+    indices = whole(Bucketed(lengths, chunk=chunk, window=window), n_samples, seed)
+
+    for start in range(0, n_samples, chunk * window):
+        here = indices[start : start + chunk * window]
+        assert sorted(here.tolist()) == sorted(shuffled[start : start + chunk * window].tolist())
+        chunks = [here[at : at + chunk] for at in range(0, len(here), chunk)]
+        chunks.sort(key=lambda its: (lengths[its].min(), lengths[its].max()))
+        joined = lengths[np.concatenate(chunks)]
+        assert (np.diff(joined) >= 0).all()

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import DatasetIterator
+from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIterator, SampleAccess, SourceAccess
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers import ThreadWorkers
@@ -83,6 +83,86 @@ def test_an_idle_thread_keeps_no_batch() -> None:
             pass
         del batch
         until(lambda: all(each() is None for each in kept))
+
+
+# ------------------------------------------------------------------------------------------------------------- how far ahead
+
+
+MEBI = 1 << 20
+
+
+def workers_of(n_workers: int, prefetch: int) -> ThreadWorkers:
+    return ThreadWorkers(None, n_workers, prefetch=prefetch, timeout_seconds=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("n_workers", "prefetch", "mebibytes", "expected"),
+    [
+        (2, 2, 1, 4),  # as many as were asked for
+        (2, 2, 9, 3),  # each worker has one to make while the consumer is at its own
+        (8, 2, 3, 10),
+        (4, 1, 100, 4),
+    ],
+)
+def test_large_batches_are_fewer_but_no_worker_waits_for_the_consumer(
+    n_workers: int, prefetch: int, mebibytes: int, expected: int
+) -> None:
+    ahead = workers_of(n_workers, prefetch)
+    assert ahead.capacity == n_workers * prefetch
+
+    ahead._observe_size(mebibytes * MEBI)
+
+    assert ahead.capacity == expected
+
+
+def test_one_small_batch_at_the_end_of_an_epoch_changes_nothing() -> None:
+    ahead = workers_of(2, 4)
+
+    found = []
+    for mebibytes in (16, 16, 1, 16, 1, 1, 0):
+        ahead._observe_size(mebibytes * MEBI)
+        found.append(ahead.capacity)
+
+    assert found == [3, 3, 3, 3, 3, 8, 8]
+
+
+class Counted(AccessedDatasetIterator):
+    """The numbers up to 400; ``requests`` are those for columns, and number 250 cannot be read."""
+
+    def __init__(self) -> None:
+        self.requests: list[int] = []
+
+    def make_access(self) -> SampleAccess:
+        return _CountedAccess(self.requests)
+
+
+class _CountedAccess(SourceAccess):
+    n_samples = 400
+    fixed_columns = True
+
+    def __init__(self, requests: list[int]) -> None:
+        super().__init__()
+        self.requests = requests
+
+    def sample(self, position: int) -> Any:
+        return self.batch(np.array([position]))[0]
+
+    def batch(self, positions: Any) -> Any:
+        if 250 in positions:
+            raise LookupError("not there")
+        self.requests.append(len(positions))
+        return positions
+
+
+def test_small_batches_are_read_several_at_once_and_an_error_comes_in_its_turn() -> None:
+    source, received = Counted(), []
+
+    with pytest.raises(LoadingError, match="sample 250 could not be read"):
+        for batch in loader(source, 5):
+            received.append(batch)
+
+    np.testing.assert_array_equal(np.concatenate(received), np.arange(250))
+    assert 40 in source.requests
 
 
 # ------------------------------------------------------------------------------------------------------------------------ errors
