@@ -29,13 +29,6 @@ def batches(plan: Plan, position: int = 0) -> list[list[int]]:
     return [plan.positions([plan.part(step, position)]).tolist() for step in range(plan.n_steps(position))]
 
 
-def dealt(plans: list[Plan], position: int = 0, n_steps: int | None = None) -> list[int]:
-    """What all ranks have in their first steps, step by step and rank by rank: the order over all ranks."""
-    each = [batches(plan, position) for plan in plans]
-    longest = max(map(len, each)) if n_steps is None else n_steps
-    return [place for step in range(longest) for of_rank in each for place in (of_rank[step] if step < len(of_rank) else [])]
-
-
 @given(sizes, batch_sizes, worlds, st.data())
 def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     n: int, batch: int, world: int, data: st.DataObject
@@ -43,7 +36,8 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     position = data.draw(st.integers(0, n))
     n_missing = -(n - position) % world
 
-    positions = dealt(ranks(n, batch, world, uneven="pad"), position)
+    steps = zip(*[batches(plan, position) for plan in ranks(n, batch, world, uneven="pad")], strict=True)
+    positions = [place for step in steps for of_rank in step for place in of_rank]
 
     assert positions == [*range(position, n), *[place % n for place in range(n_missing) if n]][: len(positions)]
     assert len(positions) == n - position + n_missing
@@ -64,42 +58,6 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert max(n_samples) - min(n_samples) <= allowed
     assert n_steps == sorted(n_steps, reverse=True)  # rank 0 has the most
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
-
-
-@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
-def test_the_position_after_a_step_is_the_same_on_all_ranks_and_where_the_rest_begins(
-    n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
-) -> None:
-    position = data.draw(st.integers(0, n))
-    plans = ranks(n, batch, world, drop_last, uneven)
-    n_steps = plans[0].n_steps(position)
-
-    for step in range(n_steps):
-        (after,) = {plan.position_after(step, position) for plan in plans}
-        assert position < after <= n
-        assert (after == n) == (step == n_steps - 1)
-        for plan in plans:
-            assert batches(plan, position)[step + 1 :] == batches(plan, after)
-
-
-@given(sizes, batch_sizes, worlds, batch_sizes, worlds, st.sampled_from(UNEVEN), st.data())
-def test_another_world_with_another_batch_size_deals_out_the_rest_of_the_same_order(
-    n: int, batch: int, world: int, other_batch: int, other_world: int, uneven: Uneven, data: st.DataObject
-) -> None:
-    before = ranks(n, batch, world, uneven="keep")
-    n_done = data.draw(st.integers(0, before[0].n_steps()))
-    position = before[0].position_after(n_done - 1) if n_done else 0
-    first = dealt(before, n_steps=n_done)
-
-    rest = dealt(ranks(n, other_batch, other_world, uneven=uneven), position)
-
-    assert first == list(range(position))
-    n_over = (n - position) % other_world
-    expected = {"keep": n - position, "drop": n - position - n_over, "pad": n - position + (-(n - position) % other_world)}[
-        uneven
-    ]
-    assert len(rest) == expected
-    assert rest[: n - position] == list(range(position, n))[:expected]
 
 
 @pytest.mark.parametrize(
