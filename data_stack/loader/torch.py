@@ -137,44 +137,33 @@ class TorchConversion(Conversion):
         converted = super().convert_all(pairs)
         if self.device is None:
             return converted
-        copier: _DeviceCopier = _CudaCopier(self.device) if self.device.type == "cuda" else _DeviceCopier(self.device)
-        return map_pairs(one_ahead(map_pairs(converted, copier.send)), copier.receive)
+        if self.device.type == "cuda":
+            copier = _CudaCopier(self.device)
+            return map_pairs(one_ahead(map_pairs(converted, copier.send)), copier.receive)
+        return one_ahead(map_pairs(converted, functools.partial(_copy_to, self.device)))
 
 
-class _DeviceCopier:
-    """Copies batches to a device: :meth:`send` starts a copy, :meth:`receive` makes it usable."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-
-    def send(self, batch: Any) -> Any:
-        """Start the copy of a batch."""
-        return map_nested(batch, self._start, (PackedSequence,))
-
-    def receive(self, batch: Any) -> Any:
-        """The copy, for use in the consumer's current stream."""
-        return batch
-
-    def _start(self, value: Any) -> Any:
-        # torch does not synchronise readers of main memory, so a copy to there must not be asynchronous
-        return value.to(self._device, non_blocking=self._device.type != "cpu") if hasattr(value, "to") else value
+def _copy_to(device: torch.device, batch: Any) -> Any:
+    """Start the copy of a batch to a device other than a GPU of CUDA."""
+    # torch does not synchronise readers of main memory, so a copy to there must not be asynchronous
+    options = {"device": device, "non_blocking": device.type != "cpu"}
+    return map_nested(batch, lambda value: value.to(**options) if hasattr(value, "to") else value, (PackedSequence,))
 
 
-class _CudaCopier(_DeviceCopier):
+class _CudaCopier:
     """Copies in a side stream, see https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams."""
 
     def __init__(self, device: torch.device) -> None:
-        if device.index is None:
-            device = torch.device("cuda", torch.cuda.current_device())  # type: ignore[unreachable]  # only to mypy
-        super().__init__(device)
+        self._device = torch.device("cuda", torch.cuda.current_device()) if device.index is None else device
         self._stream = _side_stream(self._device)
 
     def send(self, batch: Any) -> Any:
+        """Start the copy of a batch."""
         with torch.cuda.stream(self._stream):
-            sent = super().send(batch)
-            return sent, self._stream.record_event()
+            return map_nested(batch, self._start, (PackedSequence,)), self._stream.record_event()
 
     def receive(self, batch: Any) -> Any:
+        """The copy, for use in the consumer's current stream."""
         sent, event = batch
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)

@@ -10,7 +10,7 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     """Try to lock an open file without waiting; whether it worked.
 
     Args:
-        handle: its descriptor, which holds the lock until it is closed everywhere, forks included, or :func:`unlock` is called.
+        handle: its descriptor, which holds the lock until it is closed everywhere, forks included.
         if_unsupported: the result if the operating system, or the file system, has no such locks.
     """
     try:
@@ -22,14 +22,6 @@ def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     except (ImportError, OSError):
         return if_unsupported
     return True
-
-
-def unlock(handle: int) -> None:
-    """Release a lock while the descriptor stays open, here or in a forked child."""
-    with contextlib.suppress(ImportError, OSError):
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def open_locked(path: str) -> int | None:
