@@ -63,7 +63,7 @@ class ProcessEngine(PreparationEngine):
                     if waiting and process.task is None:
                         process.task = waiting.popleft()
                         process.channel.send((list(sys.argv),), Parcel.of((packed, tasks[process.task])))
-                connection_wait([process.channel for process in processes], _LOOK_SECONDS)
+                connection_wait([process.channel.fileno() for process in processes], _LOOK_SECONDS)
                 for process in list(processes):
                     task, result, failure = process.take_end()
                     if process.is_gone:

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.indices import check_index, check_integer
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import common_dtype, exact_array
-from data_stack.values.stacking import Batch, Column, keys_of
+from data_stack.values.stacking import Batch, Column, keys_of, list_columns
 
 
 class Collation(ABC):
@@ -106,9 +106,7 @@ class _OfColumns(Collation):
 
     def collate(self, batch: Batch) -> Any:
         """Combine a batch of columns of shape ``(n, ...)``."""
-        columns: dict[Any, Column] = dict(enumerate([batch] if isinstance(batch, np.ndarray) else batch))
-        if isinstance(batch, dict):
-            columns = batch
+        columns: dict[Any, Column] = batch if isinstance(batch, dict) else dict(enumerate(list_columns(batch)))
         if missing := [key for key in self._keys or () if key not in columns]:
             raise ConfigError(f"the batch has no column {missing[0]!r}{did_you_mean(missing[0], columns)}, only {list(columns)}")
         made: dict[Any, Any] = dict(columns)

@@ -182,9 +182,9 @@ class BatchMaker:
             yield from map(self.make, jobs)  # reading each job by itself shows which one fails
             return
         seconds, stop = (time.perf_counter() - started) / len(jobs), 0
-        for job in [job for job in jobs if job.ahead is not None and len(job.ahead)][-1:]:
+        for ahead in [job.ahead for job in jobs if job.ahead is not None and len(job.ahead)][-1:]:
             with contextlib.suppress(Exception):  # reading the samples raises the errors
-                samples.prefetch(job.ahead)  # the blocks of earlier jobs have been read
+                samples.prefetch(ahead)  # the blocks of earlier jobs have been read
         for job in jobs:
             start, stop = stop, stop + len(job.indices)
             yield self._finish(job, read if is_one else _rows_of(read, start, stop), seconds)

@@ -6,7 +6,6 @@ import copy
 import functools
 import json
 import math
-import numbers
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, SupportsIndex, TypeVar, get_args
@@ -135,7 +134,7 @@ class Loader:
         for name, function in (("collate", None if isinstance(collate, Collation) else collate), ("transform", transform)):
             if not (function is None or callable(function)):
                 raise ConfigError(f"{name} must be a function, or None, got {function!r:.80}")
-        is_number = isinstance(timeout_seconds, numbers.Real) and not isinstance(timeout_seconds, bool)
+        is_number = isinstance(timeout_seconds, (int, float, np.number)) and not isinstance(timeout_seconds, bool)
         if timeout_seconds is not None and not (is_number and 0 < timeout_seconds < math.inf):
             raise ConfigError(f"timeout_seconds must be a positive number or None, got {timeout_seconds!r:.80}")
         self._maker = BatchMaker(self._stacks, collate=collate, transform=transform)
@@ -145,7 +144,7 @@ class Loader:
             self._maker,
             None if workers is None else check_integer("workers", workers, at_least=0),
             prefetch=check_integer("prefetch", prefetch, at_least=1),
-            timeout_seconds=None if timeout_seconds is None else float(timeout_seconds),
+            timeout_seconds=timeout_seconds,
         )
         self._conversion: Conversion | None = None
         self._session = Session(plan, checked_seed, shard is not None, make_workers)

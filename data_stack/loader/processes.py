@@ -167,7 +167,7 @@ class ProcessWorkers(PrefetchingWorkers):
 
     def _exchange(self, seconds: float) -> None:
         """Receive messages, waiting a limited time for the first one, and hand jobs to workers."""
-        workers = {worker.channel: worker for worker in self._workers if not worker.channel.is_ended}
+        workers: dict[Any, _Worker] = {worker.channel: worker for worker in self._workers if not worker.channel.is_ended}
         try:
             for channel in connection_wait(list(workers), seconds):
                 workers[channel].take_message(self._done)

@@ -154,7 +154,7 @@ class _CudaCopier:
     """Copies in a side stream, see https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-streams."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device = torch.device("cuda", torch.cuda.current_device()) if device.index is None else device
+        self._device = torch.device("cuda", torch.cuda.current_device()) if device.index is None else device  # type: ignore[redundant-expr]
         self._stream = _side_stream(self._device)
 
     def send(self, batch: Any) -> Any:
