@@ -269,12 +269,7 @@ class BlockShuffled(Order):
     """
 
     def __init__(
-        self,
-        *,
-        block_lengths: int | npt.ArrayLike | None = None,
-        window: int = 16,
-        blocks: bool = True,
-        samples: bool = True,
+        self, *, block_lengths: int | npt.ArrayLike | None = None, window: int = 16, blocks: bool = True, samples: bool = True
     ) -> None:
         self._window = check_integer("the window of a block-wise shuffle", window, at_least=1)
         self._shuffles_blocks, self._shuffles_samples = bool(blocks), bool(samples)

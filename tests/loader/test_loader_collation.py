@@ -133,10 +133,7 @@ def test_values_of_several_dtypes_get_the_one_that_holds_them_all() -> None:
         padded([np.array([1, 2], np.uint64), np.array([-1])], Padded())
 
 
-@pytest.mark.parametrize(
-    ("dtype", "value"),
-    [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)],
-)
+@pytest.mark.parametrize(("dtype", "value"), [("u1", -1), ("i4", 0.5), ("i8", np.nan), ("f4", "x"), ("i4", None)])
 def test_a_padding_value_that_the_dtype_cannot_hold_is_an_error_in_every_batch(dtype: str, value: Any) -> None:
     for lengths in ((2, 1), (2, 2)):
         with pytest.raises(ConfigError, match=r"which cannot hold the padding value"):
@@ -162,10 +159,7 @@ def test_what_cannot_be_collated_is_named(samples: list[Any], collation: Collati
         padded(samples, collation)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"lengths": -1}],
-)
+@pytest.mark.parametrize("arguments", [{"to": -1}, {"multiple_of": 0}, {"truncate": True}, {"lengths": -1}])
 def test_wrong_arguments_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Padded(**arguments)

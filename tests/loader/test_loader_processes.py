@@ -156,12 +156,7 @@ def test_functions_and_classes_of_a_script_need_no_main_guard(tmp_path: Path) ->
     output, errors = python(SCRIPT, tmp_path).communicate(timeout=60)
 
     assert errors == ""
-    assert output.splitlines() == [
-        "the script runs",
-        "True [0, 3, 12, 27]",
-        "True [48, 75, 108, 147]",
-        "True True",
-    ]
+    assert output.splitlines() == ["the script runs", "True [0, 3, 12, 27]", "True [48, 75, 108, 147]", "True True"]
 
 
 # --------------------------------------------------------------------------------------------------------------- failures
@@ -188,8 +183,7 @@ def test_an_exception_names_the_sample_and_has_the_workers_traceback() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "text", "cause"),
-    [("fail_unruly", "Unruly: 1 and 2", type(None)), ("leave", "SystemExit: 3", SystemExit)],
+    ("what", "text", "cause"), [("fail_unruly", "Unruly: 1 and 2", type(None)), ("leave", "SystemExit: 3", SystemExit)]
 )
 def test_any_exception_of_a_transform_arrives_and_the_workers_stay(what: str, text: str, cause: type[BaseException]) -> None:
     with loader(Numbers(64), transform=Told(what, 16)) as broken:

@@ -19,12 +19,7 @@ from loader_batches import rows_and_numbers
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, default_collate
 
-from data_stack.dataset.iterator import (
-    CombinedDatasetIterator,
-    DatasetIteratorIF,
-    DatasetIteratorView,
-    SequenceDatasetIterator,
-)
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.loader import Concatenated, Loader
 from data_stack.loader.torch import TorchDataset, collate, shard_of_process
@@ -240,10 +235,7 @@ def test_numbers_without_a_value_are_an_error_that_says_what_to_do(missing: list
     samples = [{"label": "a", "value": value} for value in missing]
     nested = [{"both": sample} for sample in samples]
 
-    for batches in (
-        Loader(samples, 2, worker_kind="inline").torch(),
-        DataLoader(TorchDataset(samples), 2, collate_fn=collate),
-    ):
+    for batches in (Loader(samples, 2, worker_kind="inline").torch(), DataLoader(TorchDataset(samples), 2, collate_fn=collate)):
         with pytest.raises(ConfigError, match=r"column 'value' has samples without a value .*nulls='nan'"):
             next(iter(batches))
     with pytest.raises(ConfigError, match="a column has samples without a value"):
