@@ -99,35 +99,34 @@ def _values(column: _Array) -> Iterable[Any]:
 def _encoding(value: Any) -> bytes:
     """``value`` as bytes that no other value has, and that are not a prefix of another value's."""
     if isinstance(value, str):
-        text = value.encode("utf-8", "surrogatepass")
-        return b"S" + _LENGTH.pack(len(text)) + text
+        return _sized(b"S", value.encode("utf-8", "surrogatepass"))
     if isinstance(value, (int, float)):  # np.float64 is a float
         return _number(value)
     if value is None:
         return b"0"
     if isinstance(value, (bytes, bytearray, memoryview)):
-        data = bytes(value)
-        return b"Y" + _LENGTH.pack(len(data)) + data
+        return _sized(b"Y", bytes(value))
     if isinstance(value, (list, tuple)):
         return _sequence(value)
     if isinstance(value, Mapping):
         pairs = sorted((_encoding(key), _encoding(item)) for key, item in value.items())
         return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
-    if isinstance(value, np.timedelta64):  # a subclass of np.integer
-        return _array(value)
-    if isinstance(value, (np.integer, np.bool_)):
+    if isinstance(value, (np.integer, np.bool_)) and not isinstance(value, np.timedelta64):  # a subclass of np.integer
         return _number(int(value))
-    if isinstance(value, (np.generic, np.ndarray)) or hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+    if isinstance(value, complex) or hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return _array(value)
     if isinstance(value, (date, timedelta)):
-        return _time(value)
+        is_aware = isinstance(value, datetime) and value.tzinfo is not None
+        return b"Z" * is_aware + _array(as_time(value))
     if isinstance(value, Decimal):
         return _decimal(value)
-    if isinstance(value, complex):
-        return _array(np.array(value))
     if isinstance(value, (set, frozenset)):
         return b"".join([b"{", _LENGTH.pack(len(value)), *sorted(map(_encoding, value))])
     raise _unknown(value)
+
+
+def _sized(mark: bytes, data: bytes) -> bytes:
+    return mark + _LENGTH.pack(len(data)) + data
 
 
 def _unknown(value: Any) -> ConfigError:
@@ -156,13 +155,7 @@ def _decimal(value: Decimal) -> bytes:
         return _number(nearest)
     if -(2**63) <= value < 2**64 and value == value.to_integral_value():
         return _number(int(value))
-    text = str(_EXACT.normalize(value)).encode()
-    return b"E" + _LENGTH.pack(len(text)) + text
-
-
-def _time(value: date | timedelta) -> bytes:
-    is_aware = isinstance(value, datetime) and value.tzinfo is not None
-    return b"Z" * is_aware + _array(as_time(value))
+    return _sized(b"E", str(_EXACT.normalize(value)).encode())
 
 
 def _sequence(values: Sequence[Any]) -> bytes:
@@ -186,10 +179,12 @@ def _array(value: Any) -> bytes:
         return b"".join([kind.encode(), _shape(array), *map(_ticks, array.reshape(-1))])
     if kind == "V" and array.dtype.type is not np.void:  # a package's own numbers, such as bfloat16
         return _numbers(array.astype(np.float64))
-    if kind == "V":
-        return _records(array)
-    if array.ndim == 0 and array[()] is value:
+    if (kind == "V" and array.dtype.names is None) or (array.ndim == 0 and array[()] is value):
         raise _unknown(value)
+    if kind == "V" and array.ndim:
+        return b"".join([b"L", _LENGTH.pack(len(array)), *map(_array, array)])
+    if kind == "V":
+        return _encoding({name: array[name][()] for name in array.dtype.names or ()})
     return _encoding(array.tolist())  # strings and other objects, as Python's own
 
 
@@ -229,16 +224,4 @@ def _ticks(time: Any) -> bytes:
     if np.isnat(time):
         return b"-"
     counted_in, ticks = ticks_of(time)
-    data = ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True)
-    return counted_in.encode() + _LENGTH.pack(len(data)) + data
-
-
-def _records(array: _Array) -> bytes:
-    names = array.dtype.names
-    if names is None:
-        raise ConfigError(
-            f"samples with values of dtype {array.dtype} cannot be compared by digest; view them as bytes or numbers"
-        )
-    if array.ndim:
-        return b"".join([b"L", _LENGTH.pack(len(array)), *map(_array, array)])
-    return _encoding({name: array[name][()] for name in names})
+    return _sized(counted_in.encode(), ticks.to_bytes(ticks.bit_length() // 8 + 1, "little", signed=True))
