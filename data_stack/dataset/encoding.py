@@ -15,11 +15,10 @@ from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, EncodedDatasetIterator, MappedClassesView, check_encoders
-from data_stack.dataset.iterator.named_columns import column_keys
+from data_stack.dataset.meta import column_keys
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
 

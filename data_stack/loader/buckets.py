@@ -8,11 +8,8 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hash_of, high_product
-from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_of, high_product
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order, Shuffled

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import ColumnKey
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.loader.ragged import common_dtype, fill, join, value_arrays
 from data_stack.util.suggestions import did_you_mean

@@ -8,8 +8,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.exception import ConfigError
 from data_stack.loader.orders import Order
 

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 
 Uneven = Literal["pad", "drop", "keep"]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype
-from data_stack.dataset.iterator.indices import check_index
+from data_stack.dataset.positions import check_index
 from data_stack.exception import ConfigError
 from data_stack.values.exact import common_dtype as exact_dtype
 from data_stack.values.stacking import exact_array

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError
 from data_stack.loader.plan import Plan

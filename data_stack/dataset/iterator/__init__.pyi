@@ -2,7 +2,6 @@
 
 from data_stack.dataset.iterator.access import DefaultAccess as DefaultAccess
 from data_stack.dataset.iterator.access import OneToOneAccess as OneToOneAccess
-from data_stack.dataset.iterator.access import RearrangedAccess as RearrangedAccess
 from data_stack.dataset.iterator.access import SampleAccess as SampleAccess
 from data_stack.dataset.iterator.access import SourceAccess as SourceAccess
 from data_stack.dataset.iterator.access import access_to as access_to
@@ -16,6 +15,9 @@ from data_stack.dataset.iterator.contract import IndexArray as IndexArray
 from data_stack.dataset.iterator.contract import InformedDatasetIteratorIF as InformedDatasetIteratorIF
 from data_stack.dataset.iterator.contract import Sample as Sample
 from data_stack.dataset.iterator.contract import sample_or_view as sample_or_view
+from data_stack.dataset.iterator.layer import DatasetIteratorView as DatasetIteratorView
+from data_stack.dataset.iterator.layer import RearrangedAccess as RearrangedAccess
+from data_stack.dataset.iterator.layer import ShuffledDatasetIterator as ShuffledDatasetIterator
 from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator as BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.batched import BatchedDatasetIterator as BatchedDatasetIterator
 from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator as CachedDatasetIterator
@@ -37,9 +39,7 @@ from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator 
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator as ResampledDatasetIterator
 from data_stack.dataset.iterator.layers.sequence import SequenceDatasetIterator as SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator as ShardedDatasetIterator
-from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator as ShuffledDatasetIterator
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator as StoredCacheDatasetIterator
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView as DatasetIteratorView
 from data_stack.dataset.iterator.layers.windowed import WindowedDatasetIterator as WindowedDatasetIterator
 from data_stack.dataset.iterator.layers.zipped import ZippedDatasetIterator as ZippedDatasetIterator
-from data_stack.dataset.iterator.named_columns import column_names as column_names
+from data_stack.dataset.meta import column_names as column_names

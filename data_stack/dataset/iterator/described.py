@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.iterator.named_columns import ColumnKey
+from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.names_of_others import Attribute, FamiliarNames
 
 

@@ -10,10 +10,10 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.described import DescribedIterator
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.named_columns import ColumnKey
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def take(self, n_samples: int) -> _Same:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+        from data_stack.dataset.iterator.layer import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
@@ -57,7 +57,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+        from data_stack.dataset.iterator.layer import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
 
@@ -67,7 +67,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         None draws a seed, which the iterator, its recipe and :meth:`explain` show. Processes that share the samples must pass
         the same seed.
         """
-        from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
+        from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 
         return self._stack_layer(ShuffledDatasetIterator, seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
@@ -416,7 +416,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _view(self, indices: Any) -> Any:
         """The samples at ``indices``."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+        from data_stack.dataset.iterator.layer import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=indices)
 

@@ -11,12 +11,11 @@ import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.blocks import estimate_bytes
+from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF, InformedDatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.iterator.sample_columns import estimate_bytes
-from data_stack.dataset.iterator.walk import walk_stack
+from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import class_name, content_if_known, content_of, other_values, probe, write
 from data_stack.exception import ConfigError

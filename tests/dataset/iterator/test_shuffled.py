@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
+from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 
 
 def numbers(n: int) -> SequenceDatasetIterator:

@@ -8,13 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_draw, check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
-from data_stack.dataset.randomness.keyed import hash_array, hash_of, permute_array
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions, check_integer
+from data_stack.dataset.randomness import check_draw, hash_array, hash_of, permute_array
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 
 
 @layer("batched")

@@ -9,14 +9,11 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, own_access
+from data_stack.dataset.iterator.access import KeptAccess, OneToOneAccess, SampleAccess, copy_value, own_access
+from data_stack.dataset.iterator.blocks import estimate_bytes
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.iterator.sample_columns import estimate_bytes
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.util.byte_cache import ByteCache
 
 _ENTRY_BYTES = 250  # of what keeps a sample in its place

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     Batch,
@@ -23,8 +22,9 @@ from data_stack.dataset.iterator.contract import (
     DatasetIteratorIF,
     InformedDatasetIteratorIF,
     Sample,
+    as_iterator,
 )
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError

@@ -14,13 +14,9 @@ from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.named_columns import column_keys
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, ModelNotTrainedError
 from data_stack.values.forms import SampleForm, replace_values

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to, own_access
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.named_columns import LOST_NAMES, column_key, column_names, declared_names
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.meta import LOST_NAMES, DatasetMetaIF, IteratorMeta, MetaFactory, column_key, column_names, declared_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.forms import SampleForm

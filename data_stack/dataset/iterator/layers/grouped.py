@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.ownership import copy_objects, detach
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.plain_data import json_digest
-from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.access import KeptAccess, SampleAccess, access_to, copy_value
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError

@@ -7,12 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.named_columns import column_key_by
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    InformedDatasetIteratorIF,
+    as_iterator,
+)
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.names_of_others import missing_attribute
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.meta import DatasetMetaIF, column_key_by
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.values.stacking import Column
 

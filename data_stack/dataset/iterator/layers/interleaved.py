@@ -7,11 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, share_meta
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.exception import ConfigError
 

@@ -12,14 +12,11 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
-from data_stack.dataset.iterator.named_columns import column_key
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory, column_key
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.forms import SampleForm, replace_values

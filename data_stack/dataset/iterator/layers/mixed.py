@@ -12,14 +12,12 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_draw
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
 from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
-from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness import check_draw, hash_array, hash_of, high_product_array, permute_array
 from data_stack.exception import ConfigError
 
 _MAX_BLOCK = 1 << 20

@@ -9,13 +9,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_draw, check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
-from data_stack.dataset.randomness.keyed import hash_array, high_product_array
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions, check_integer
+from data_stack.dataset.randomness import check_draw, hash_array, high_product_array
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import as_array
 

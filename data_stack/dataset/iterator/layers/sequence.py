@@ -10,7 +10,7 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Column, ColumnKey, IndexArray, Sample
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import as_array, stack_values

@@ -11,11 +11,9 @@ from itertools import islice
 from typing import Any
 
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
-from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import code_digest, fingerprint, instability_reason
 from data_stack.exception import ConfigError, ResourceNotFoundError

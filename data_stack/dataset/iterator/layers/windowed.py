@@ -12,17 +12,14 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess
+from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.deduplicated import equal_groups
 from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
-from data_stack.dataset.iterator.named_columns import column_key
-from data_stack.dataset.iterator.ownership import copy_value, detach
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_key
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import DIGEST_BYTES, column_digests

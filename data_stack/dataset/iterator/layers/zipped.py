@@ -10,11 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.named_columns import column_names
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.iterator.contract import (
+    AccessedDatasetIterator,
+    Batch,
+    Column,
+    ColumnKey,
+    DatasetIteratorIF,
+    Sample,
+    as_iterator,
+)
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.forms import SampleForm
