@@ -397,24 +397,3 @@ def detach(batch: Any) -> Any:
     whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
     new = batch if batch.flags.writeable and whole.flags.owndata else batch.copy()
     return copy_objects(new) if new.dtype == object else new
-
-
-class KeptAccess(SampleAccess):
-    """Access to samples that are kept as objects, of which it returns copies; a subclass defines ``kept``."""
-
-    @abstractmethod
-    def kept(self, positions: Sequence[int]) -> list[Any]:
-        """The samples at ``positions`` themselves."""
-
-    def sample(self, position: int) -> Any:
-        return copy_value(self.kept([position])[0])
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return list(map(copy_value, self.kept(positions.tolist())))
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return copy_objects(stack_samples(self.kept(positions.tolist()))) if len(positions) else self.empty_batch()
-
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        samples = self.kept(range(self.n_samples) if positions is None else positions.tolist())
-        return [copy_objects(column) for column in stack_columns(samples, keys, self)]

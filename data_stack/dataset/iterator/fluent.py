@@ -73,7 +73,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
-        from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
+        from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
@@ -85,7 +85,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def interleave(self, *others: FluentIterator[Any, Any, Any], stop: Literal["longest", "shortest"] = "longest") -> _Same:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
-        from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
+        from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
 
         return self._stack_layer(InterleavedDatasetIterator, *others, stop=stop)
 
@@ -129,7 +129,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+        from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
 
         return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
@@ -156,7 +156,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
+        from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator
 
         return self._stack_layer(DeduplicatedDatasetIterator, by=by)
 
@@ -270,7 +270,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         """
-        from data_stack.dataset.encoding import encode
+        from data_stack.dataset.iterator.layers.encoded import encode
 
         return encode(self, encoders, fit_on=fit_on)  # type: ignore[arg-type, return-value]
 
@@ -283,7 +283,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        from data_stack.dataset.encoding import map_classes
+        from data_stack.dataset.iterator.layers.encoded import map_classes
 
         return map_classes(self, mapping, columns=columns)  # type: ignore[return-value]
 
@@ -295,7 +295,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
                 sorted distinct values, read now.
             column: None for the target.
         """
-        from data_stack.dataset.encoding import one_hot
+        from data_stack.dataset.iterator.layers.encoded import one_hot
 
         return one_hot(self, classes, column=column)  # type: ignore[return-value]
 
@@ -330,7 +330,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             ConfigError: ``max_bytes`` is given together with ``storage``, ``identifier`` or ``version`` without it, or a
                 ``version`` is needed.
         """
-        from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
+        from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
         from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
         from data_stack.repository.default_storage import storage_connector_from_url
 
@@ -422,7 +422,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _with_meta(self, meta: DatasetMetaIF) -> Any:
         """The same samples, with what is known of them."""
-        from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+        from data_stack.dataset.iterator.layer import InformedDatasetIterator
 
         return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
 from data_stack.exception import ConfigError
 
 

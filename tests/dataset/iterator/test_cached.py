@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView
-from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
+from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
 
 
 class Counting(DatasetIterator):

@@ -10,10 +10,12 @@ import pytest
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
-from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
-from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import (
+    BalancedDatasetIterator,
+    RepeatedDatasetIterator,
+    ResampledDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
 from data_stack.exception import ConfigError
 

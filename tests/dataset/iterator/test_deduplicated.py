@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from layer_laws import Samples
 
-from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator, iterator_digests
+from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator, iterator_digests
 from data_stack.exception import ConfigError
 from data_stack.values.digests import sample_digest
 

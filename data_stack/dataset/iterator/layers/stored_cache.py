@@ -8,9 +8,9 @@ The layout, in which every number is little-endian::
                  its number of samples, offset, size and digest (hexadecimal, :mod:`data_stack.io.integrity`)
     end-32   offset and size of the index (u64), its digest (8 bytes), "DSsample"
 
-A record is the length of a text (u64), the text (JSON, see :mod:`data_stack.codecs.plain_data`), and the bytes of the arrays, tensors and bytes in the sample, which the
-text refers to by their offset. Reading never executes stored data. A block is checked against its digest before it is first
-used, so that damage is an error.
+A record is the length of a text (u64), the text (JSON, see :mod:`data_stack.codecs.plain_data`), and the bytes of the arrays,
+tensors and bytes in the sample, which the text refers to by their offset. A block is checked against its digest before it is
+first used.
 """
 
 from __future__ import annotations
@@ -251,11 +251,8 @@ class _SampleCodec(PythonCodec):
             parts.append(data)
             return found
 
-        try:
-            self._check(value)
-            text = canonical_json(to_plain(value, self._describe, first)).encode("ascii")
-        except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
-            raise ConfigError(str(error)) from error
+        self._check(value)
+        text = canonical_json(to_plain(value, self._describe, first)).encode("ascii")
         return b"".join([_LENGTH.pack(len(text)), text, *parts])
 
     def decode(self, record: bytes) -> Any:
@@ -309,7 +306,7 @@ def write_samples(file: Any, samples: Iterable[Sample], n_samples: int, fingerpr
         for sample in block:
             try:
                 records.append(_CODEC.encode(sample))
-            except ConfigError as error:
+            except (ValueError, RecursionError) as error:  # such as of an int of more digits than Python writes
                 raise ConfigError(
                     f"sample {n_written + len(records)} cannot be kept in a store: {error}. Replace that value below the cache, "
                     f"e.g. by map(), with numbers, strings, bytes, arrays, or lists, tuples and dicts of such"

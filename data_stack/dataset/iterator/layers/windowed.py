@@ -15,8 +15,8 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
-from data_stack.dataset.iterator.layers.deduplicated import equal_groups
-from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
+from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
+from data_stack.dataset.iterator.layers.filtered import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
