@@ -193,13 +193,9 @@ def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range |
     if isinstance(indices, range):
         if len(indices) == 0:
             return range(0)
-        lowest, highest = sorted((indices[0], indices[-1]))
-        if lowest < -length or highest >= length:
-            raise out_of_bounds(lowest if lowest < -length else highest, length)
-        if lowest >= 0:
-            return indices
-        if highest < 0:
-            return range(indices.start + length, indices.stop + length, indices.step)
+        shifts = [check_index(end, length) - end for end in (indices[0], indices[-1])]
+        if shifts[0] == shifts[1]:
+            return range(indices.start + shifts[0], indices.stop + shifts[0], indices.step)
     return narrow(check_indices(indices, length), length)
 
 

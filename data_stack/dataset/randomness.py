@@ -111,11 +111,6 @@ def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Arra
     return bits
 
 
-def high_product(factor: int, other: int) -> int:
-    """:func:`high_product_array` of one factor."""
-    return (factor * other) >> 64
-
-
 def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
     """``factor * other // 2**64``: of 64 random bits and n, a number in ``[0, n)``, each as likely up to n / 2**64.
 

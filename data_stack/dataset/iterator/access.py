@@ -196,14 +196,8 @@ class OneToOneAccess(SampleAccess):
 
     prefers_blocks = property(attrgetter("below.prefers_blocks"))
     n_samples = property(attrgetter("below.n_samples"))
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.fixed_columns
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.releases_gil
+    fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
+    releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
@@ -277,14 +271,12 @@ class DefaultAccess(SampleAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         if "__getitems__" not in self._methods:
             return super().samples(positions)
-        samples: list[Any] = self._iterator.__getitems__(positions.tolist())
-        return samples
+        return self._iterator.__getitems__(positions.tolist())  # type: ignore[no-any-return]  # samples
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" not in self._methods:
             return super().batch(positions)
-        batch: Batch = map_columns(_new, self._iterator.read_batch(positions))
-        return batch
+        return map_columns(_new, self._iterator.read_batch(positions))  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if "read_column" in self._methods:
@@ -302,13 +294,14 @@ class DefaultAccess(SampleAccess):
         return super().iterate(start, stop)
 
 
-def access_to(iterator: Any) -> SampleAccess:
+def access_to(iterator: Any, called: str = "") -> SampleAccess:
     """The access of an iterator; :class:`DefaultAccess` where its class has none, or redefines a public reading method.
 
     Args:
         iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
+        called: the public method whose inherited version reads, which a redefinition may call by ``super()``.
     """
-    methods: frozenset[str] | None = iterator._public_methods[""]
+    methods: frozenset[str] | None = iterator._public_methods[called]
     return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
 
 
@@ -320,12 +313,6 @@ def own_access(iterator: Any) -> SampleAccess:
         if iterator._keeps_access:
             iterator._sample_access = access
     return access
-
-
-def default_access(iterator: Any, name: str) -> SampleAccess:
-    """The access for the inherited version of a public method, which a redefinition may call by ``super()``."""
-    methods: frozenset[str] | None = iterator._public_methods[name]
-    return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
 
 
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:

@@ -8,33 +8,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, overload
 
-from data_stack.dataset.iterator.access import (
-    METHODS,
-    ColumnKey,
-    SampleAccess,
-    access_to,
-    default_access,
-    own_access,
-    public_methods,
-)
+from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, own_access, public_methods
+from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_key, column_key_by
-from data_stack.dataset.positions import IndexArray, check_index, check_indices
+from data_stack.dataset.positions import IndexArray as IndexArray
+from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column
-
-__all__ = [
-    "AccessedDatasetIterator",
-    "Batch",
-    "Column",
-    "ColumnKey",
-    "DatasetIterator",
-    "DatasetIteratorIF",
-    "IndexArray",
-    "InformedDatasetIteratorIF",
-    "Sample",
-    "sample_or_view",
-]
+from data_stack.values.stacking import Batch as Batch
+from data_stack.values.stacking import Column as Column
 
 if TYPE_CHECKING:
     import numpy as np
@@ -137,7 +119,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         return repr(self) if is_own else super().__str__()
 
     def __iter__(self) -> Iterator[SampleT]:
-        return default_access(self, "__iter__").iterate(0, len(self))
+        return access_to(self, "__iter__").iterate(0, len(self))
 
     def __getitems__(self, indices: IndexArray) -> list[SampleT]:
         """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
@@ -145,7 +127,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        return default_access(self, "__getitems__").samples(check_indices(indices, len(self)))
+        return access_to(self, "__getitems__").samples(check_indices(indices, len(self)))
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
@@ -159,7 +141,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples differ in their number of columns or in their keys.
         """
-        access = default_access(self, "read_batch")
+        access = access_to(self, "read_batch")
         return access.batch(check_indices(indices, access.n_samples))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
@@ -172,7 +154,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
             ConfigError: the samples have no such column.
         """
         positions = None if indices is None else check_indices(indices, len(self))
-        (column,) = default_access(self, "read_column").columns([self._column_key(key)], positions)
+        (column,) = access_to(self, "read_column").columns([self._column_key(key)], positions)
         return column
 
     # ------------------------------------------------------------------ what a layer is

@@ -17,7 +17,6 @@ from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
-    import os
     from datetime import timedelta
 
     import numpy as np
@@ -47,9 +46,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def take(self, n_samples: int) -> _Same:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        from data_stack.dataset.iterator.layer import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        return self._view(slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
@@ -57,9 +54,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
-        from data_stack.dataset.iterator.layer import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
+        return self._view(slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
