@@ -156,7 +156,7 @@ class _StoredCacheAccess(OneToOneAccess):
     """Access to samples in a stored resource, which is opened or written when the first one is asked for; the rest as there."""
 
     prefers_blocks = False  # it is written in order
-    n_samples = 0  # type: ignore[assignment]  # as many as there were when this was made
+    n_samples = 0  # as many as there were when this was made
 
     def __init__(
         self, source: DatasetIteratorIF, *, storage: StorageConnector, identifier: str | None, version: str | None
@@ -190,10 +190,11 @@ class _StoredCacheAccess(OneToOneAccess):
 
     def open_stored(self) -> StoredSamples:
         """The stored samples, which are written now if need be."""
-        if self._stored is None:
+        stored = self._stored
+        if stored is None:
             with self._opening:
-                self._stored = self._stored or self._find() or self._write()
-        return self._stored
+                stored = self._stored = self._stored or self._find() or self._write()
+        return stored
 
     def _find(self) -> StoredSamples | None:
         """The stored samples, if they are those of this iterator."""
