@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.exception import MissingDependencyError
-
 _Block = TypeVar("_Block")
 
 # Large enough that a request costs little per byte, small enough to stay in a processor's cache.
@@ -93,16 +91,3 @@ def is_plain_tensor(value: Any) -> bool:
         return False
     is_dense = value.device.type == "cpu" and value.layout is torch.strided
     return is_dense and not value.requires_grad and not value.is_quantized
-
-
-def torch_module() -> Any:
-    """torch, for values that are tensors.
-
-    Raises:
-        MissingDependencyError: it is not installed.
-    """
-    try:
-        import torch  # heavy, optional
-    except ImportError as error:
-        raise MissingDependencyError("reading kept samples that are tensors", "torch", "torch") from error
-    return torch

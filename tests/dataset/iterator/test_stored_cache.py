@@ -147,7 +147,7 @@ def stored_bytes(storage: StorageConnector, identifier: str) -> bytes:
 
 
 def read_everything(samples: StoredSamples) -> Any:
-    return list(samples.all_samples()), [samples.sample(i) for i in range(samples.n_samples)]
+    return list(samples.all_samples()), [samples.samples([i])[0] for i in range(samples.n_samples)]
 
 
 @pytest.mark.parametrize("in_files", [True, False])

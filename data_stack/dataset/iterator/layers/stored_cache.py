@@ -25,17 +25,18 @@ import struct
 import sys
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, islice
 from typing import Any
 
 import numpy as np
 
+from data_stack.codecs.codec import import_optional
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
-from data_stack.dataset.iterator.blocks import estimate_bytes, is_plain_tensor, torch_module
+from data_stack.dataset.iterator.blocks import estimate_bytes, is_plain_tensor
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -173,10 +174,10 @@ class _StoredCacheAccess(OneToOneAccess):
         return self._given_identifier or f"caches/{self.fingerprint}"
 
     def sample(self, position: int) -> Sample:
-        return (self._stored or self.open_stored()).sample(position)
+        return (self._stored or self.open_stored()).samples([position])[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return self.open_stored().samples(positions) if len(positions) else []
+        return self.open_stored().samples(positions.tolist()) if len(positions) else []
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return islice(self.open_stored().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
@@ -245,7 +246,7 @@ class _SampleCodec(PythonCodec):
                 dtype, shape, data = value.dtype.str, list(value.shape), value.tobytes()
             elif is_plain_tensor(value):
                 values = value.resolve_conj().resolve_neg().contiguous().reshape(-1)
-                dtype, shape, data = str(value.dtype), list(value.shape), values.view(torch_module().uint8).numpy().tobytes()
+                dtype, shape, data = str(value.dtype), list(value.shape), values.view(_torch().uint8).numpy().tobytes()
             else:
                 return None
             found = {"part": {"dtype": dtype, "shape": shape, "offset": sum(map(len, parts))}}
@@ -270,7 +271,7 @@ class _SampleCodec(PythonCodec):
             if _DTYPE.fullmatch(dtype):
                 values = np.frombuffer(record, dtype, n_values, start_of_part) if n_values else np.empty(0, dtype)
                 return values.reshape(shape).copy()
-            torch = torch_module()
+            torch = _torch()
             kind = getattr(torch, dtype.removeprefix("torch."))
             if not isinstance(kind, torch.dtype):
                 raise ValueError(f"no dtype {dtype!r:.40}")
@@ -285,6 +286,7 @@ class _SampleCodec(PythonCodec):
 
 
 _CODEC = _SampleCodec()
+_torch = partial(import_optional, "torch", "reading kept samples that are tensors", "torch", "torch")
 
 
 def write_samples(file: Any, samples: Iterable[Sample], n_samples: int, fingerprint: str) -> None:
@@ -389,41 +391,25 @@ class StoredSamples:
     def _damage_error(self, what: str) -> DatasetFileCorruptError:
         return DatasetFileCorruptError(f"{self._name} are damaged: {what}. Delete the resource to have it written again")
 
-    def sample(self, position: int) -> Sample:
-        """The sample at an int position in ``[0, n_samples)``."""
-        block = bisect_right(self._starts, position) - 1
-        return self._decode(block, [position - self._starts[block]], self._read([block]))[0]
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+    def samples(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at ``positions``, of which there is one at least, all of them read together."""
-        blocks = np.searchsorted(self._starts, positions, side="right") - 1
-        order = np.argsort(blocks, kind="stable")
-        wanted, firsts = np.unique(blocks[order], return_index=True)
-        data = self._read(wanted.tolist())
-        found: list[Any] = [None] * len(positions)
-        for block, slots in zip(wanted.tolist(), np.split(order, firsts[1:]), strict=True):
-            within = (positions[slots] - self._starts[block]).tolist()
-            for slot, sample in zip(slots.tolist(), self._decode(block, within, data), strict=True):
-                found[slot] = sample
-        return found
+        blocks = [bisect_right(self._starts, position) - 1 for position in positions]
+        data = self._read(list(dict.fromkeys(blocks)))
+        return [self._decode(block, position, data[block]) for block, position in zip(blocks, positions, strict=True)]
 
     def all_samples(self) -> Iterator[Sample]:
         """All samples in order, a block at a time."""
         for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True):
-            yield from self.samples(np.arange(start, stop, dtype=np.intp))
+            yield from self.samples(range(start, stop))
 
-    def _decode(self, block: int, within: Sequence[int], data: Mapping[int, Any]) -> list[Sample]:
-        """The samples at places in a block."""
-        ends = np.frombuffer(data[block], "<u8", self._starts[block + 1] - self._starts[block])
-        samples: list[Sample] = []
+    def _decode(self, block: int, position: int, data: Any) -> Sample:
+        """The sample at a position, from the bytes of its block."""
+        place, records = position - self._starts[block], 8 * (self._starts[block + 1] - self._starts[block])
+        start, end = _LENGTH.unpack_from(data, 8 * place - 8)[0] if place else 0, _LENGTH.unpack_from(data, 8 * place)[0]
         try:
-            for place in within:
-                start = int(ends[place - 1]) if place else 0
-                samples.append(_CODEC.decode(bytes(data[block][ends.nbytes + start : ends.nbytes + int(ends[place])])))
+            return _CODEC.decode(bytes(data[records + start : records + end]))
         except _MALFORMED as error:
-            number = self._starts[block] + within[len(samples)]
-            raise self._damage_error(f"sample {number} cannot be decoded ({str(error)[:200]})") from error
-        return samples
+            raise self._damage_error(f"sample {position} cannot be decoded ({str(error)[:200]})") from error
 
     def _read(self, blocks: Sequence[int]) -> dict[int, Any]:
         """The bytes of blocks by their numbers, read in one request; they are checked when they are first used."""
