@@ -13,17 +13,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
-from data_stack.values.stacking import (
-    Batch,
-    Column,
-    column_of,
-    empty_like,
-    list_columns,
-    map_columns,
-    stack_samples,
-    stack_values,
-    value_of,
-)
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import Batch, Column, column_of, empty_like, list_columns, map_columns, stack_samples, value_of
 
 ColumnKey = Union[int, str]
 """Names a column: a position in tuple samples, a key of dict samples."""

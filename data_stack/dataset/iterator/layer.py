@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,6 @@ from data_stack.dataset.iterator.names_of_others import missing_attribute
 from data_stack.dataset.meta import DatasetMetaIF, column_key_by
 from data_stack.dataset.positions import (
     ComputedPositions,
-    IndexArray,
     IndexArrayOfInts,
     Positions,
     as_index_array,
@@ -101,7 +100,7 @@ class DatasetIteratorView(LayerDatasetIterator):
     def __init__(
         self,
         dataset_iterator: DatasetIteratorIF,
-        indices: IndexArray | npt.ArrayLike | ComputedPositions,
+        indices: npt.ArrayLike | slice | ComputedPositions,
         view_tags: Mapping[str, Any] | None = None,
     ) -> None:
         # Checked here, not in __getitem__: a wrong split then fails where it was made, not hours later in a worker.
@@ -152,7 +151,7 @@ class ShuffledDatasetIterator(DatasetIteratorView):
         ConfigError: ``seed`` or ``epoch`` is not an integer, or ``epoch`` negative.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, seed: SupportsIndex, *, epoch: SupportsIndex = 0) -> None:
+    def __init__(self, dataset_iterator: DatasetIteratorIF, seed: int, *, epoch: int = 0) -> None:
         checked_seed, checked_epoch, _, key = check_draw("shuffled", seed, epoch)
         super().__init__(dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), key))
         self._made_with = {"seed": checked_seed, "epoch": checked_epoch}

@@ -13,22 +13,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import join_batches, join_columns
+from data_stack.values.stacking import Batch, Column, join_batches, join_columns
 
 _Positions = npt.NDArray[np.intp]
 
@@ -179,14 +170,11 @@ class CombinedAccess(SampleAccess):
 def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
     shared = MetaFactory.copy_dataset_meta(meta)
-    metas = [each.dataset_meta for each in iterators if isinstance(each, InformedDatasetIteratorIF)]
-    others = [MetaFactory.copy_dataset_meta(each) for each in metas]  # which have what a client's own meta lacks
-    contradicted: dict[str, Any] = {
-        name: None
-        for name in ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
-        if any(getattr(other, name) != getattr(shared, name) for other in others)
-    }
-    return replace(shared, **contradicted)
+    # copies, which have what a client's own meta lacks
+    others = [MetaFactory.copy_dataset_meta(each.dataset_meta) for each in iterators if hasattr(each, "dataset_meta")]
+    names = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
+    contradicted = [name for name in names if any(getattr(other, name) != getattr(shared, name) for other in others)]
+    return replace(shared, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacking import as_array, keys_of, list_values
+
+_Columns = Union[ColumnKey, Sequence[ColumnKey], None]
 
 
 @layer("filtered", columns=["column"])
@@ -52,7 +54,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
         dataset_iterator: DatasetIteratorIF,
         predicate: Callable[..., Any],
         *,
-        column: ColumnKey | Sequence[ColumnKey] | None = None,
+        column: _Columns = None,
         batched: bool = False,
     ) -> None:
         if not callable(predicate):
@@ -78,7 +80,7 @@ def _is_local(function: Any) -> bool:
 
 
 def _find(
-    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None, batched: bool
+    source: SampleAccess, predicate: Callable[..., Any], column: _Columns, batched: bool
 ) -> Iterator[npt.NDArray[np.integer[Any]]]:
     """The positions of the samples that stay, block by block."""
     keys = [] if column is None else keys_of(column)
@@ -132,7 +134,7 @@ class DeduplicatedDatasetIterator(DatasetIteratorView):
         ConfigError: a column does not exist, or a sample holds an object of unknown content.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, by: ColumnKey | Sequence[ColumnKey] | None = None) -> None:
+    def __init__(self, dataset_iterator: DatasetIteratorIF, by: _Columns = None) -> None:
         first, _ = equal_groups(iterator_digests(dataset_iterator, by))
         super().__init__(dataset_iterator, first)
         self._made_with = {"by": by}
@@ -145,9 +147,7 @@ def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Colu
     return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
 
 
-def iterator_digests(
-    dataset_iterator: DatasetIteratorIF, columns: ColumnKey | Sequence[ColumnKey] | None = None
-) -> npt.NDArray[np.uint8]:
+def iterator_digests(dataset_iterator: DatasetIteratorIF, columns: _Columns = None) -> npt.NDArray[np.uint8]:
     """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
 
     Raises:

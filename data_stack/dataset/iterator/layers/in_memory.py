@@ -6,8 +6,9 @@ import itertools
 import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from operator import itemgetter
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -74,15 +75,11 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return _ListAccess(self._samples) if self._columns is None else _ColumnsAccess(*self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the source is not pickled; its fingerprint is
-        known = self._known_fingerprint or self._fingerprint_of_source()
+        known = self._known_fingerprint  # the source is not pickled; its fingerprint is
+        if known is None and self._stack_on():
+            with suppress(DataStackError):  # it can be pickled without
+                known = FluentIterator.fingerprint(self)  # a client's class may have another method of that name
         return {**super().__getstate__(), "_underlying": [], "_known_fingerprint": known}
-
-    def _fingerprint_of_source(self) -> str | None:
-        try:  # not self.fingerprint(): a client's class may have another method of that name
-            return FluentIterator.fingerprint(self) if self._stack_on() else None
-        except DataStackError:  # it can be pickled without
-            return None
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
@@ -229,7 +226,7 @@ class CachedDatasetIterator(LayerDatasetIterator):
         ConfigError: ``max_bytes`` is negative or no integer.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: SupportsIndex | None = None) -> None:
+    def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: int | None = None) -> None:
         most = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
         super().__init__(dataset_iterator, max_bytes=most)
         own_access(self)  # now: this is where samples are kept
@@ -250,15 +247,13 @@ class _CachedAccess(_KeptAccess, OneToOneAccess):
         max_bytes: the most that is kept; None for no limit.
     """
 
+    n_samples = 0
+
     def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
         OneToOneAccess.__init__(self, below)
-        self._max_bytes, self._n_total = max_bytes, below.n_samples
+        self._max_bytes, self.n_samples = max_bytes, below.n_samples
         # position -> (sample, its bytes)
         self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self._n_total
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         wanted: Sequence[int] = range(self.n_samples) if positions is None else positions.tolist()
@@ -266,13 +261,17 @@ class _CachedAccess(_KeptAccess, OneToOneAccess):
         if wanted and all(position in found for position in wanted):
             return super().columns(keys, positions)
         columns = self.below.columns(keys, positions)
-        return [column[: self._n_total] for column in columns] if positions is None else columns
+        return [column[: self.n_samples] for column in columns] if positions is None else columns
 
     def kept(self, positions: Sequence[int]) -> list[Sample]:
         """The samples at these positions, of which those that are not kept are read in one request."""
         found = self._kept.get_many(positions)
         missing = [position for position in dict.fromkeys(positions) if position not in found]
-        for position, value in zip(missing, self._read(missing), strict=True):
+        if len(missing) == 1:
+            values = [self.below.sample(missing[0])]
+        else:
+            values = self.below.samples(np.array(missing, dtype=np.intp)) if missing else []
+        for position, value in zip(missing, values, strict=True):
             # a row of a batch that was read at once is a view: kept, it would keep the whole batch
             sample = value if self._max_bytes is None else copy_value(value)
             n_bytes = estimate_bytes(sample) + _ENTRY_BYTES
@@ -280,8 +279,3 @@ class _CachedAccess(_KeptAccess, OneToOneAccess):
             if self._max_bytes is None or n_bytes <= self._max_bytes:
                 self._kept.put(position, (sample, n_bytes))
         return [found[position][0] for position in positions]
-
-    def _read(self, positions: list[int]) -> Sequence[Sample]:
-        if len(positions) == 1:
-            return [self.below.sample(positions[0])]
-        return self.below.samples(np.array(positions, dtype=np.intp)) if positions else []

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,10 +55,10 @@ class MixedDatasetIterator(ViewOfSeveral):
         self,
         iterators: Sequence[DatasetIteratorIF],
         proportions: Sequence[float],
-        seed: SupportsIndex,
+        seed: int,
         *,
-        n_samples: SupportsIndex | None = None,
-        epoch: SupportsIndex = 0,
+        n_samples: int | None = None,
+        epoch: int = 0,
     ) -> None:
         checked_seed, checked_epoch, n_wanted, key = check_draw("mixed", seed, epoch, n_samples)
         combined = CombinedDatasetIterator(iterators)

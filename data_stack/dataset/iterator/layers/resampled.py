@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
@@ -42,13 +42,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        n_samples: SupportsIndex,
-        seed: SupportsIndex,
-        *,
-        weights: npt.ArrayLike | None = None,
-        epoch: SupportsIndex = 0,
+        self, dataset_iterator: DatasetIteratorIF, n_samples: int, seed: int, *, weights: ArrayLike | None = None, epoch: int = 0
     ) -> None:
         n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
         checked_seed, checked_epoch, _, key = check_draw("resampled", seed, epoch)
@@ -65,7 +59,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
         self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
 
 
-def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+def _check_weights(weights: ArrayLike, n_samples: int) -> NDArray[Any]:
     try:
         array = as_array(weights).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
@@ -95,7 +89,7 @@ class _Drawn(ComputedPositions):
 class _DrawnByWeight(ComputedPositions):
     """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
 
-    def __init__(self, weights: npt.NDArray[Any], n_drawn: int, key: int) -> None:
+    def __init__(self, weights: NDArray[Any], n_drawn: int, key: int) -> None:
         self._n_drawn, self._key = n_drawn, key
         # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
         _, exponent = math.frexp(float(weights.max()))
@@ -141,13 +135,7 @@ class BalancedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        by: ColumnKey,
-        seed: SupportsIndex,
-        *,
-        n_samples: SupportsIndex | None = None,
-        epoch: SupportsIndex = 0,
+        self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, seed: int, *, n_samples: int | None = None, epoch: int = 0
     ) -> None:
         key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
         checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
@@ -175,7 +163,7 @@ class _InTurn(ComputedPositions):
         key: what decides the order.
     """
 
-    def __init__(self, members: npt.NDArray[np.integer[Any]], counts: list[int], length: int, key: int) -> None:
+    def __init__(self, members: NDArray[np.integer[Any]], counts: list[int], length: int, key: int) -> None:
         self._members, self._length = members, length
         self._members.setflags(write=False)
         self._counts = np.array(counts, dtype=np.uint64)
@@ -209,7 +197,7 @@ class RepeatedDatasetIterator(DatasetIteratorView):
         ConfigError: ``times`` is not an integer or negative, or there would be more than ``sys.maxsize`` samples.
     """
 
-    def __init__(self, dataset_iterator: DatasetIteratorIF, times: SupportsIndex) -> None:
+    def __init__(self, dataset_iterator: DatasetIteratorIF, times: int) -> None:
         n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
         n_samples = len(as_iterator(dataset_iterator))
         if n_samples * n_passes > sys.maxsize:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal, SupportsIndex
+from typing import Literal
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.positions import Positions, check_integer, narrow
 from data_stack.exception import ConfigError
+
+_Uneven = Literal["keep", "pad", "drop"]
 
 
 @layer("sharded")
@@ -37,13 +39,7 @@ class ShardedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        rank: SupportsIndex,
-        world: SupportsIndex,
-        *,
-        contiguous: bool = False,
-        uneven: Literal["keep", "pad", "drop"] = "keep",
+        self, dataset_iterator: DatasetIteratorIF, rank: int, world: int, *, contiguous: bool = False, uneven: _Uneven = "keep"
     ) -> None:
         self._world = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
         self._rank = check_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)

@@ -28,6 +28,7 @@ from data_stack.values.stacking import keys_of, stack_samples, stack_values, val
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
+_Starts = Union[range, IndexArrayOfInts]
 _Offsets = Mapping[int, Union[list[ColumnKey], None]]
 
 
@@ -99,7 +100,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         whence = {"order_by": order_by, "max_gap": self._max_gap, "overlap": overlap, "group_by": group_by}
         super().__init__(dataset_iterator, length=self._length, stride=step, **whence, offsets=self._offsets)
         self._order: IndexArrayOfInts | None = None
-        self._starts: range | IndexArrayOfInts = self._find_starts(order_by, group_by, overlap)
+        self._starts: _Starts = self._find_starts(order_by, group_by, overlap)
 
     def make_access(self) -> SampleAccess:
         kind = _WindowedAccess if self._offsets is None else OffsetsAccess
@@ -107,7 +108,7 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ where windows are
 
-    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> range | IndexArrayOfInts:
+    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> _Starts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
         below = self._below()
         n_below = below.n_samples
@@ -155,12 +156,7 @@ class _WindowedAccess(GroupedAccess):
     """Access to windows of ``length`` samples, that start at ``starts`` in ``order`` (None: that of the samples below)."""
 
     def __init__(
-        self,
-        below: SampleAccess,
-        starts: range | IndexArrayOfInts,
-        length: int,
-        order: IndexArrayOfInts | None,
-        offsets: _Offsets,
+        self, below: SampleAccess, starts: _Starts, length: int, order: IndexArrayOfInts | None, offsets: _Offsets
     ) -> None:
         super().__init__(below, len(starts))
         self._starts, self._length, self._order, self._offsets = starts, length, order, offsets

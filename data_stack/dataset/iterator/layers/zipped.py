@@ -9,22 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    Sample,
-    as_iterator,
-)
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.forms import SampleForm
-from data_stack.values.stacking import column_of
+from data_stack.values.stacking import Batch, Column, column_of
 
 _Place = tuple[int, "ColumnKey | None"]
 """Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
