@@ -49,12 +49,11 @@ class EncodedDatasetIterator(LayerDatasetIterator):
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
         self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
         super().__init__(dataset_iterator, encoders=self._encoders)
-        for key, encoder in self._encoders.items():
-            if not encoder.is_fitted:
-                raise ModelNotTrainedError(
-                    f"the encoder of column {key!r}, {encoder!r}, is not fitted: "
-                    f"name the split to fit it on, iterator.encode(…, fit_on=train), or call its fit(column)"
-                )
+        unfitted = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in self._encoders.items() if not encoder.is_fitted)
+        if unfitted:
+            raise ModelNotTrainedError(
+                f"encoders are not fitted: {unfitted}; fit them on the training split, encode(…, fit_on=train), or by fit(column)"
+            )
 
     def make_access(self) -> SampleAccess:
         return EncodedAccess(self._below(), self._encoders)
@@ -93,11 +92,9 @@ class MappedClassesView(DatasetIteratorView):
         stays = np.ones(below.n_samples, dtype=bool)
         for key, labels in zip(columns, below.columns(list(columns)), strict=True):
             if labels.ndim != 1:
-                raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
-            try:
+                raise ConfigError(f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}")
+            with _naming(f"column {key!r}"):
                 stays &= mapping.is_mapped(labels)
-            except EncodingError as error:
-                raise error.within(_column_name(key), error.position) from error
         super().__init__(dataset_iterator, np.flatnonzero(stays))
         self._made_with = {"mapping": mapping, "columns": list(columns)}
 
@@ -169,15 +166,10 @@ class EncodedAccess(OneToOneAccess):
         return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
 
     def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
-        try:
+        with _naming(f"column {key!r}", positions):
             encoded = encoder.transform(column)
-        except EncodingError as error:
-            at = error.position if positions is None else int(positions[error.position])
-            raise error.within(_column_name(key), at) from error
-        except ConfigError as error:
-            raise ConfigError(f"{_column_name(key)}: {error}") from error
         if len(encoded) != len(column):
-            raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
+            raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
 
 
@@ -213,10 +205,6 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     return checked
 
 
-def _column_name(key: ColumnKey) -> str:
-    return f"column {key!r}"
-
-
 def encode(
     iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
 ) -> DatasetIteratorIF:
@@ -231,9 +219,6 @@ def encode(
     else:
         by_column = check_encoders({getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0): encoders})
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
-    if unfitted and fit_on is None:
-        names = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in unfitted.items())
-        raise ModelNotTrainedError(f"encoders are not fitted: {names}; fit them on the training split: encode(…, fit_on=train)")
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)
     return as_iterator(iterator)._stack_layer(EncodedDatasetIterator, encoders=by_column)
@@ -265,12 +250,12 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
 
 
 @contextlib.contextmanager
-def _naming(where: str) -> Iterator[None]:
-    """Errors of an encoder say where it was."""
+def _naming(where: str, positions: IndexArrayOfInts | None = None) -> Iterator[None]:
+    """Errors of an encoder say where it was; ``positions`` are those of what it encodes."""
     try:
         yield
     except EncodingError as error:
-        raise error.within(where) from error
+        raise error.within(where, None if positions is None else int(positions[error.position])) from error
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from error
 
