@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, SupportsIndex, Union
 
 import numpy as np
@@ -46,6 +46,25 @@ class ComputedPositions(ABC):
         if -n_positions <= index < 0:
             return self.at(index + n_positions)
         raise IndexError(index)
+
+
+class Formula(ComputedPositions):
+    """Positions that a function computes.
+
+    Args:
+        length: number of positions.
+        function: of a module, so that it can be pickled; it is called with ``arguments`` and the indices.
+    """
+
+    def __init__(self, length: int, function: Callable[..., IndexArrayOfInts], *arguments: Any) -> None:
+        self._length, self._function, self._arguments = length, function, arguments
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The positions at ``indices``."""
+        return self._function(*self._arguments, indices)
 
 
 Positions = Union[range, IndexArrayOfInts, ComputedPositions]

@@ -82,15 +82,13 @@ class GroupedAccess(SampleAccess):
         return stack_samples(self.samples(positions)) if batch is None else batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self.n_samples, dtype=np.intp)
-        if len(positions) == 0:
-            return super().columns(keys, positions)
-        slots = self.slots_at(positions)
-        if slots is None or (not all(isinstance(key, str) for key in keys) and self._groups_are_bare()):
-            return super().columns(keys, positions)
-        groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
-        return super().columns(keys, positions) if any(column is None for column in groups) else list(groups)
+        at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+        slots = self.slots_at(at) if len(at) else None
+        if slots is not None and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare()):
+            groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
+            if not any(column is None for column in groups):
+                return list(groups)
+        return super().columns(keys, at)
 
     def _groups_at(self, positions: IndexArrayOfInts) -> Batch | None:
         """Several groups read in one request; None where the groups one by one may look different."""

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions, check_integer
-from data_stack.dataset.randomness import check_draw, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, check_integer
+from data_stack.dataset.randomness import Uint64Array, check_draw, hash_array, hash_of, high_product_array, permute_array
 from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import as_array
@@ -52,10 +52,12 @@ class ResampledDatasetIterator(DatasetIteratorView):
             raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
         if n_drawn and checked_weights is not None and not checked_weights.any():
             raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
-        drawn: Positions = range(0)
-        if n_drawn:
-            drawn = _Drawn(n_below, n_drawn, key) if checked_weights is None else _DrawnByWeight(checked_weights, n_drawn, key)
-        super().__init__(dataset_iterator, drawn)
+        drawn = Formula(n_drawn, _draw, key, n_below)
+        if n_drawn and checked_weights is not None:
+            # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
+            _, exponent = math.frexp(float(checked_weights.max()))
+            drawn = Formula(n_drawn, _draw_by_weight, key, np.cumsum(np.ldexp(checked_weights, -exponent)))
+        super().__init__(dataset_iterator, drawn if n_drawn else range(0))
         self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
 
 
@@ -73,39 +75,20 @@ def _check_weights(weights: ArrayLike, n_samples: int) -> NDArray[Any]:
     return array
 
 
-class _Drawn(ComputedPositions):
-    """Draws from ``range(n_below)``, all alike."""
-
-    def __init__(self, n_below: int, n_drawn: int, key: int) -> None:
-        self._n_below, self._n_drawn, self._key = n_below, n_drawn, key
-
-    def __len__(self) -> int:
-        return self._n_drawn
-
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return high_product_array(hash_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
+def _draw(key: int, n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    return high_product_array(hash_array(key, indices), np.uint64(n_below)).astype(np.intp)
 
 
-class _DrawnByWeight(ComputedPositions):
-    """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
+def _draw_by_weight(key: int, sums: NDArray[np.float64], indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    """Draws by the inverse of the cumulative sum of the weights.
 
-    def __init__(self, weights: NDArray[Any], n_drawn: int, key: int) -> None:
-        self._n_drawn, self._key = n_drawn, key
-        # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
-        _, exponent = math.frexp(float(weights.max()))
-        self._sums = np.cumsum(np.ldexp(weights, -exponent))
-
-    def __len__(self) -> int:
-        return self._n_drawn
-
-    # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
-    # above it is that of a positive weight.
-
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
-        uniform *= 2.0**-53
-        uniform *= float(self._sums[-1])
-        return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)
+    Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
+    above it is that of a positive weight.
+    """
+    uniform = (hash_array(key, indices) >> np.uint64(11)).astype(np.float64)
+    uniform *= 2.0**-53
+    uniform *= float(sums[-1])
+    return np.asarray(sums.searchsorted(uniform, side="right"), dtype=np.intp)
 
 
 @layer("balanced", columns=["by"])
@@ -150,37 +133,35 @@ def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> 
     if source.n_samples == 0:
         raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
     classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
-    return _InTurn(group_positions(classes.numbers), classes.counts.tolist(), n_samples, seed)
+    members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
+    members.setflags(write=False)
+    starts, keys = np.cumsum(classes.counts) - classes.counts, hash_array(seed, 1 + np.arange(len(counts)))
+    return Formula(n_samples, _take_turns, hash_of(seed, 0), keys, counts, starts, members)
 
 
-class _InTurn(ComputedPositions):
+def _take_turns(
+    round_key: int,
+    keys: Uint64Array,
+    counts: Uint64Array,
+    starts: NDArray[np.intp],
+    members: IndexArrayOfInts,
+    indices: IndexArrayOfInts,
+) -> IndexArrayOfInts:
     """Rounds in which each class has one turn.
 
     Args:
+        round_key: what decides the order in each round.
+        keys: of each class, what decides the order of its members.
+        counts: how many members each class has; positive.
+        starts: where they start.
         members: the positions of all classes, class by class.
-        counts: how many each class has; positive.
-        length: number of positions.
-        key: what decides the order.
+        indices: at which positions are asked for.
     """
-
-    def __init__(self, members: NDArray[np.integer[Any]], counts: list[int], length: int, key: int) -> None:
-        self._members, self._length = members, length
-        self._members.setflags(write=False)
-        self._counts = np.array(counts, dtype=np.uint64)
-        self._starts = np.cumsum([0, *counts[:-1]], dtype=np.intp)
-        self._round_key = hash_of(key, 0)
-        self._class_keys = hash_array(key, 1 + np.arange(len(counts)))
-
-    def __len__(self) -> int:
-        return self._length
-
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        counts, starts, keys = self._counts, self._starts, self._class_keys
-        rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
-        numbers = permute_array(len(counts), hash_array(self._round_key, rounds), turns).astype(np.intp)
-        passes, nths = np.divmod(rounds, counts[numbers])
-        members = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(np.intp)
-        return self._members.take(starts[numbers] + members)
+    rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
+    numbers = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
+    passes, nths = np.divmod(rounds, counts[numbers])
+    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(np.intp)
+    return members.take(starts[numbers] + nths_drawn)
 
 
 @layer("repeated")
@@ -202,19 +183,10 @@ class RepeatedDatasetIterator(DatasetIteratorView):
         n_samples = len(as_iterator(dataset_iterator))
         if n_samples * n_passes > sys.maxsize:
             raise ConfigError(f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often")
-        once = n_passes <= 1 or n_samples == 0
-        super().__init__(dataset_iterator, range(n_samples * n_passes) if once else _Repeated(n_samples, n_passes))
+        length = n_samples * n_passes
+        super().__init__(dataset_iterator, range(length) if length <= n_samples else Formula(length, _start_again, n_samples))
         self._made_with = {"times": n_passes}
 
 
-class _Repeated(ComputedPositions):
-    """``range(n_samples)`` again and again."""
-
-    def __init__(self, n_samples: int, times: int) -> None:
-        self._n_samples, self._length = n_samples, n_samples * times
-
-    def __len__(self) -> int:
-        return self._length
-
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return indices.astype(np.intp, copy=False) % self._n_samples
+def _start_again(n_samples: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    return indices.astype(np.intp, copy=False) % n_samples
