@@ -213,6 +213,13 @@ class AccessedDatasetIterator(DatasetIterator):
     _keeps_access: ClassVar[bool] = True
     """Whether the iterator keeps its access; False where the access refers to the iterator."""
 
+    _stacked_on: Sequence[DatasetIteratorIF] = ()
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators that this one is stacked on."""
+        return list(self._stacked_on)
+
     @abstractmethod
     def make_access(self) -> SampleAccess:
         """Make the access to the samples; called on first use, and again in another process.

@@ -17,7 +17,7 @@ from data_stack.dataset.iterator.contract import (
     InformedDatasetIteratorIF,
     as_iterator,
 )
-from data_stack.dataset.iterator.names_of_others import missing_attribute
+from data_stack.dataset.iterator.described import missing_attribute
 from data_stack.dataset.meta import DatasetMetaIF, column_key_by
 from data_stack.dataset.positions import (
     ComputedPositions,
@@ -67,15 +67,10 @@ class LayerDatasetIterator(AccessedDatasetIterator):
 
     def __init__(self, dataset_iterator: DatasetIteratorIF, **made_with: Any) -> None:
         as_iterator(dataset_iterator)  # refuses what has no samples
-        self._dataset_iterator, self._made_with = dataset_iterator, made_with
+        self._dataset_iterator, self._stacked_on, self._made_with = dataset_iterator, [dataset_iterator], made_with
 
     def _below(self) -> SampleAccess:
         return access_to(as_iterator(self._dataset_iterator))
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that the layer is stacked on."""
-        return [self._dataset_iterator]
 
 
 @layer("view")

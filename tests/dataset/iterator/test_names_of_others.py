@@ -12,7 +12,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.names_of_others import FUNCTIONS, METHODS
+from data_stack.dataset.iterator.described import FUNCTIONS, METHODS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 

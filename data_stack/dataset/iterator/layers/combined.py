@@ -46,21 +46,16 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
-        self._iterators = list(iterators)
-        self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        self._stacked_on = list(iterators)
+        self._lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if sum(self._lengths) > sys.maxsize:
             raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
 
     def make_access(self) -> SampleAccess:
-        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
+        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return share_meta(meta, self._iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._iterators
+        return share_meta(meta, self._stacked_on)
 
 
 class CombinedAccess(SampleAccess):
@@ -195,9 +190,7 @@ def _assemble(pieces: Sequence[Column], slots: Sequence[_Positions]) -> Column:
     joined = join_columns(pieces)
     if bool((np.diff(slot_of_row) > 0).all()):
         return joined
-    order = np.empty_like(slot_of_row)
-    order[slot_of_row] = np.arange(len(slot_of_row))
-    return joined[order]
+    return joined[np.argsort(slot_of_row)]
 
 
 class ViewOfSeveral(DatasetIteratorView):

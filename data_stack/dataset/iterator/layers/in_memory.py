@@ -63,7 +63,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     def __init__(
         self, dataset_iterator: DatasetIteratorIF | Iterable[Sample], *, progress: bool | None = False, keep_source: bool = True
     ) -> None:
-        self._underlying: list[Any] = [dataset_iterator] if keep_source else []
+        self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
         self._columns: tuple[Any, Any] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
@@ -79,19 +79,14 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         if known is None and self._stack_on():
             with suppress(DataStackError):  # it can be pickled without
                 known = FluentIterator.fingerprint(self)  # a client's class may have another method of that name
-        return {**super().__getstate__(), "_underlying": [], "_known_fingerprint": known}
+        return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
-        self._underlying = list(source)
+        self._stacked_on = list(source)
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
-        return [source for source in self._underlying if isinstance(source, DatasetIteratorIF)]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that was read, unless it was let go."""
-        return self._underlying
+        return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
 
 
 def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, Any] | None:

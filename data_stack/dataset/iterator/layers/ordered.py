@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +93,11 @@ def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.i
     """As :func:`stable_order` for values none of which is missing."""
     if column.dtype.kind == "O":
         values = [list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
-        return _order_of_objects(values, key, descending)
+        exact = comparable(values)
+        try:
+            return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error
     # From behind, so that the reversal of all puts equal ones back into their old order
     ascending = column[::-1] if descending else column
     if column.ndim == 2 and column.shape[1] == 0:
@@ -104,11 +107,3 @@ def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.i
     else:
         order = np.argsort(ascending, kind="stable")
     return len(column) - 1 - order[::-1] if descending else order
-
-
-def _order_of_objects(values: Sequence[Any], key: ColumnKey, descending: bool) -> npt.NDArray[np.intp]:
-    exact = comparable(values)
-    try:
-        return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error

@@ -44,23 +44,23 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     _takes_list = True
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
-        self._iterators = list(iterators)
-        if not self._iterators:
+        self._stacked_on = list(iterators)
+        if not self._stacked_on:
             raise ConfigError("zip() needs at least one iterator")
-        lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators must have one length to be zipped, got {lengths}")
         self._n_samples = lengths[0]
 
     def make_access(self) -> SampleAccess:
-        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._n_samples)
+        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._n_samples)
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            form = SampleForm.of(access_to(as_iterator(self._iterators[0])).sample(0))
+            form = SampleForm.of(access_to(as_iterator(self._stacked_on[0])).sample(0))
             positions = [(form if form.keys else SampleForm.tuples(1)).normal(position) for position in positions]
-        names = [column_names(iterator) for iterator in self._iterators]
+        names = [column_names(iterator) for iterator in self._stacked_on]
         all_names = tuple(name for each in names for name in each)
         is_named = all(names) and len(set(all_names)) == len(all_names)
         return replace(
@@ -68,11 +68,6 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
             iterator_meta=IteratorMeta(*positions),
             column_names=all_names if is_named else None,
         )
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._iterators
 
 
 class _ZippedAccess(SampleAccess):
