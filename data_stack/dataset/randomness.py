@@ -27,8 +27,8 @@ _1, _27, _30, _31, _32 = (np.uint64(count) for count in (1, 27, 30, 31, 32))
 
 # SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014), with the finalizer that Vigna
 # publishes at https://prng.di.unimi.it/splitmix64.c
-_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GAMMA), np.uint64(_MIX_1), np.uint64(_MIX_2)
+_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(0x9E3779B97F4A7C15), np.uint64(_MIX_1), np.uint64(_MIX_2)
 
 
 # -------------------------------------------------------------------------------------------------------------- seeds
@@ -91,10 +91,7 @@ def hash_of(key: int, index: int) -> int:
         key: in ``[0, 2**64)``.
         index: in ``[0, 2**64)``.
     """
-    bits = (key + (index + 1) * _GAMMA) & _MASK
-    bits = ((bits ^ (bits >> 30)) * _MIX_1) & _MASK
-    bits = ((bits ^ (bits >> 27)) * _MIX_2) & _MASK
-    return bits ^ (bits >> 31)
+    return int(hash_array(key, np.array([index], dtype=np.uint64))[0])
 
 
 def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
@@ -140,8 +137,8 @@ _MAX_SORTED = 16
 # left is at most 2e-5, 6e-8 and 6e-8.
 _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
 
-_ROUND_CONSTANTS = tuple(hash_of(0, number) for number in range(16))
-_ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
+_ROUND_CONSTANTS_64 = hash_array(0, np.arange(16))
+_ROUND_CONSTANTS = _ROUND_CONSTANTS_64.tolist()
 
 # Number of positions permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
 # their memory back to the system after each of them, which then has to clear it again.

@@ -243,6 +243,8 @@ class DefaultAccess(SampleAccess):
         methods: the public methods to call; the others are built on these, ``__getitem__`` and ``__len__``.
     """
 
+    n_samples = property(lambda self: len(self._iterator))
+
     def __init__(self, iterator: Any, methods: Collection[str]) -> None:
         self._iterator, self._methods = iterator, methods
 
@@ -251,10 +253,6 @@ class DefaultAccess(SampleAccess):
 
     def __hash__(self) -> int:
         return id(self._iterator)
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self._iterator)
 
     def sample(self, position: int) -> Any:
         return self._iterator[position]

@@ -186,9 +186,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
-        made_of: Any = cls
-        made: DatasetIteratorIF = made_of(underlying, **arguments) if cls._takes_list else made_of(*underlying, **arguments)
-        return made
+        return cls(*([underlying] if cls._takes_list else underlying), **arguments)  # type: ignore[call-arg]  # of the subclass
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
@@ -198,10 +196,12 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 class DatasetIterator(DatasetIteratorIF):
     """A source of samples: stacked on nothing, unless a subclass says otherwise."""
 
+    _stacked_on: Sequence[DatasetIteratorIF] = ()
+
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """Empty."""
-        return []
+        """The iterators that this one is stacked on; none of a source."""
+        return list(self._stacked_on)
 
 
 class AccessedDatasetIterator(DatasetIterator):
@@ -212,13 +212,6 @@ class AccessedDatasetIterator(DatasetIterator):
 
     _keeps_access: ClassVar[bool] = True
     """Whether the iterator keeps its access; False where the access refers to the iterator."""
-
-    _stacked_on: Sequence[DatasetIteratorIF] = ()
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators that this one is stacked on."""
-        return list(self._stacked_on)
 
     @abstractmethod
     def make_access(self) -> SampleAccess:
@@ -272,8 +265,7 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
         meta = replace(meta, provenance=layers[-_MAX_LAYERS_TOLD:])  # each meta has its own
-        informed: DatasetIteratorIF = stacked._with_meta(meta)
-        return informed
+        return stacked._with_meta(meta)  # type: ignore[no-any-return]  # an iterator
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         return super()._class_column(None if by is None else column_key(self, by))

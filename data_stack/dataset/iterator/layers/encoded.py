@@ -166,8 +166,10 @@ class EncodedAccess(OneToOneAccess):
         return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
 
     def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
-        with _naming(f"column {key!r}", positions):
+        try:
             encoded = encoder.transform(column)
+        except ConfigError as error:
+            raise _placed(error, f"column {key!r}", positions) from error
         if len(encoded) != len(column):
             raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
@@ -249,15 +251,19 @@ def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorI
             fitting.finish(known)
 
 
+def _placed(error: ConfigError, where: str, positions: IndexArrayOfInts | None = None) -> ConfigError:
+    """The error of an encoder, saying where it was; ``positions`` are those of what it encodes."""
+    if isinstance(error, EncodingError):
+        return error.within(where, None if positions is None else int(positions[error.position]))
+    return ConfigError(f"{where}: {error}")
+
+
 @contextlib.contextmanager
-def _naming(where: str, positions: IndexArrayOfInts | None = None) -> Iterator[None]:
-    """Errors of an encoder say where it was; ``positions`` are those of what it encodes."""
+def _naming(where: str) -> Iterator[None]:
     try:
         yield
-    except EncodingError as error:
-        raise error.within(where, None if positions is None else int(positions[error.position])) from error
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
+        raise _placed(error, where) from error
 
 
 def map_classes(

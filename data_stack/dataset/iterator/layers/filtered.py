@@ -68,15 +68,11 @@ class FilteredDatasetIterator(DatasetIteratorView):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         predicate = self._made_with["predicate"]
-        if _is_local(predicate):
+        if "<" in getattr(predicate, "__qualname__", ""):  # <lambda>, <locals>
             name = f"{predicate.__module__}.{predicate.__qualname__}"
             stand_in = f"{name}, which stayed in another process; define it at the top of a module"
             state["_made_with"] = {**self._made_with, "predicate": stand_in}
         return state
-
-
-def _is_local(function: Any) -> bool:
-    return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
 
 
 def _find(

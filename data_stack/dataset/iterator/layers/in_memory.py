@@ -116,6 +116,8 @@ class _ColumnsAccess(SampleAccess):
     def __init__(self, first: Any, batch: Any) -> None:
         self._batch, columns = batch, list_columns(batch)
         self.n_samples = len(columns[0])
+        for column in columns:
+            column.flags.writeable = False
         self._reads = [_reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)]
 
     def sample(self, position: int) -> Sample:
@@ -129,19 +131,13 @@ class _ColumnsAccess(SampleAccess):
         return json_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        batch: Batch = map_columns(lambda column: column.take(positions, axis=0), self._batch)
-        return batch
+        return map_columns(lambda column: column.take(positions, axis=0), self._batch)  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
             return super().columns(keys, positions)
         columns = [column_of(self._batch, key) for key in keys]
-        if positions is not None:
-            return [column.take(positions, axis=0) for column in columns]
-        views = [column.view() for column in columns]
-        for view in views:
-            view.flags.writeable = False
-        return views
+        return columns if positions is None else [column.take(positions, axis=0) for column in columns]
 
 
 def _values_of(sample: Any) -> Sequence[Any]:

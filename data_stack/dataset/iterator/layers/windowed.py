@@ -12,8 +12,8 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach, stack_columns
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.layers.filtered import equal_groups
@@ -24,7 +24,7 @@ from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import column_digests
 from data_stack.values.exact import comparable, ticks_of
-from data_stack.values.stacking import keys_of, stack_samples, stack_values, value_of
+from data_stack.values.stacking import keys_of
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
@@ -187,18 +187,13 @@ class OffsetsAccess(_WindowedAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return list(self.samples_at(positions, self._offsets)) if len(positions) else []
 
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
+    batch = SampleAccess.batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self.n_samples, dtype=np.intp)
-        read = positions if len(positions) or not self.n_samples else np.zeros(1, dtype=np.intp)
+        at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
-        if len(read) == 0:
-            return [np.empty(0) for _ in keys]
-        samples = self.samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
-        return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
+        samples = self.samples_at(at, offsets if len(offsets) == len(set(keys)) else self._offsets) if len(at) else []
+        return stack_columns(samples, keys, self)
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
         samples_of: dict[int, Sequence[Sample]] = {}
