@@ -89,7 +89,7 @@ class EpochStacks:
         """The stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.layer.at_epoch`.
         """
         if not self.differ:
             return self.iterator

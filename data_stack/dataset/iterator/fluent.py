@@ -399,7 +399,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
-        from data_stack.dataset.recipes.recipe import at_epoch
+        from data_stack.dataset.iterator.layer import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
 
