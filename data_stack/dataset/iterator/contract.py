@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, overload
 from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, own_access, public_methods
 from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_key, column_key_by
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_key, column_key_by
 from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
@@ -186,9 +186,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
-        return cls(*([underlying] if cls._takes_list else underlying), **arguments)  # type: ignore[call-arg]  # of the subclass
+        return cls(*([underlying] if cls._takes_list else underlying), **arguments)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
         return meta
 
@@ -262,7 +262,8 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         for name in layer._column_arguments & arguments.keys():  # layers, recipes and metas use positions, not names
             arguments[name] = column_key(self, arguments[name])
         stacked = super()._stack_layer(layer, *others, **arguments)
-        meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
+        known = MetaFactory.copy_dataset_meta(self.dataset_meta)  # a client's meta need not have all
+        meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(known))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
         meta = replace(meta, provenance=layers[-_MAX_LAYERS_TOLD:])  # each meta has its own
         return stacked._with_meta(meta)  # type: ignore[no-any-return]  # an iterator

@@ -312,7 +312,7 @@ def _drawn_from(iterator: Any) -> list[Any]:
 
 def _arguments_of(iterator: Any) -> Mapping[str, Any]:
     is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
-    return iterator._arguments() if is_layer else {}  # type: ignore[no-any-return]  # it is one
+    return iterator._arguments() if is_layer else {}
 
 
 def _is_random(arguments: Mapping[str, Any]) -> bool:

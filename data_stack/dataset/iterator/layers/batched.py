@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
 
@@ -27,9 +27,9 @@ class GroupedDatasetIterator(LayerDatasetIterator):
     A subclass makes a :class:`GroupedAccess`.
     """
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         # a target is an array of targets now
-        return replace(MetaFactory.copy_dataset_meta(meta), target_kind=None)
+        return replace(meta, target_kind=None)
 
 
 class GroupedAccess(SampleAccess):

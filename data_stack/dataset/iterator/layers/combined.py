@@ -16,7 +16,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import Batch, Column, join_batches, join_columns
@@ -54,7 +54,7 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self._stacked_on)
 
 
@@ -162,14 +162,13 @@ class CombinedAccess(SampleAccess):
         return part_of, positions - starts.take(part_of)
 
 
-def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
+def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
-    shared = MetaFactory.copy_dataset_meta(meta)
     # copies, which have what a client's own meta lacks
     others = [MetaFactory.copy_dataset_meta(each.dataset_meta) for each in iterators if hasattr(each, "dataset_meta")]
     names = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
-    contradicted = [name for name in names if any(getattr(other, name) != getattr(shared, name) for other in others)]
-    return replace(shared, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
+    contradicted = [name for name in names if any(getattr(other, name) != getattr(meta, name) for other in others)]
+    return replace(meta, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
@@ -198,7 +197,7 @@ class ViewOfSeveral(DatasetIteratorView):
 
     _takes_list = True
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         return share_meta(meta, self.underlying_iterators)
 
     @property

@@ -20,7 +20,7 @@ from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, acc
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_keys
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
@@ -58,16 +58,14 @@ class EncodedDatasetIterator(LayerDatasetIterator):
     def make_access(self) -> SampleAccess:
         return EncodedAccess(self._below(), self._encoders)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(meta)
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         encoders, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, self._encoders)
         if sample_pos in encoders:
-            names = encoders[sample_pos].names_after(followed.feature_names)
-            followed = replace(followed, feature_names=names)
+            meta = replace(meta, feature_names=encoders[sample_pos].names_after(meta.feature_names))
         if target_pos in encoders:
             encoder = encoders[target_pos]
-            followed = replace(followed, target_kind=encoder.target_kind, class_names=encoder.class_names)
-        return followed
+            meta = replace(meta, target_kind=encoder.target_kind, class_names=encoder.class_names)
+        return meta
 
     @property
     def encoders(self) -> dict[ColumnKey, Encoder]:
@@ -216,10 +214,8 @@ def encode(
         ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         ConfigError: an object is not an encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
     """
-    if isinstance(encoders, Mapping):
-        by_column = column_keys(iterator, check_encoders(encoders))
-    else:
-        by_column = check_encoders({getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0): encoders})
+    sample_pos = getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0)
+    by_column = column_keys(iterator, check_encoders(encoders if isinstance(encoders, Mapping) else {sample_pos: encoders}))
     unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
     if unfitted and fit_on is not None:
         fit_encoders(unfitted, fit_on)

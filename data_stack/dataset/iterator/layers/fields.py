@@ -13,7 +13,7 @@ import numpy as np
 from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
-from data_stack.dataset.meta import LOST_NAMES, DatasetMetaIF, IteratorMeta, MetaFactory, column_key, column_names, declared_names
+from data_stack.dataset.meta import LOST_NAMES, DatasetMeta, IteratorMeta, column_key, column_names, declared_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.forms import SampleForm
@@ -61,10 +61,10 @@ class _ColumnsLayer(LayerDatasetIterator):
         names, below = column_names(self._dataset_iterator), self._below()
         return self._planner(SampleForm.tuples(len(names)) if names else _form_of(below)) if below.n_samples else None
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        derived, plan = MetaFactory.copy_dataset_meta(meta), self._plan_now()
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        derived, plan = meta, self._plan_now()
         if plan is None:
-            return replace(derived, column_names=None)
+            return replace(meta, column_names=None)
         moved: dict[ColumnKey, ColumnKey] = dict(zip(plan.keys, plan.here.keys, strict=True))
         positions: list[ColumnKey] = []
         for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):

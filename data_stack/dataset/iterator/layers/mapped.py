@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, sta
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory, column_key
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
@@ -118,8 +118,8 @@ class MappedDatasetIterator(LayerDatasetIterator):
             function = partial(_call_named, function, names)
         return (_BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        derived, names = MetaFactory.copy_dataset_meta(meta), self._made_with.get("names")
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        derived, names = meta, self._made_with.get("names")
         if (column := self._made_with.get("column")) is not None:
             columns, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, {column: None})
             if sample_pos in columns:

@@ -36,7 +36,7 @@ from data_stack.codecs.codec import import_optional
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.codecs.python_values import PythonCodec
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
-from data_stack.dataset.iterator.blocks import estimate_bytes, is_plain_tensor
+from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -304,20 +304,11 @@ def write_samples(file: Any, samples: Iterable[Sample], n_samples: int, fingerpr
     blocks: list[tuple[int, int, int, str]] = []
     n_written, position = 0, _HEAD.size
     file.write(_HEAD.pack(_MAGIC, _VERSION, 0))
-    for block in _blocks(samples):
-        records = []
-        for sample in block:
-            try:
-                records.append(_CODEC.encode(sample))
-            except (ValueError, RecursionError) as error:  # such as of an int of more digits than Python writes
-                raise ConfigError(
-                    f"sample {n_written + len(records)} cannot be kept in a store: {error}. Replace that value below the cache, "
-                    f"e.g. by map(), with numbers, strings, bytes, arrays, or lists, tuples and dicts of such"
-                ) from error
+    for records in _blocks(samples):
         data = np.cumsum(list(map(len, records)), dtype="<u8").tobytes() + b"".join(records)
         file.write(data)
-        blocks.append((len(block), position, len(data), block_digest(data).hex()))
-        n_written += len(block)
+        blocks.append((len(records), position, len(data), block_digest(data).hex()))
+        n_written += len(records)
         position += len(data)
     if n_written != n_samples:
         raise ConfigError(f"the iterator to store has a length of {n_samples}, but returned {n_written} samples")
@@ -325,18 +316,24 @@ def write_samples(file: Any, samples: Iterable[Sample], n_samples: int, fingerpr
     file.write(index + _TRAILER.pack(position, len(index), block_digest(index), _MAGIC))
 
 
-def _blocks(samples: Iterable[Sample]) -> Iterator[list[Sample]]:
-    """Samples in lists that take about as much memory as a block should, or one sample."""
-    block: list[Sample] = []
+def _blocks(samples: Iterable[Sample]) -> Iterator[list[bytes]]:
+    """The records of samples, in lists that take as much memory as a block should, or one record."""
+    records: list[bytes] = []
     n_bytes = 0
-    for sample in samples:
-        block.append(sample)
-        n_bytes += estimate_bytes(sample)
-        if n_bytes >= _BLOCK_BYTES or len(block) == _MAX_IN_BLOCK:
-            yield block
-            block, n_bytes = [], 0
-    if block:
-        yield block
+    for number, sample in enumerate(samples):
+        try:
+            records.append(_CODEC.encode(sample))
+        except (ValueError, RecursionError) as error:  # such as of an int of more digits than Python writes
+            raise ConfigError(
+                f"sample {number} cannot be kept in a store: {error}. Replace that value below the cache, "
+                f"e.g. by map(), with numbers, strings, bytes, arrays, or lists, tuples and dicts of such"
+            ) from error
+        n_bytes += len(records[-1])
+        if n_bytes >= _BLOCK_BYTES or len(records) == _MAX_IN_BLOCK:
+            yield records
+            records, n_bytes = [], 0
+    if records:
+        yield records
 
 
 class StoredSamples:

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
 from data_stack.dataset.iterator.layers.filtered import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory, column_key
+from data_stack.dataset.meta import DatasetMeta, column_key
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow, take
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
@@ -145,11 +145,10 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ what it is
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(super()._derive_meta(meta))
-        if self._offsets is None:
-            return followed
-        return replace(followed, class_names=None, feature_names=None, column_names=None, column_kinds=None)
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        if self._offsets is not None:
+            meta = replace(meta, class_names=None, feature_names=None, column_names=None, column_kinds=None)
+        return super()._derive_meta(meta)
 
 
 class _WindowedAccess(GroupedAccess):

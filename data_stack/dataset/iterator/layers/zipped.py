@@ -12,7 +12,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory, column_names
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.forms import SampleForm
@@ -55,7 +55,7 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._n_samples)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
             form = SampleForm.of(access_to(as_iterator(self._stacked_on[0])).sample(0))
@@ -63,11 +63,7 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
         names = [column_names(iterator) for iterator in self._stacked_on]
         all_names = tuple(name for each in names for name in each)
         is_named = all(names) and len(set(all_names)) == len(all_names)
-        return replace(
-            MetaFactory.copy_dataset_meta(meta),
-            iterator_meta=IteratorMeta(*positions),
-            column_names=all_names if is_named else None,
-        )
+        return replace(meta, iterator_meta=IteratorMeta(*positions), column_names=all_names if is_named else None)
 
 
 class _ZippedAccess(SampleAccess):
