@@ -189,9 +189,8 @@ def column_key_by(meta: DatasetMetaIF, samples: SampleAccess, key: ColumnKey) ->
     if names == () and samples.n_samples and isinstance(samples.sample(0), (tuple, list)):
         raise ConfigError(f"samples have no column {key!r}: {LOST_NAMES}")
     if names and key not in names:
-        raise ConfigError(
-            f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {', '.join(map(repr, names))}"
-        )
+        known = ", ".join(map(repr, names))
+        raise ConfigError(f"samples have no column {key!r}{did_you_mean(key, names)}: they have the columns {known}")
     return names.index(key) if names else key
 
 

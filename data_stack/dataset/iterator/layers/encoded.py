@@ -51,9 +51,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
         super().__init__(dataset_iterator, encoders=self._encoders)
         unfitted = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in self._encoders.items() if not encoder.is_fitted)
         if unfitted:
-            raise ModelNotTrainedError(
-                f"encoders are not fitted: {unfitted}; fit them on the training split, encode(…, fit_on=train), or by fit(column)"
-            )
+            raise ModelNotTrainedError(f"encoders are not fitted: {unfitted}; fit them by encode(…, fit_on=train) or fit(column)")
 
     def make_access(self) -> SampleAccess:
         return EncodedAccess(self._below(), self._encoders)

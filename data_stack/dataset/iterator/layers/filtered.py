@@ -12,13 +12,14 @@ from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
-from data_stack.dataset.positions import narrow
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacking import as_array, keys_of, list_values
 
+_Predicate = Callable[..., Any]
 _Columns = Union[ColumnKey, Sequence[ColumnKey], None]
 
 
@@ -50,12 +51,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        predicate: Callable[..., Any],
-        *,
-        column: _Columns = None,
-        batched: bool = False,
+        self, dataset_iterator: DatasetIteratorIF, predicate: _Predicate, *, column: _Columns = None, batched: bool = False
     ) -> None:
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
@@ -75,9 +71,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
         return state
 
 
-def _find(
-    source: SampleAccess, predicate: Callable[..., Any], column: _Columns, batched: bool
-) -> Iterator[npt.NDArray[np.integer[Any]]]:
+def _find(source: SampleAccess, predicate: _Predicate, column: _Columns, batched: bool) -> Iterator[IndexArrayOfInts]:
     """The positions of the samples that stay, block by block."""
     keys = [] if column is None else keys_of(column)
     if column is not None and not keys:
@@ -103,13 +97,11 @@ def _find(
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 
-def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
+def _mask(predicate: _Predicate, arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
     mask = as_array(predicate(*arguments))
     if mask.dtype != bool or mask.shape != (length,):
-        raise ConfigError(
-            f"for the samples {start} to {start + length - 1} the batched predicate must return an array of bools of shape "
-            f"({length},); it returned shape {mask.shape} and dtype {mask.dtype}"
-        )
+        returned = f"it returned shape {mask.shape} and dtype {mask.dtype}"
+        raise ConfigError(f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}")
     return mask
 
 

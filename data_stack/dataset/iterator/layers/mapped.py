@@ -92,7 +92,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
         if isinstance(column, (list, tuple)):
             raise ConfigError(
-                f"column= names one column, got {column!r:.80}. A function of several takes the sample, with columns="
+                f"column= names one column, got {column!r:.80}; a function of several takes the sample, with columns="
             )
         what = ("a batch" if batched else "a sample") if column is None else ("a column" if batched else "a value")
         hint = "" if column is not None else "Take the sample apart inside: image, label = sample. Or map one column: column=…. "
@@ -165,9 +165,7 @@ def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any,
     form = SampleForm.of(mapped)
     if form.kind != "tuple" or len(form.keys) != len(names):
         what = f"{len(form.keys)} columns" if form.kind == "tuple" else f"a {type(mapped).__name__}"
-        raise ConfigError(
-            f"a map with columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}"
-        )
+        raise ConfigError(f"a map to columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}")
     return mapped
 
 

@@ -66,9 +66,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         numbers, parts = _exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
-                raise ConfigError(
-                    f"iterator {place} is empty, but its proportion is not 0; leave it out or set its proportion to 0"
-                )
+                raise ConfigError(f"iterator {place} is empty; leave it out, or set its proportion to 0")
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
         self._made_with = {"proportions": numbers, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
@@ -86,10 +84,7 @@ def _exact_parts(given: Any, n_wanted: int) -> tuple[list[int | float], list[Fra
     except (TypeError, ValueError):
         raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {given!r:.80}") from None
     if len(numbers) != n_wanted or not all(0 <= number < math.inf for number in numbers) or not any(numbers):
-        raise ConfigError(
-            f"proportions must be one number for each of the {n_wanted} iterators, finite and not negative, and one of them "
-            f"positive, got {numbers}"
-        )
+        raise ConfigError(f"proportions must be {n_wanted} finite numbers, none negative and one of them positive, got {numbers}")
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]

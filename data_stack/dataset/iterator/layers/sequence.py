@@ -34,8 +34,7 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
         columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
-                f"a SequenceDatasetIterator takes a list of columns, at least one, such as [samples, targets], "
-                f"not {dataset_sequences!r:.80}"
+                f"a SequenceDatasetIterator takes a list of columns, [samples, targets], not {dataset_sequences!r:.80}"
             )
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:

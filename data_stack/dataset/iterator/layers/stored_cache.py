@@ -125,9 +125,8 @@ class StoredCacheDatasetIterator(LayerDatasetIterator):
             reason = instability_reason(as_iterator(dataset_iterator))
             if reason is not None:
                 raise ConfigError(
-                    f"this stack has no reliable fingerprint ({reason}), so a stored cache could return outdated samples. "
-                    f"Pass a version, cache(storage=…, version='1'), and another "
-                    f"version whenever the samples change"
+                    f"this stack has no reliable fingerprint ({reason}), so a stored cache could return outdated samples. Pass a "
+                    f"version, cache(storage=…, version='1'), and another version whenever the samples change"
                 )
         # the identifier is not in a recipe: a stranger's must not choose what is written, nor two epochs share a name
         super().__init__(dataset_iterator, storage=storage, version=version)
@@ -224,10 +223,7 @@ class _StoredCacheAccess(OneToOneAccess):
                     write_samples(file, self._source, self.n_samples, self.fingerprint)
                 found = self._find()
         if found is None:
-            raise ConfigError(
-                f"the cache {identifier!r} in {self._storage!r} was replaced by other samples as soon as it was stored; "
-                f"give each cache an identifier of its own"
-            )
+            raise ConfigError(f"the cache {identifier!r} in {self._storage!r} was replaced at once; give each its own identifier")
         return found
 
 
@@ -357,10 +353,7 @@ class StoredSamples:
             start = max(0, resource.size - _TRAILER.size)
             head, trailer = resource.read_ranges([(0, _HEAD.size), (start, _TRAILER.size)])
             if head[: len(_MAGIC)] != _MAGIC:
-                raise ConfigError(
-                    f"resource {identifier!r} in {storage!r} is not a cache of samples; it was not overwritten; "
-                    f"pass another identifier"
-                )
+                raise ConfigError(f"resource {identifier!r} in {storage!r} is no cache of samples; pass another identifier")
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
                 raise DatasetFileCorruptError(f"{self._name} are of format {version}, not {_VERSION}; delete the resource")
             try:

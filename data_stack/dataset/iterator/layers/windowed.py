@@ -263,10 +263,7 @@ def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[C
         checked[number] = None if columns is None else column_key(iterator, keys_of(columns))
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
-        raise ConfigError(
-            f"offsets from {min(checked)} to {max(checked)} make windows of length {spanned}, but length is {length}; "
-            f"pass length={spanned}"
-        )
+        raise ConfigError(f"offsets from {min(checked)} to {max(checked)} need windows of length={spanned}, got length={length}")
     return checked
 
 
@@ -327,10 +324,10 @@ def _objects_exceed(
         try:
             exceeds[number] = not values[number + 1] - values[number] <= max_gap
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"column {key!r}: cannot compare {values[number + 1]!r:.60} - {values[number]!r:.60}, at positions "
-                f"{order[number + 1]} and {order[number]}, to a gap of {max_gap!r}"
-            ) from error
+            difference = (
+                f"{values[number + 1]!r:.60} - {values[number]!r:.60}, at positions {order[number + 1]} and {order[number]},"
+            )
+            raise ConfigError(f"column {key!r}: cannot compare {difference} to a gap of {max_gap!r}") from error
     return exceeds
 
 

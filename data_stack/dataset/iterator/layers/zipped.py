@@ -152,8 +152,7 @@ def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
     are_dicts = [form.kind == "dict" for form in forms]
     if any(are_dicts) and not all(are_dicts):
         raise ConfigError(
-            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not return dicts; "
-            f"name its columns by as_dict()"
+            f"dicts are zipped with dicts: name the columns of iterator {are_dicts.index(False)} by as_dict() first"
         )
     places = [(number, key) for number, form in enumerate(forms) for key in (form.keys if form.kind != "bare" else [None])]
     if not all(are_dicts):
@@ -161,7 +160,5 @@ def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
     first: dict[Any, int] = {}
     for number, key in places:
         if first.setdefault(key, number) != number:
-            raise ConfigError(
-                f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one before zipping"
-            )
+            raise ConfigError(f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one first")
     return SampleForm("dict", tuple(first)), places
