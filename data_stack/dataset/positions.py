@@ -183,16 +183,15 @@ def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArr
         array = array.astype(bool)  # a mask of pandas
     if array.dtype == object and array.ndim == 1 and all(isinstance(each, (int, np.integer)) for each in array):
         raise out_of_bounds(max(array, key=abs), length)  # beyond what numpy's integers hold
-    if array.ndim != 1:
-        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {_describe(indices, array)}")
-    if array.dtype == bool:
+    if array.ndim == 1 and array.dtype == bool:
         if array.size != length:
             raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
         return np.flatnonzero(array)
-    if array.size == 0:  # numpy makes floats of an empty list
+    if array.ndim == 1 and array.size == 0:  # numpy makes floats of an empty list
         return np.empty(0, dtype=np.intp)
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"indices must be integers or bools, got {_describe(indices, array)}")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        given = f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"
+        raise TypeError(f"indices must be a one-dimensional list or array of integers or bools, got {given}")
     lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
     if lowest < -length or highest >= length:
         offender = lowest if lowest < -length else highest
@@ -242,7 +241,3 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
     where = "" if place is None else f", number {place} of the indices"
     return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
-
-
-def _describe(indices: object, array: npt.NDArray[Any]) -> str:
-    return f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"

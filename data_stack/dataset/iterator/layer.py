@@ -124,10 +124,7 @@ class DatasetIteratorView(LayerDatasetIterator):
         positions = as_index_array(self._given)
         return positions.tolist() if self._gives_list else positions.astype(np.intp)
 
-    @property
-    def view_tags(self) -> dict[str, Any] | None:
-        """What the view was tagged with; None if nothing."""
-        return self._view_tags
+    view_tags = property(attrgetter("_view_tags"), doc="What the view was tagged with; None if nothing.")
 
 
 @layer("shuffled")
@@ -151,10 +148,7 @@ class ShuffledDatasetIterator(DatasetIteratorView):
         checked_seed, checked_epoch, _, key = check_draw("shuffled", seed, epoch)
         super().__init__(dataset_iterator, KeyedPermutation(len(as_iterator(dataset_iterator)), key))
         self._made_with = {"seed": checked_seed, "epoch": checked_epoch}
-
-    @property
-    def _noted(self) -> str:  # type: ignore[override]  # read-only here
-        return f" shuffled with seed {self._made_with['seed']}"
+        self._noted = f" shuffled with seed {checked_seed}"
 
 
 class RearrangedAccess(SampleAccess):
@@ -337,13 +331,9 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         self, dataset_iterator: DatasetIteratorIF, dataset_meta: DatasetMetaIF, *, origin: Mapping[str, Any] | None = None
     ) -> None:
         self._origin = None if origin is None else dict(origin)
-        self._dataset_meta = dataset_meta
-        self._dataset_iterator = dataset_iterator
+        self._dataset_iterator, self._dataset_meta = dataset_iterator, dataset_meta
+        self._noted = getattr(dataset_iterator, "_noted", "")
         own_access(self)  # now: what has no samples is refused here
-
-    @property
-    def _noted(self) -> str:  # type: ignore[override]  # read-only here
-        return getattr(vars(self).get("_dataset_iterator"), "_noted", "")  # a subclass may wrap nothing
 
     if not TYPE_CHECKING:  # a type checker is not to believe in every name
 
@@ -370,10 +360,7 @@ class InformedDatasetIterator(AccessedDatasetIterator, InformedDatasetIteratorIF
         """What the wrapped iterator is stacked on."""
         return self._dataset_iterator.underlying_iterators
 
-    @property
-    def dataset_meta(self) -> DatasetMetaIF:
-        """The meta given."""
-        return self._dataset_meta
+    dataset_meta = property(attrgetter("_dataset_meta"), doc="The meta given.")
 
 
 class NamedAccess(OneToOneAccess):

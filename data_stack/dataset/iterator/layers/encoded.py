@@ -117,13 +117,10 @@ class EncodedAccess(OneToOneAccess):
         if not samples:
             return []
         self._know(samples[0])
-        columns = {
-            key: self._transform(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
-            for key, encoder in self._by_column.items()
-        }
-        return [
-            replace_values(sample, {key: column[row] for key, column in columns.items()}) for row, sample in enumerate(samples)
-        ]
+        columns = {}
+        for key, encoder in self._by_column.items():
+            columns[key] = self._transform(key, encoder, stack_values([value_of(each, key) for each in samples]), positions)
+        return [replace_values(each, {key: column[row] for key, column in columns.items()}) for row, each in enumerate(samples)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batch: Any = self.below.batch(positions)

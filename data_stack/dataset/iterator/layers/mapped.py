@@ -314,10 +314,8 @@ def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., 
         column = stack_values(list(values))
     if column is None or not column.ndim or len(column) != n_rows:
         what = f"{len(column)} values" if column is not None and column.ndim else f"a {type(values).__name__}"
-        raise ConfigError(
-            f"a batched map returned {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
-            f"the batch (a list is one column, several columns are a tuple): its function is {function!r}"
-        )
+        expected = f"an array, tensor or list of {n_rows} values (a list is one column, several columns are a tuple)"
+        raise ConfigError(f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}")
     return column
 
 
