@@ -102,7 +102,6 @@ HEAVY = {
         "data_stack.loader.tensorflow",
     },
     "torch": {
-        "data_stack.dataset.iterator.sample_columns",
         "data_stack.formats.torch_tensors",
         "data_stack.loader.torch",
         "data_stack.processes.child_process",

@@ -1,14 +1,21 @@
-"""Positions of samples in compact form: a range, an index array, or a formula."""
+"""Positions of samples, checked, in compact form: a range, an index array, or a formula."""
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
-from typing import Any, Union
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
+
 IndexArrayOfInts = npt.NDArray[np.integer[Any]]
+
+IndexArray = Union[npt.NDArray[Any], Sequence[int], Sequence[bool], range, slice]
+"""Positions of samples: integers (negative ones count from the end), or one bool for each sample."""
 
 _MAX_IN_INT32 = 2**31
 
@@ -39,6 +46,25 @@ class ComputedPositions(ABC):
         if -n_positions <= index < 0:
             return self.at(index + n_positions)
         raise IndexError(index)
+
+
+class Formula(ComputedPositions):
+    """Positions that a function computes.
+
+    Args:
+        length: number of positions.
+        function: of a module, so that it can be pickled; it is called with ``arguments`` and the indices.
+    """
+
+    def __init__(self, length: int, function: Callable[..., IndexArrayOfInts], *arguments: Any) -> None:
+        self._length, self._function, self._arguments = length, function, arguments
+
+    def __len__(self) -> int:
+        return self._length
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The positions at ``indices``."""
+        return self._function(*self._arguments, indices)
 
 
 Positions = Union[range, IndexArrayOfInts, ComputedPositions]
@@ -110,3 +136,108 @@ def as_index_array(positions: Positions) -> IndexArrayOfInts:
     if isinstance(positions, ComputedPositions):
         return positions.take(np.arange(len(positions), dtype=np.intp))
     return positions
+
+
+# ---------------------------------------------------------------------- what is given as positions, counts and seeds
+
+
+def check_index(index: SupportsIndex, length: int) -> int:
+    """The position ``0 <= p < length`` that ``index`` means, negative ones counted from the end.
+
+    Raises:
+        DatasetOutOfBoundsError: it lies outside.
+        TypeError: it is not an integer.
+    """
+    position = operator.index(index)
+    if -length <= position < length:
+        return position if position >= 0 else position + length
+    raise out_of_bounds(position, length)
+
+
+def check_indices(indices: IndexArray | npt.ArrayLike, length: int) -> npt.NDArray[np.intp]:
+    """The positions that ``indices`` mean in ``length`` samples: shape ``(n,)``, each in ``[0, length)``.
+
+    Args:
+        indices: integers (a list, range, numpy array or tensor), one bool for each sample, or a slice. An array that
+            needs no conversion is returned as it is, not copied.
+        length: number of samples.
+
+    Raises:
+        DatasetOutOfBoundsError: a position lies outside, or there is not one bool for each sample.
+        TypeError: not a one-dimensional array of integers or bools.
+    """
+    if isinstance(indices, range):
+        indices = np.arange(indices.start, indices.stop, indices.step)
+    if type(indices) is np.ndarray and indices.dtype == np.intp and indices.ndim == 1 and indices.size:
+        # one look at what is nearly always given; negative ones are large here, and argmax() takes half the time of max()
+        unsigned = indices.view(np.uintp)
+        if unsigned.item(unsigned.argmax()) < length:
+            return indices
+    elif isinstance(indices, slice):
+        return np.arange(*indices.indices(length), dtype=np.intp)
+    try:
+        array = np.asarray(indices)
+    except ValueError as error:  # a list of lists of different lengths
+        raise TypeError(f"indices must be a one-dimensional list or array of integers, got {indices!r:.80}") from error
+    if array.dtype == object and array.ndim == 1 and len(array) and all(isinstance(each, (bool, np.bool_)) for each in array):
+        array = array.astype(bool)  # a mask of pandas
+    if array.dtype == object and array.ndim == 1 and all(isinstance(each, (int, np.integer)) for each in array):
+        raise out_of_bounds(max(array, key=abs), length)  # beyond what numpy's integers hold
+    if array.ndim == 1 and array.dtype == bool:
+        if array.size != length:
+            raise DatasetOutOfBoundsError(f"a mask of {array.size} values cannot select from an iterator of {length} samples")
+        return np.flatnonzero(array)
+    if array.ndim == 1 and array.size == 0:  # numpy makes floats of an empty list
+        return np.empty(0, dtype=np.intp)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        given = f"{type(indices).__name__} of shape {array.shape} and dtype {array.dtype}"
+        raise TypeError(f"indices must be a one-dimensional list or array of integers or bools, got {given}")
+    lowest, highest = int(array.min()), int(array.max())  # before the cast, which would wrap large unsigned integers
+    if lowest < -length or highest >= length:
+        offender = lowest if lowest < -length else highest
+        raise out_of_bounds(offender, length, place=int((array == offender).argmax()))
+    positions = array.astype(np.intp, copy=False)
+    return np.where(positions < 0, positions + length, positions) if lowest < 0 else positions
+
+
+def check_positions(indices: IndexArray | npt.ArrayLike, length: int) -> range | IndexArrayOfInts:
+    """As :func:`check_indices`, to be kept: a slice or range stays a range, anything else is copied, as narrow as it can be.
+
+    Raises:
+        DatasetOutOfBoundsError, TypeError: as there.
+    """
+    if isinstance(indices, slice):
+        indices = range(length)[indices]
+    if isinstance(indices, range):
+        if len(indices) == 0:
+            return range(0)
+        shifts = [check_index(end, length) - end for end in (indices[0], indices[-1])]
+        if shifts[0] == shifts[1]:
+            return range(indices.start + shifts[0], indices.stop + shifts[0], indices.step)
+    return narrow(check_indices(indices, length), length)
+
+
+def check_integer(name: str, value: Any, *, at_least: int | None = None, at_most: int | None = None) -> int:
+    """``value`` as a plain int, for arguments such as counts and seeds.
+
+    Raises:
+        ConfigError: it is not an integer (of Python or numpy), or out of range.
+    """
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ConfigError(f"{name} must be an integer, got {value!r:.80}") from None
+    if at_least is not None and number < at_least:
+        raise ConfigError(f"{name} must be at least {at_least}, got {number}")
+    if at_most is not None and number > at_most:
+        raise ConfigError(f"{name} must be at most {at_most}, got {number}")
+    return number
+
+
+def out_of_bounds(position: int, length: int, place: int | None = None) -> DatasetOutOfBoundsError:
+    """What to raise for a position that lies outside of ``length`` samples; ``place``: where it stands among several."""
+    allowed = f"allowed are {-length} to {length - 1}" if length else "it is empty"
+    # Python refuses to write out numbers of more than 4,300 digits
+    shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
+    where = "" if place is None else f", number {place} of the indices"
+    return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")

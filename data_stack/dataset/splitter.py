@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
+import functools
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,9 +11,8 @@ from typing import Any, ParamSpec
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.splits.parts import check_n_folds
 from data_stack.dataset.splits.splitting import check_ratios
 from data_stack.exception import ConfigError
@@ -164,16 +163,14 @@ class CVSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each fold."""
-        return [_view(dataset_iterator, fold) for fold in self._positions(dataset_iterator)]
+        targets = as_iterator(dataset_iterator).read_column(self.target_pos) if self.stratification else None
+        random_state = _random_state(self.seed) if self.shuffle else None
+        folds = _folds_of(len(dataset_iterator), self.num_folds, targets, random_state)
+        return [_view(dataset_iterator, fold) for fold in folds]
 
     def get_indices(self, dataset_iterator: DatasetIteratorIF) -> list[list[int]]:
         """One list of positions for each fold, ascending; at most targets are read."""
         return [list(fold.indices) for fold in self.split(dataset_iterator)]  # of the split, as programs override that
-
-    def _positions(self, dataset_iterator: DatasetIteratorIF) -> list[_Positions]:
-        targets = as_iterator(dataset_iterator).read_column(self.target_pos) if self.stratification else None
-        random_state = _random_state(self.seed) if self.shuffle else None
-        return _folds_of(len(dataset_iterator), self.num_folds, targets, random_state)
 
 
 class NestedCVSplitterImpl(SplitterIF):
@@ -212,18 +209,6 @@ class NestedCVSplitterImpl(SplitterIF):
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
         """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""
-        outer_folds, inner_folds = self._positions(dataset_iterator)
-        return (
-            [_view(dataset_iterator, fold) for fold in outer_folds],
-            [[_view(dataset_iterator, fold) for fold in folds] for folds in inner_folds],
-        )
-
-    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[list[int]], list[list[list[int]]]]:
-        """Positions of the outer folds; and for each of them, those of its inner folds, all in ``dataset_iterator``."""
-        outer_folds, inner_folds = self.split(dataset_iterator)  # as programs override that
-        return [list(fold.indices) for fold in outer_folds], [[list(fold.indices) for fold in folds] for folds in inner_folds]
-
-    def _positions(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[_Positions], list[list[_Positions]]]:
         targets = None
         if self.outer_stratification or self.inner_stratification:
             targets = as_iterator(dataset_iterator).read_column(self.target_pos)
@@ -231,23 +216,27 @@ class NestedCVSplitterImpl(SplitterIF):
         random_state = _random_state(self.seed) if self.shuffle else None
         outer_targets = targets if self.outer_stratification else None
         outer_folds = _folds_of(len(dataset_iterator), self.num_outer_loop_folds, outer_targets, random_state)
-        inner_folds: list[list[_Positions]] = []
+        inner_folds: list[list[DatasetIteratorView]] = []
         for left_out in range(len(outer_folds)):
             others = np.concatenate([fold for number, fold in enumerate(outer_folds) if number != left_out])
             inner_targets = targets[others] if targets is not None and self.inner_stratification else None
             folds = _folds_of(len(others), self.num_inner_loop_folds, inner_targets, random_state)
-            inner_folds.append([others[fold] for fold in folds])
-        return outer_folds, inner_folds
+            inner_folds.append([_view(dataset_iterator, others[fold]) for fold in folds])
+        return [_view(dataset_iterator, fold) for fold in outer_folds], inner_folds
+
+    def get_indices(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[list[int]], list[list[list[int]]]]:
+        """Positions of the outer folds; and for each of them, those of its inner folds, all in ``dataset_iterator``."""
+        outer_folds, inner_folds = self.split(dataset_iterator)  # as programs override that
+        return [list(fold.indices) for fold in outer_folds], [[list(fold.indices) for fold in folds] for folds in inner_folds]
 
 
 def _maker_of(implementation: Callable[_Arguments, SplitterIF]) -> Callable[_Arguments, Splitter]:
     """What makes a splitter of an implementation, with its arguments and docstring."""
 
+    @functools.wraps(implementation)
     def get_splitter(*arguments: _Arguments.args, **options: _Arguments.kwargs) -> Splitter:
         return Splitter(splitter_impl=implementation(*arguments, **options))
 
-    get_splitter.__doc__ = implementation.__doc__
-    get_splitter.__signature__ = inspect.signature(implementation)  # type: ignore[attr-defined]  # what inspect looks for
     return get_splitter
 
 

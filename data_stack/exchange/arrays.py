@@ -8,8 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey
+from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import ImageFolderIterator

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.content import contents_of_resources

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.ownership import copy_value, detach
+from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
+from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.dataset.recipes.recipe import at_epoch, has_random_layers, list_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
@@ -98,7 +97,7 @@ class EpochStacks:
         """The stack of an epoch.
 
         Raises:
-            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.recipes.recipe.at_epoch`.
+            ConfigError: it cannot be redrawn, see :func:`data_stack.dataset.iterator.layer.at_epoch`.
         """
         return self._draw(epoch) if self.differ else self.iterator
 

@@ -13,8 +13,8 @@ from typing import Any, SupportsIndex, TypeVar, get_args
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.adapted import Indexable, as_iterator
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
+from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, LoaderStateError
 from data_stack.loader.collation import Collation

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
 from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_array, permute_array
 from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product, permute_array
 from data_stack.dataset.randomness.permutation import KeyedPermutation
 from data_stack.dataset.randomness.seeds import derive_seed
@@ -124,7 +125,7 @@ class InOrder(Order):
 class Shuffled(Order):
     """All samples in a random order, that of ``iterator.shuffle(seed, epoch=epoch)``.
 
-    The order is a :class:`~data_stack.dataset.randomness.permutation.KeyedPermutation`: the same on every machine, and without an
+    The order is a :class:`~data_stack.dataset.randomness.KeyedPermutation`: the same on every machine, and without an
     array of positions for more than 65,536 samples.
     """
 

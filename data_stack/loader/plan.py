@@ -22,6 +22,7 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError
 from data_stack.loader.jobs import Job

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
+from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
 from data_stack.formats.conversion.location import find_source_format

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
-from data_stack.dataset.iterator.registry import LAYERS
+from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import function_at, register_function
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content

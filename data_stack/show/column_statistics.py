@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_names
-from data_stack.dataset.meta import DatasetMetaIF
+from data_stack.dataset.meta import DatasetMetaIF, column_names
+from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import comparable, exact_array, is_null, missing_in, present_values, stack_values
 

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from data_stack.dataset.iterator.named_columns import column_key
+from data_stack.dataset.meta import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.kinds import look_at, shorten, span_of
 from data_stack.show.markup import readable

@@ -12,8 +12,7 @@ from typing import Any
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.walk import walk_stack
+from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
 from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable
 
 _MAX_PARTS = 8

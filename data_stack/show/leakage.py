@@ -10,9 +10,8 @@ from itertools import combinations
 from typing import Any
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
 from data_stack.exception import ConfigError
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.values.digests import DIGEST_BYTES, row_digests

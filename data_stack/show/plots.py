@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.named_columns import column_key, column_names
+from data_stack.dataset.meta import column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show.kinds import shorten
 from data_stack.show.samples import default_keys, part_of, title_of

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.named_columns import column_names
+from data_stack.dataset.meta import column_names
 from data_stack.exception import ConfigError
 from data_stack.show.kinds import look_at, shorten
 from data_stack.show.target_distribution import n_values_of, plain_value

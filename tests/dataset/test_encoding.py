@@ -83,7 +83,7 @@ def test_an_encoder_that_is_not_fitted_needs_an_iterator_to_be_fitted_on() -> No
 
     with pytest.raises(ModelNotTrainedError, match=r"column 0 \(<ContinuousEncoder.*fit_on=train"):
         iterator.encode({0: ContinuousEncoder(), 1: OneHotEncoder([0, 1, 2])})
-    with pytest.raises(ModelNotTrainedError, match=r"column 1, <CategoricalEncoder.*fit_on=train"):
+    with pytest.raises(ModelNotTrainedError, match=r"column 1 \(<CategoricalEncoder.*fit_on=train"):
         EncodedDatasetIterator(iterator, {1: CategoricalEncoder()})
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 

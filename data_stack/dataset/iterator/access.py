@@ -6,17 +6,43 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple, TypeVar, Union
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions, as_index_array, compose, take
+from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Batch, Column, column_of, empty_like, map_columns, stack_samples, value_of
+from data_stack.values.stacking import Batch, Column, column_of, empty_like, list_columns, map_columns, stack_samples, value_of
 
-_POSITIONS_AT_ONCE = 1 << 16
+ColumnKey = Union[int, str]
+"""Names a column: a position in tuple samples, a key of dict samples."""
+
+_Batch = TypeVar("_Batch")
+
+
+class DeclaredColumn(NamedTuple):
+    """A column as a schema declares it.
+
+    Attributes:
+        dtype: None: see the values.
+        shape: of a value; None: an extent varies.
+        is_nullable: whether values may be missing.
+        origin: what it is in the library that it comes from, such as a type of Arrow's; None if unknown.
+    """
+
+    dtype: str | None = None
+    shape: tuple[int | None, ...] | None = None
+    is_nullable: bool = False
+    origin: Any = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all values are of one dtype of numpy and one shape."""
+        has_dtype = self.dtype is not None and self.dtype not in ("str", "bytes", "object", "Decimal")
+        return has_dtype and not self.is_nullable and self.shape is not None and None not in self.shape
 
 
 class SampleAccess(ABC):
@@ -162,14 +188,8 @@ class OneToOneAccess(SampleAccess):
 
     prefers_blocks = property(attrgetter("below.prefers_blocks"))
     n_samples = property(attrgetter("below.n_samples"))
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.fixed_columns
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._keeps_values and self.below.releases_gil
+    fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
+    releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()
@@ -179,80 +199,6 @@ class OneToOneAccess(SampleAccess):
 
     def locate(self, position: int) -> str | None:
         return self.below.locate(position)
-
-
-class RearrangedAccess(SampleAccess):
-    """Access to the samples of ``source`` at ``positions``: a view, a shuffle, a shard, a fold.
-
-    Positions are composed once, so that a view of a view reads from the bottom directly.
-
-    Args:
-        source: what is looked through.
-        positions: in ``source``; a range or a formula stays such.
-    """
-
-    def __init__(self, source: SampleAccess, positions: Positions) -> None:
-        self._source, inner = source.unwrap()
-        self._positions = compose(positions, inner)
-        # a memoryview returns an int in half the time of an array's item()
-        self._at = at = self._positions.data if isinstance(self._positions, np.ndarray) else self._positions
-        self._read = read = self._source.sample
-        self.n_samples = len(self._positions)
-        # a closure takes two thirds of the time of a method
-        self.sample = lambda position: read(at[position])  # type: ignore[method-assign]
-
-    fixed_columns = property(attrgetter("_source.fixed_columns"))
-    releases_gil = property(attrgetter("_source.releases_gil"))
-    prefers_blocks = property(attrgetter("_source.prefers_blocks"))
-
-    def sample(self, position: int) -> Any:
-        return self._read(self._at[position])
-
-    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
-        return self._source.samples(take(self._positions, positions))
-
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self._source.batch(take(self._positions, positions))
-
-    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        wanted = as_index_array(self._positions) if positions is None else take(self._positions, positions)
-        return self._source.columns(keys, wanted)
-
-    def iterate(self, start: int, stop: int) -> Iterator[Any]:
-        read = self._read
-        for first in range(start, stop, _POSITIONS_AT_ONCE):  # as Python ints, but never all of them at once
-            block = range(first, min(first + _POSITIONS_AT_ONCE, stop))
-            for position in as_index_array(compose(block, self._positions)).tolist():
-                yield read(position)
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        """Those of the source, as far as its samples are here, if they are in its order."""
-        below = self._source.blocks()
-        positions = self._positions
-        if below is None or isinstance(positions, ComputedPositions):
-            return None
-        ends = np.cumsum(below)
-        if isinstance(positions, range):
-            if positions.step < 0 and len(positions) > 1:
-                return None
-            n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
-        elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
-            return None
-        else:
-            n_before = np.searchsorted(positions, ends)
-        return np.diff(n_before, prepend=0)
-
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self._source.prefetch(take(self._positions, positions), keys)
-
-    def locate(self, position: int) -> str | None:
-        return self._source.locate(int(self._at[position]))
-
-    def unwrap(self) -> tuple[SampleAccess, Positions | None]:
-        return self._source, self._positions
-
-    def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
-        return self._source.declare_columns()
 
 
 # ---------------------------------------------------------------------- access to any iterator
@@ -298,6 +244,8 @@ class DefaultAccess(SampleAccess):
         methods: the public methods to call; the others are built on these, ``__getitem__`` and ``__len__``.
     """
 
+    n_samples = property(lambda self: len(self._iterator))
+
     def __init__(self, iterator: Any, methods: Collection[str]) -> None:
         self._iterator, self._methods = iterator, methods
 
@@ -307,24 +255,18 @@ class DefaultAccess(SampleAccess):
     def __hash__(self) -> int:
         return id(self._iterator)
 
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return len(self._iterator)
-
     def sample(self, position: int) -> Any:
         return self._iterator[position]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Any]:
         if "__getitems__" not in self._methods:
             return super().samples(positions)
-        samples: list[Any] = self._iterator.__getitems__(positions.tolist())
-        return samples
+        return self._iterator.__getitems__(positions.tolist())  # type: ignore[no-any-return]  # samples
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if "read_batch" not in self._methods:
             return super().batch(positions)
-        batch: Batch = map_columns(_new, self._iterator.read_batch(positions))
-        return batch
+        return map_columns(_new, self._iterator.read_batch(positions))  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if "read_column" in self._methods:
@@ -342,13 +284,14 @@ class DefaultAccess(SampleAccess):
         return super().iterate(start, stop)
 
 
-def access_to(iterator: Any) -> SampleAccess:
+def access_to(iterator: Any, called: str = "") -> SampleAccess:
     """The access of an iterator; :class:`DefaultAccess` where its class has none, or redefines a public reading method.
 
     Args:
-        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.adapted.as_iterator`.
+        iterator: a ``DatasetIteratorIF``; of anything else see :func:`~data_stack.dataset.iterator.contract.as_iterator`.
+        called: the public method whose inherited version reads, which a redefinition may call by ``super()``.
     """
-    methods: frozenset[str] | None = iterator._public_methods[""]
+    methods: frozenset[str] | None = iterator._public_methods[called]
     return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
 
 
@@ -362,12 +305,6 @@ def own_access(iterator: Any) -> SampleAccess:
     return access
 
 
-def default_access(iterator: Any, name: str) -> SampleAccess:
-    """The access for the inherited version of a public method, which a redefinition may call by ``super()``."""
-    methods: frozenset[str] | None = iterator._public_methods[name]
-    return own_access(iterator) if methods is None else DefaultAccess(iterator, methods)
-
-
 def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess) -> list[Column]:
     """Columns of samples of ``access``; without samples they have the dtype and shape of sample 0."""
     values: list[list[Any]] = [[] for _ in keys]
@@ -378,3 +315,62 @@ def stack_columns(samples: Any, keys: Sequence[int | str], access: SampleAccess)
         first = access.sample(0)
         return [stack_values([value_of(first, key)])[:0] for key in keys]
     return [stack_values(column) for column in values]
+
+
+# ---------------------------------------------------------------------- who may write into what is read
+
+# What cannot be written into.
+_CONSTANT: frozenset[type] = frozenset(
+    {type(None), bool, int, float, complex, str, bytes, *set(np.sctypeDict.values())} - {np.object_, np.void}
+)
+
+
+def copy_value(value: Any) -> Any:
+    """A value that may be written into: arrays, plain tensors, lists, dicts, sets and bytearrays are copied, at any depth.
+
+    Objects of other classes are given as they are, and so are the values in them.
+    """
+    kind = type(value)
+    if kind in _CONSTANT:
+        return value
+    if kind is tuple:
+        return tuple([copy_value(item) for item in value])
+    if kind is np.ndarray or isinstance(value, np.ndarray):
+        return copy_objects(value.copy("K")) if value.dtype.hasobject else value.copy("K")
+    if kind is dict:
+        return {key: copy_value(item) for key, item in value.items()}
+    if kind is list:
+        return [copy_value(item) for item in value]
+    if kind is set or kind is bytearray:
+        return value.copy()
+    if isinstance(value, tuple) and hasattr(kind, "_fields"):
+        made = tuple.__new__(kind, map(copy_value, value))
+        if getattr(value, "__dict__", None):  # a subclass may have more than its fields
+            made.__dict__.update(copy_value(value.__dict__))
+        return made
+    return value.clone() if is_plain_tensor(value) else value
+
+
+def copy_objects(batch: _Batch) -> _Batch:
+    """A batch, or a column; in its columns of objects, which must not be shared, values are replaced by copies."""
+    given: Any = batch
+    for column in list_columns(given):
+        for place in np.ndindex(column.shape) if column.dtype == object else ():
+            if type(column[place]) not in _CONSTANT:
+                column[place] = copy_value(column[place])
+    return batch
+
+
+def detach(batch: Any) -> Any:
+    """A batch that shares no memory with its source, so that its receiver may write into it.
+
+    Accesses return new arrays. Parts of other arrays, such as those of a mapped file or of a reader's cache, are copied, and so
+    are the values in columns of objects.
+    """
+    if isinstance(batch, dict):
+        return {key: detach(column) for key, column in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple([detach(column) for column in batch])  # n-grams have batches in batches
+    whole = batch.base if isinstance(batch.base, np.ndarray) and batch.base.nbytes == batch.nbytes else batch
+    new = batch if batch.flags.writeable and whole.flags.owndata else batch.copy()
+    return copy_objects(new) if new.dtype == object else new

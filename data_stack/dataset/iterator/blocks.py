@@ -1,14 +1,15 @@
-"""Blocks of samples: those in which an iterator is read from first to last, and those of samples in a remote store."""
+"""Samples in blocks of limited memory, as estimated from their values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
-from data_stack.dataset.iterator.sample_columns import estimate_bytes
 
 _Block = TypeVar("_Block")
 
@@ -16,6 +17,9 @@ _Block = TypeVar("_Block")
 _BLOCK_BYTES = 1 << 22
 _MAX_SAMPLES = 1 << 14
 _GROWTH = 8
+
+_ARRAY_BYTES = 112  # of the object around the numbers
+_MAX_DEPTH = 8
 
 
 def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) -> Iterator[tuple[int, _Block]]:
@@ -50,3 +54,40 @@ def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
     lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
     lengths[-1:] -= len(lengths) * length - n_samples
     return lengths
+
+
+def estimate_bytes(value: Any, depth: int = 0) -> int:
+    """Roughly the memory that ``value`` takes: arrays, tensors, images, strings, containers and dataclasses are measured.
+
+    What several values share is counted for each; what an array is a view of is not counted.
+    """
+    try:
+        n_bytes = getattr(value, "nbytes", None)  # arrays, numpy scalars, tensors, memoryviews
+    except Exception:  # noqa: BLE001  # sparse tensors raise, and any other class may
+        n_bytes = None
+    if isinstance(n_bytes, int):
+        own = n_bytes + _ARRAY_BYTES
+        items: Iterable[Any] = value.ravel().tolist() if isinstance(value, np.ndarray) and value.dtype == object else ()
+    else:
+        own = sys.getsizeof(value, _ARRAY_BYTES)
+        if isinstance(value, Mapping):
+            items = itertools.chain(value, value.values())
+        elif isinstance(value, (tuple, list, set, frozenset)):
+            items = value
+        elif hasattr(value, "getbands") and hasattr(value, "size"):  # an image of PIL
+            own += int(math.prod(value.size)) * len(value.getbands())
+            items = ()
+        elif hasattr(type(value), "__dataclass_fields__"):
+            items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
+        else:
+            items = ()
+    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MAX_DEPTH else own
+
+
+def is_plain_tensor(value: Any) -> bool:
+    """Whether this is a tensor of torch's, and nothing but numbers in this machine's memory."""
+    torch = sys.modules.get("torch")  # a tensor can only be there if torch is; importing it takes seconds
+    if torch is None or type(value) is not getattr(torch, "Tensor", None):
+        return False
+    is_dense = value.device.type == "cpu" and value.layout is torch.strided
+    return is_dense and not value.requires_grad and not value.is_quantized

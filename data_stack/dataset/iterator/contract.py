@@ -4,40 +4,57 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, overload
 
-from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, default_access, own_access, public_methods
+from data_stack.dataset.iterator.access import METHODS, SampleAccess, access_to, own_access, public_methods
+from data_stack.dataset.iterator.access import ColumnKey as ColumnKey
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.iterator.fold import Fold  # noqa: F401  # for type checkers, named in strings
-from data_stack.dataset.iterator.indices import IndexArray, check_index, check_indices
-from data_stack.dataset.iterator.named_columns import ColumnKey, column_key, column_key_by
-from data_stack.dataset.iterator.type_variables import SampleT
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.values.stacking import Batch, Column
-
-__all__ = [
-    "AccessedDatasetIterator",
-    "Batch",
-    "Column",
-    "ColumnKey",
-    "DatasetIterator",
-    "DatasetIteratorIF",
-    "IndexArray",
-    "InformedDatasetIteratorIF",
-    "Sample",
-    "sample_or_view",
-]
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, column_key, column_key_by
+from data_stack.dataset.positions import IndexArray as IndexArray
+from data_stack.dataset.positions import check_index, check_indices
+from data_stack.exception import ConfigError
+from data_stack.values.stacking import Batch as Batch
+from data_stack.values.stacking import Column as Column
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    from typing_extensions import TypeVar  # a default, without which each annotation would need a type
+
+    SampleT = TypeVar("SampleT", covariant=True, default=Any)
+    IteratorT = TypeVar("IteratorT", covariant=True, default=Any)
+else:
+    from typing import TypeVar
+
+    SampleT = TypeVar("SampleT", covariant=True)
+    IteratorT = TypeVar("IteratorT", covariant=True)
 
 _MAX_LAYERS_TOLD = 100
+_NO_SAMPLES = (str, bytes, bytearray, memoryview, Mapping)
+
 
 Sample = Any
 """What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
+
+
+@dataclass(frozen=True)
+class Fold(Generic[IteratorT]):
+    """One round of cross validation: ``train, test = fold``.
+
+    Attributes:
+        train: the samples of all other folds.
+        test: the samples of this fold; each sample is in the test part of exactly one fold.
+        number: which of the folds.
+    """
+
+    train: IteratorT
+    test: IteratorT
+    number: int = 0
+
+    def __iter__(self) -> Iterator[IteratorT]:
+        return iter((self.train, self.test))
 
 
 class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIteratorIF[SampleT]"], Generic[SampleT], ABC):
@@ -102,7 +119,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         return repr(self) if is_own else super().__str__()
 
     def __iter__(self) -> Iterator[SampleT]:
-        return default_access(self, "__iter__").iterate(0, len(self))
+        return access_to(self, "__iter__").iterate(0, len(self))
 
     def __getitems__(self, indices: IndexArray) -> list[SampleT]:
         """The samples at ``indices``, in that order (PyTorch's protocol for fetching a batch).
@@ -110,7 +127,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         Raises:
             DatasetOutOfBoundsError: one of the positions lies outside.
         """
-        return default_access(self, "__getitems__").samples(check_indices(indices, len(self)))
+        return access_to(self, "__getitems__").samples(check_indices(indices, len(self)))
 
     def read_batch(self, indices: IndexArray) -> Batch:
         """The samples at ``indices`` as stacked columns, each of shape ``(len(indices), ...)``.
@@ -124,7 +141,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
             DatasetOutOfBoundsError: one of the positions lies outside.
             ConfigError: the samples differ in their number of columns or in their keys.
         """
-        access = default_access(self, "read_batch")
+        access = access_to(self, "read_batch")
         return access.batch(check_indices(indices, access.n_samples))
 
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
@@ -137,13 +154,13 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
             ConfigError: the samples have no such column.
         """
         positions = None if indices is None else check_indices(indices, len(self))
-        (column,) = default_access(self, "read_column").columns([self._column_key(key)], positions)
+        (column,) = access_to(self, "read_column").columns([self._column_key(key)], positions)
         return column
 
     # ------------------------------------------------------------------ what a layer is
 
     _layer_name: ClassVar[str | None] = None
-    """The name of the class in a recipe, see :func:`~data_stack.dataset.iterator.registry.layer`."""
+    """The name of the class in a recipe, see :func:`~data_stack.dataset.iterator.layer.layer`."""
 
     _column_arguments: ClassVar[frozenset[str]] = frozenset()
     """The constructor's arguments that name columns."""
@@ -169,11 +186,9 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
     @classmethod
     def _rebuilt(cls, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
-        made_of: Any = cls
-        made: DatasetIteratorIF = made_of(underlying, **arguments) if cls._takes_list else made_of(*underlying, **arguments)
-        return made
+        return cls(*([underlying] if cls._takes_list else underlying), **arguments)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
         return meta
 
@@ -181,10 +196,12 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
 class DatasetIterator(DatasetIteratorIF):
     """A source of samples: stacked on nothing, unless a subclass says otherwise."""
 
+    _stacked_on: Sequence[DatasetIteratorIF] = ()
+
     @property
     def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """Empty."""
-        return []
+        """The iterators that this one is stacked on; none of a source."""
+        return list(self._stacked_on)
 
 
 class AccessedDatasetIterator(DatasetIterator):
@@ -245,11 +262,11 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         for name in layer._column_arguments & arguments.keys():  # layers, recipes and metas use positions, not names
             arguments[name] = column_key(self, arguments[name])
         stacked = super()._stack_layer(layer, *others, **arguments)
-        meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(self.dataset_meta))
+        known = MetaFactory.copy_dataset_meta(self.dataset_meta)  # a client's meta need not have all
+        meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(known))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
         meta = replace(meta, provenance=layers[-_MAX_LAYERS_TOLD:])  # each meta has its own
-        informed: DatasetIteratorIF = stacked._with_meta(meta)
-        return informed
+        return stacked._with_meta(meta)  # type: ignore[no-any-return]  # an iterator
 
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         return super()._class_column(None if by is None else column_key(self, by))
@@ -283,3 +300,45 @@ def sample_or_view(iterator: DatasetIteratorIF, index: Any) -> Any:
     if not isinstance(index, (slice, list, range)) and getattr(index, "ndim", 0) != 1:
         raise TypeError(f"indices must be integers, slices, or lists or arrays of integers, not {index!r:.80}")
     return iterator._view(index)
+
+
+class Indexable(Protocol):
+    """An object with ``len`` and ``[i]``: a list, an array, a map-style dataset of another library."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+class AdaptedIterator(DatasetIterator):
+    """Gives an object with ``len`` and ``[i]``, such as a list or a torch dataset, the methods of the contract."""
+
+    def __init__(self, samples: Any) -> None:
+        self.adapted_samples = samples
+
+    def __len__(self) -> int:
+        return len(self.adapted_samples)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self.adapted_samples[index]
+
+
+def as_iterator(samples: Any) -> DatasetIteratorIF:
+    """``samples`` itself if it is a ``DatasetIteratorIF``, otherwise an iterator over it; nothing is read.
+
+    Raises:
+        ConfigError: it has no samples, or is a text, bytes, a dict, a table, or a list of iterators.
+    """
+    if isinstance(samples, DatasetIteratorIF):
+        return samples
+    # pandas, Arrow, polars
+    is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
+    is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
+    is_list_of_iterators = isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF)
+    if is_indexable and not is_of_columns and not is_list_of_iterators and not isinstance(samples, _NO_SAMPLES):
+        return AdaptedIterator(samples)
+    shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"
+    raise ConfigError(
+        f"expected an iterator, or an object with len() and [i] such as a list, got {shown}. Load a dataset by load(), "
+        f"choose one of several iterators, and make one of columns by from_numpy(), from_pandas() or from_arrow()"
+    )

@@ -10,14 +10,13 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.described import DescribedIterator
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.named_columns import ColumnKey
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 
 if TYPE_CHECKING:
-    import os
     from datetime import timedelta
 
     import numpy as np
@@ -47,9 +46,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def take(self, n_samples: int) -> _Same:
         """The first ``n_samples`` samples; all of them where there are fewer."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(0, check_integer("n_samples", n_samples, at_least=0)))
+        return self._view(slice(0, check_integer("n_samples", n_samples, at_least=0)))
 
     def head(self, n_samples: int = 5) -> _Same:
         """The first few samples, as :meth:`take`."""
@@ -57,9 +54,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def skip(self, n_samples: int) -> _Same:
         """All but the first ``n_samples`` samples."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-
-        return self._stack_layer(DatasetIteratorView, indices=slice(check_integer("n_samples", n_samples, at_least=0), None))
+        return self._view(slice(check_integer("n_samples", n_samples, at_least=0), None))
 
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
@@ -67,13 +62,13 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         None draws a seed, which the iterator, its recipe and :meth:`explain` show. Processes that share the samples must pass
         the same seed.
         """
-        from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
+        from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 
         return self._stack_layer(ShuffledDatasetIterator, seed=secrets.randbelow(10**6) if seed is None else seed, epoch=epoch)
 
     def repeat(self, times: int) -> _Same:
         """All samples ``times`` times, one pass after the other."""
-        from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
+        from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator
 
         return self._stack_layer(RepeatedDatasetIterator, times=times)
 
@@ -85,7 +80,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def interleave(self, *others: FluentIterator[Any, Any, Any], stop: Literal["longest", "shortest"] = "longest") -> _Same:
         """One sample of each iterator in turn, until all are exhausted, or until the first one is."""
-        from data_stack.dataset.iterator.layers.interleaved import InterleavedDatasetIterator
+        from data_stack.dataset.iterator.layers.combined import InterleavedDatasetIterator
 
         return self._stack_layer(InterleavedDatasetIterator, *others, stop=stop)
 
@@ -129,7 +124,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             n_samples: how many; None for as many as this iterator has.
             epoch: see :meth:`at_epoch`.
         """
-        from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+        from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator
 
         return self._stack_layer(BalancedDatasetIterator, by=self._class_column(by), seed=seed, n_samples=n_samples, epoch=epoch)
 
@@ -156,7 +151,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def deduplicate(self, by: ColumnKey | Sequence[ColumnKey] | None = None) -> _Same:
         """The first of all samples that are equal, in whole or in the columns ``by``; reads these now."""
-        from data_stack.dataset.iterator.layers.deduplicated import DeduplicatedDatasetIterator
+        from data_stack.dataset.iterator.layers.filtered import DeduplicatedDatasetIterator
 
         return self._stack_layer(DeduplicatedDatasetIterator, by=by)
 
@@ -270,7 +265,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         Raises:
             ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
         """
-        from data_stack.dataset.encoding import encode
+        from data_stack.dataset.iterator.layers.encoded import encode
 
         return encode(self, encoders, fit_on=fit_on)  # type: ignore[arg-type, return-value]
 
@@ -283,7 +278,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             mapping: what becomes of each class; a plain dict leaves classes that it does not name as they are.
             columns: which columns; None for the target.
         """
-        from data_stack.dataset.encoding import map_classes
+        from data_stack.dataset.iterator.layers.encoded import map_classes
 
         return map_classes(self, mapping, columns=columns)  # type: ignore[return-value]
 
@@ -295,7 +290,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
                 sorted distinct values, read now.
             column: None for the target.
         """
-        from data_stack.dataset.encoding import one_hot
+        from data_stack.dataset.iterator.layers.encoded import one_hot
 
         return one_hot(self, classes, column=column)  # type: ignore[return-value]
 
@@ -330,7 +325,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
             ConfigError: ``max_bytes`` is given together with ``storage``, ``identifier`` or ``version`` without it, or a
                 ``version`` is needed.
         """
-        from data_stack.dataset.iterator.layers.cached import CachedDatasetIterator
+        from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
         from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
         from data_stack.repository.default_storage import storage_connector_from_url
 
@@ -404,7 +399,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def at_epoch(self: Any, epoch: int) -> _Same:
         """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
-        from data_stack.dataset.recipes.recipe import at_epoch
+        from data_stack.dataset.iterator.layer import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]
 
@@ -416,13 +411,13 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
 
     def _view(self, indices: Any) -> Any:
         """The samples at ``indices``."""
-        from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+        from data_stack.dataset.iterator.layer import DatasetIteratorView
 
         return self._stack_layer(DatasetIteratorView, indices=indices)
 
     def _with_meta(self, meta: DatasetMetaIF) -> Any:
         """The same samples, with what is known of them."""
-        from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+        from data_stack.dataset.iterator.layer import InformedDatasetIterator
 
         return InformedDatasetIterator._rebuilt([self], {"dataset_meta": meta})
 

@@ -1,4 +1,4 @@
-"""Stacks of iterators as plain data: their recipe, its fingerprint, and the same stack at another epoch."""
+"""Stacks of iterators as plain data: their recipe, or its fingerprint."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import AdaptedIterator, as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF, InformedDatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.blocks import estimate_bytes
+from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF, InformedDatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import at_epoch as at_epoch
+from data_stack.dataset.iterator.layer import has_random_layers as has_random_layers
+from data_stack.dataset.iterator.layer import list_draws as list_draws
+from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
-from data_stack.dataset.iterator.sample_columns import estimate_bytes
-from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.functions import code_content
 from data_stack.dataset.recipes.recipe_values import class_name, content_if_known, content_of, other_values, probe, write
-from data_stack.exception import ConfigError
 
 RECIPE_VERSION = 2
 
@@ -263,59 +263,6 @@ def _has_content_fingerprint(iterator: Any) -> bool:
     return type(access_to(iterator)).content_fingerprint is not SampleAccess.content_fingerprint
 
 
-def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
-    """The same stack with its random layers drawn for another epoch.
-
-    Layers below which nothing is random are shared with ``iterator``, not made again; if nothing at all is random, the answer
-    is ``iterator``. A layer that reads when it is made (filtered, sorted, balanced, in memory …) reads again if what lies
-    below it changes. A dataset that a repository has loaded is taken as it is.
-
-    Args:
-        iterator: any stack.
-        epoch: at least 0; a stack is made for epoch 0 unless it says otherwise.
-
-    Raises:
-        ConfigError: ``epoch`` is not such a number, or an iterator of a class that is not of data_stack is stacked on something
-            random.
-    """
-    number = check_integer("an epoch", epoch, at_least=0)
-    drawn: dict[int, Any] = {}
-    layers = _layers_below(iterator, probed=False)
-    for layer in layers:
-        below = [drawn[id(each)] for each in layer.of]
-        arguments = layer.arguments
-        if _is_random(layer) and arguments["epoch"] != number:
-            arguments = {**arguments, "epoch": number}
-        elif all(new is old for new, old in zip(below, layer.of, strict=True)):
-            drawn[id(layer.iterator)] = layer.iterator
-            continue
-        if layer.name is None:
-            name = class_name(layer.iterator)
-            raise ConfigError(f"{name} cannot be made again for another epoch: put it below the layers that are random")
-        drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
-    return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
-
-
-def has_random_layers(iterator: DatasetIteratorIF) -> bool:
-    """Whether :func:`at_epoch` makes another stack for another epoch; reads no sample."""
-    return any(map(_is_random, _layers_below(iterator, probed=False)))
-
-
-def list_draws(iterator: DatasetIteratorIF) -> list[InMemoryDatasetIterator]:
-    """The layers of a stack that hold samples of random layers in memory.
-
-    Pickled, each leaves behind what it was read from, without which :func:`at_epoch` cannot draw it again.
-    """
-    random: set[int] = set()
-    found = []
-    for layer in _layers_below(iterator, probed=False):
-        if _is_random(layer) or any(id(each) in random for each in layer.of):
-            random.add(id(layer.iterator))
-            if layer.name == "in_memory":
-                found.append(layer.iterator)
-    return found
-
-
 def list_origins(iterator: DatasetIteratorIF) -> tuple[list[Mapping[str, Any]], int]:
     """What a repository noted of the datasets in a stack, and how many of the stack's sources it did not load."""
     origins, n_others = [], 0
@@ -325,7 +272,3 @@ def list_origins(iterator: DatasetIteratorIF) -> tuple[list[Mapping[str, Any]], 
         else:
             n_others += not layer.of
     return origins, n_others
-
-
-def _is_random(layer: Layer) -> bool:
-    return layer.name is not None and "epoch" in layer.arguments and layer.arguments.get("seed", 0) is not None

@@ -10,14 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.fold import Fold
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.positions import check_integer
+from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
 from data_stack.dataset.splits.splitting import (
     Shares,

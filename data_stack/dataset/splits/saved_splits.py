@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.dataset.iterator.access import RearrangedAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, InformedDatasetIterator, NamedAccess, RearrangedAccess
 from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.parts import Fold, add_tag

@@ -122,7 +122,7 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
     Args:
         n_samples: how many.
         shares: the sizes wanted; each part's is less than 1 from its share.
-        seed: a :func:`~data_stack.dataset.randomness.seeds.derive_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.derive_seed`.
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
@@ -155,7 +155,7 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
     Args:
         groups: what stays together.
         shares: the sizes wanted.
-        seed: a :func:`~data_stack.dataset.randomness.seeds.derive_seed`.
+        seed: a :func:`~data_stack.dataset.randomness.derive_seed`.
         classes: what shall be mixed as equally as the groups allow.
     """
     sizes = groups.counts

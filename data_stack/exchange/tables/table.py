@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
+from data_stack.dataset.iterator.contract import as_iterator
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError

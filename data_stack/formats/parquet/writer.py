@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.adapted import Indexable, as_iterator
+from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.foreign_metadata import make_foreign_metadata

@@ -12,10 +12,9 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
 from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_index
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of

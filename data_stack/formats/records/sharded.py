@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import Codecs
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_index, check_integer
+from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, UnsupportedStorageOperationError
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.reader import RecordReader

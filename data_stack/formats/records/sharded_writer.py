@@ -9,7 +9,7 @@ from typing import Any
 
 from data_stack.codecs import Codecs
 from data_stack.codecs.codec import Column
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.formats.records.layout import SPEC, check_columns, shard_name
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.access import DeclaredColumn
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.dataset.iterator import InMemoryDatasetIterator
-from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.layers.windowed import check_gap
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Schema
 from data_stack_petastorm.schemas import as_unischema

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIteratorIF, IndexArray, Sample, SampleAccess, access_to
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.iterator.layers.ordered import missing_values
 from data_stack.dataset.iterator.layers.windowed import (
     OffsetsAccess,
@@ -17,7 +18,6 @@ from data_stack.dataset.iterator.layers.windowed import (
     starts_after_larger,
     starts_in_runs,
 )
-from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts, narrow
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.schema import Schema, match_names

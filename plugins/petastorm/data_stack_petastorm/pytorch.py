@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
 
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, LoaderStateError, MissingDependencyError
 from data_stack.loader import Loader
 from data_stack.loader.conversion import MissingValuesError

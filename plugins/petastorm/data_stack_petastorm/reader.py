@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.formats.parquet import ParquetDataset, Schema
 from data_stack.formats.parquet.codecs.native import Nulls

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.randomness import KeyedPermutation, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.loader import Order
 from data_stack.loader.plan import Plan, Uneven

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype, check_shape, fits_shape
-from data_stack.dataset.iterator.ownership import copy_value
+from data_stack.dataset.iterator.access import copy_value
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, Schema
 from data_stack.formats.parquet.types import dtype_name

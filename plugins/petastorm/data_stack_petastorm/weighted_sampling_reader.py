@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.randomness import derive_seed
 from data_stack.exception import ConfigError
 from data_stack_petastorm.iteration import Reader
 

@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import (
     SourceAccess,
     access_to,
 )
-from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import as_iterator
 from data_stack.exception import LoadingError
 from data_stack.loader import BlockShuffled, Loader
 

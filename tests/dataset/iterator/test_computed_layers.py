@@ -1,21 +1,30 @@
-"""What all layers promise whose positions are drawn or computed: one request, the same draws, any number of samples."""
+"""What all layers promise whose positions are drawn or computed, and what each of them does."""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.dataset.iterator.layers.balanced import BalancedDatasetIterator
+from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
-from data_stack.dataset.iterator.layers.repeated import RepeatedDatasetIterator
-from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator
+from data_stack.dataset.iterator.layers.resampled import (
+    BalancedDatasetIterator,
+    RepeatedDatasetIterator,
+    ResampledDatasetIterator,
+)
 from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
-from data_stack.dataset.iterator.layers.shuffled import ShuffledDatasetIterator
 from data_stack.exception import ConfigError
+
+
+def numbers(n: int) -> SequenceDatasetIterator:
+    return SequenceDatasetIterator([np.arange(n)])
 
 
 class HugeIterator(DatasetIterator):
@@ -72,3 +81,161 @@ def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None
         assert iterator.read_batch(indices).tolist() == samples == iterator.__getitems__(indices)
         assert list(iterator[::-1][:1]) == samples[-1:]
         assert len(pickle.dumps(iterator)) < 5000
+
+
+def balanced(labels: Any, seed: int = 1, **options: Any) -> BalancedDatasetIterator:
+    """Samples are ``(position, label)``."""
+    return BalancedDatasetIterator(SequenceDatasetIterator([list(range(len(labels))), labels]), 1, seed, **options)
+
+
+# Never change these numbers: someone's experiment rests on them.
+@pytest.mark.parametrize(
+    ("iterator", "expected"),
+    [
+        (ShuffledDatasetIterator(numbers(5), 0), [3, 1, 0, 4, 2]),
+        (ShuffledDatasetIterator(numbers(10), 0), [4, 6, 2, 9, 8, 3, 0, 7]),
+        (ShuffledDatasetIterator(numbers(10), 0, epoch=1), [4, 2, 7, 3, 1, 0, 8, 9]),
+        (ShuffledDatasetIterator(numbers(10), 1), [5, 1, 2, 9, 7, 8, 0, 6]),
+        (ShuffledDatasetIterator(numbers(10), -1), [7, 5, 2, 4, 1, 8, 6, 0]),
+        (ShuffledDatasetIterator(numbers(1000), 42), [590, 949, 932, 445, 59, 923, 448, 435]),
+        (ShuffledDatasetIterator(numbers(60000), 42, epoch=3), [8124, 33974, 14262, 22194, 40270, 54396, 44320, 47720]),
+        (ShuffledDatasetIterator(numbers(10**6), 2**70), [145524, 428030, 381915, 263118, 624188, 440168, 908288, 905858]),
+        (ResampledDatasetIterator(numbers(10), 10, 0), [7, 3, 5, 0, 7, 8, 6, 9, 2, 5]),
+        (ResampledDatasetIterator(numbers(10), 10, 1), [0, 4, 6, 9, 6, 9, 2, 5, 1, 4]),
+        (ResampledDatasetIterator(numbers(10**6), 10, 1), [90996, 477828, 601417, 986682, 669156, 985760, 222278, 533432]),
+        (ResampledDatasetIterator(numbers(4), 10, 0, weights=[1, 2, 3, 4]), [3, 2, 2, 0, 3, 3, 3, 3, 1, 2]),
+        (ResampledDatasetIterator(numbers(4), 10, 1, weights=[0.1, 0, 0.7, 0.2]), [0, 2, 2, 3, 2, 3, 2, 2, 2, 2]),
+        (balanced([0, 0, 0, 1, 0, 2, 0, 0], 0, n_samples=12), [5, 3, 6, 5, 3, 1, 3, 5, 2, 3, 0, 5]),
+        (balanced([0, 0, 0, 1, 0, 2, 0, 0], 0, epoch=1, n_samples=12), [2, 5, 3, 5, 6, 3, 5, 1, 3, 7, 5, 3]),
+        (balanced(["a", "b"] * 5, 7, n_samples=12), [6, 5, 9, 4, 2, 3, 1, 0, 7, 8, 9, 4]),
+    ],
+)
+def test_orders_never_change(iterator: DatasetIteratorIF, expected: list[int]) -> None:
+    assert iterator.read_column(0, range(len(expected))).tolist() == expected
+
+
+# --- balanced: every class equally often
+
+LABELS = st.lists(st.integers(0, 5), min_size=1, max_size=40)
+
+
+@given(labels=LABELS, seed=st.integers(0, 99), n_samples=st.integers(0, 200))
+def test_every_round_has_each_class_once(labels: list[int], seed: int, n_samples: int) -> None:
+    classes = sorted(set(labels))
+
+    samples = balanced(labels, seed, n_samples=n_samples).read_column(0).tolist()
+
+    assert len(samples) == n_samples
+    rounds = [
+        [labels[position] for position in samples[start : start + len(classes)]] for start in range(0, n_samples, len(classes))
+    ]
+    assert all(sorted(each) == classes for each in rounds if len(each) == len(classes))
+    assert all(len(set(each)) == len(each) for each in rounds)
+    assert [int(sample[0]) for sample in balanced(labels, seed, n_samples=n_samples)] == samples
+
+
+@pytest.mark.parametrize(
+    ("labels", "position"),
+    [
+        ([0.0, 1.0, float("nan"), 1.0], 2),
+        (["a", None, "b", "b"], 1),
+        (["a", "b", "b", float("nan")], 3),
+        ([np.zeros(2), np.zeros(3), np.zeros(2), np.zeros(2)], 0),
+        (["a", [1, 2], "b", "b"], 1),
+    ],
+)
+def test_labels_that_name_no_class_are_refused_with_their_position(labels: Any, position: int) -> None:
+    with pytest.raises(ConfigError, match=f"balanced by column 1.* position {position} "):
+        balanced(labels)
+
+
+# --- resampled
+
+WEIGHTS = st.floats(0, 1e308) | st.sampled_from([0.0, 5e-324, 1e-310, 1.0, 1e308]) | st.integers(0, 2**62)
+
+
+@given(
+    weights=st.lists(WEIGHTS, min_size=1, max_size=10).filter(any),
+    seed=st.integers(0, 5),
+    indices=st.lists(st.integers(0, 99), max_size=10),
+)
+def test_one_draw_and_many_agree_and_no_sample_without_weight_is_drawn(
+    weights: list[float], seed: int, indices: list[int]
+) -> None:
+    for given_weights in (weights, None):
+        resampled = ResampledDatasetIterator(numbers(len(weights)), 100, seed, weights=given_weights)
+
+        samples = resampled.read_column(0, indices).tolist()
+
+        assert samples == [int(resampled[index][0]) for index in indices]
+        assert given_weights is None or all(weights[sample] > 0 for sample in samples)
+
+
+@pytest.mark.parametrize(
+    "weights", [[1, 2], [[1, 2, 3]], [1, -2, 3], [1, 2, float("nan")], [0, 0, 0], ["1", "2", "3"], [None, 1, 2], [1j, 2, 3], 5]
+)
+def test_weights_that_are_not_allowed_are_refused(weights: Any) -> None:
+    with pytest.raises(ConfigError):
+        ResampledDatasetIterator(numbers(3), 5, 1, weights=weights)
+
+
+# --- sharded
+
+Uneven = Literal["keep", "pad", "drop"]
+
+
+def shards(n: int, world: int, contiguous: bool, uneven: Uneven) -> list[list[int]]:
+    it = SequenceDatasetIterator([list(range(n))])
+    ranks = [ShardedDatasetIterator(it, rank, world, contiguous=contiguous, uneven=uneven) for rank in range(world)]
+    assert [rank.read_column(0).tolist() for rank in ranks] == [[sample for (sample,) in rank] for rank in ranks]
+    assert [len(rank) for rank in ranks] == [len(list(rank)) for rank in ranks]
+    return [[sample for (sample,) in rank] for rank in ranks]
+
+
+SIZES = st.integers(0, 40)
+WORLDS = st.integers(1, 12)
+
+
+@given(n=SIZES, world=WORLDS)
+def test_kept_parts_are_strides_or_runs_of_all_samples(n: int, world: int) -> None:
+    strided, runs = shards(n, world, False, "keep"), shards(n, world, True, "keep")
+
+    assert strided == [list(range(n))[rank::world] for rank in range(world)]
+    assert runs == [part.tolist() for part in np.array_split(np.arange(n), world)]
+
+
+@given(n=SIZES, world=WORLDS)
+def test_dropped_parts_are_equal_and_leave_the_last_samples_out(n: int, world: int) -> None:
+    size = n // world
+
+    strided, runs = shards(n, world, False, "drop"), shards(n, world, True, "drop")
+
+    assert strided == [list(range(size * world))[rank::world] for rank in range(world)]
+    assert runs == [list(range(rank * size, (rank + 1) * size)) for rank in range(world)]
+
+
+@given(n=SIZES, world=WORLDS)
+def test_padded_parts_are_equal_and_go_on_from_the_start(n: int, world: int) -> None:
+    size = -(-n // world)
+    padded = (list(range(n)) * world)[: size * world]
+
+    strided, runs = shards(n, world, False, "pad"), shards(n, world, True, "pad")
+
+    assert strided == [padded[rank::world] for rank in range(world)]
+    assert runs == [padded[rank * size : (rank + 1) * size] for rank in range(world)]
+
+
+@pytest.mark.parametrize(
+    ("rank", "world", "offender"),
+    [
+        (0, 0, "world"),
+        (0, -1, "world"),
+        (-1, 2, "rank in a world of 2"),
+        (2, 2, "at most 1"),
+        (0.0, 2, "rank"),
+        (0, "2", "world"),
+    ],
+)
+def test_ranks_outside_of_the_world_are_refused(rank: Any, world: Any, offender: str) -> None:
+    with pytest.raises(ConfigError, match=offender):
+        ShardedDatasetIterator(SequenceDatasetIterator([[1]]), rank, world)

@@ -12,7 +12,7 @@ import pytest
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator
-from data_stack.dataset.iterator.names_of_others import FUNCTIONS, METHODS
+from data_stack.dataset.iterator.described import FUNCTIONS, METHODS
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
 
@@ -42,7 +42,8 @@ def test_columns_are_listed_by_names_keys_or_positions() -> None:
     assert tuples.column_names == [0, 1]
     assert tuples.as_dict("x", "y").column_names == ["x", "y"]
     assert informed(tuples, column_names=("x", "y")).skip(1).column_names == ["x", "y"]
-    assert data_stack.from_numpy([3, 4]).map(lambda sample: 5).column_names == tuples.take(0).column_names == []
+    assert data_stack.from_numpy([3, 4]).map(lambda sample: 5).column_names == []
+    assert tuples.take(0).column_names == [0, 1]
 
 
 def test_distinct_values_come_in_the_order_of_their_appearance() -> None:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_stack.dataset.iterator.indices import check_positions
-from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, compose, narrow, take
+from data_stack.dataset.positions import ComputedPositions, Positions, as_index_array, check_positions, compose, narrow, take
 from data_stack.exception import DatasetOutOfBoundsError
 
 

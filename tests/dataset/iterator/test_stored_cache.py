@@ -23,9 +23,8 @@ from sizes import sized
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.access import own_access
-from data_stack.dataset.iterator.layers import stored_samples
-from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator
-from data_stack.dataset.iterator.layers.stored_samples import StoredSamples, write_samples
+from data_stack.dataset.iterator.layers import stored_cache
+from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator, StoredSamples, write_samples
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
@@ -45,7 +44,7 @@ def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block
     """A cache whose resource is there already, in blocks of a few samples."""
     cache = cached(Listed(samples), storage)
     with storage.create(cache.identifier) as file:
-        with patch.object(stored_samples, "_MAX_IN_BLOCK", most_in_block):
+        with patch.object(stored_cache, "_MAX_IN_BLOCK", most_in_block):
             write_samples(file, samples, len(samples), cache.identifier.removeprefix("caches/"))
     return cache
 
@@ -148,7 +147,7 @@ def stored_bytes(storage: StorageConnector, identifier: str) -> bytes:
 
 
 def read_everything(samples: StoredSamples) -> Any:
-    return list(samples.all_samples()), [samples.sample(i) for i in range(len(samples))]
+    return list(samples.all_samples()), [samples.samples([i])[0] for i in range(samples.n_samples)]
 
 
 @pytest.mark.parametrize("in_files", [True, False])

@@ -1,4 +1,4 @@
-"""Several iterators, one after the other."""
+"""Several iterators, one after the other or in turn."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import (
-    AccessedDatasetIterator,
-    Batch,
-    Column,
-    ColumnKey,
-    DatasetIteratorIF,
-    InformedDatasetIteratorIF,
-    Sample,
-)
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import join_batches, join_columns
+from data_stack.values.stacking import Batch, Column, join_batches, join_columns
 
 _Positions = npt.NDArray[np.intp]
 
@@ -55,21 +46,16 @@ class CombinedDatasetIterator(AccessedDatasetIterator):
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
         if isinstance(iterators, DatasetIteratorIF):
             raise ConfigError(f"iterators are combined from a list of them, not from one: write [{iterators!r:.80}, …]")
-        self._iterators = list(iterators)
-        self._lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        self._stacked_on = list(iterators)
+        self._lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if sum(self._lengths) > sys.maxsize:
             raise ConfigError(f"{len(self._lengths)} iterators have {sum(self._lengths)} samples, more than Python can count")
 
     def make_access(self) -> SampleAccess:
-        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._lengths)
+        return CombinedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._lengths)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return share_meta(meta, self._iterators)
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._iterators
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        return share_meta(meta, self._stacked_on)
 
 
 class CombinedAccess(SampleAccess):
@@ -176,17 +162,13 @@ class CombinedAccess(SampleAccess):
         return part_of, positions - starts.take(part_of)
 
 
-def share_meta(meta: DatasetMetaIF, iterators: Sequence[Any]) -> DatasetMetaIF:
+def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:
     """``meta``, of the first of the iterators, without what those of the others contradict."""
-    shared = MetaFactory.copy_dataset_meta(meta)
-    metas = [each.dataset_meta for each in iterators if isinstance(each, InformedDatasetIteratorIF)]
-    others = [MetaFactory.copy_dataset_meta(each) for each in metas]  # which have what a client's own meta lacks
-    contradicted: dict[str, Any] = {
-        name: None
-        for name in ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
-        if any(getattr(other, name) != getattr(shared, name) for other in others)
-    }
-    return replace(shared, **contradicted)
+    # copies, which have what a client's own meta lacks
+    others = [MetaFactory.copy_dataset_meta(each.dataset_meta) for each in iterators if hasattr(each, "dataset_meta")]
+    names = ("target_kind", "class_names", "feature_names", "column_names", "column_kinds")
+    contradicted = [name for name in names if any(getattr(other, name) != getattr(meta, name) for other in others)]
+    return replace(meta, **dict.fromkeys(contradicted))  # type: ignore[arg-type]  # each of them may be None
 
 
 def _runs(values: _Positions) -> Iterator[tuple[int, int, int]]:
@@ -207,6 +189,50 @@ def _assemble(pieces: Sequence[Column], slots: Sequence[_Positions]) -> Column:
     joined = join_columns(pieces)
     if bool((np.diff(slot_of_row) > 0).all()):
         return joined
-    order = np.empty_like(slot_of_row)
-    order[slot_of_row] = np.arange(len(slot_of_row))
-    return joined[order]
+    return joined[np.argsort(slot_of_row)]
+
+
+class ViewOfSeveral(DatasetIteratorView):
+    """A base class of layers that look through a combination of the iterators given."""
+
+    _takes_list = True
+
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        return share_meta(meta, self.underlying_iterators)
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        """The iterators given."""
+        return self._dataset_iterator.underlying_iterators
+
+
+@layer("interleaved")
+class InterleavedDatasetIterator(ViewOfSeveral):
+    """One sample of each iterator in turn, each iterator's in its own order.
+
+    A round takes the next sample of every iterator, in the order given. With ``stop="longest"`` those that are exhausted are
+    passed over, until all are: every sample comes once. With ``stop="shortest"`` the last round is the last one that all can
+    fill: k iterators have ``k * min(lengths)`` samples, none if one is empty.
+
+    4 bytes a sample are kept (8 for more than 2**31 samples). ``indices`` are positions in the iterators one after the other.
+
+    Args:
+        iterators: any number of iterators, also none; they stay the caller's to close. Nothing is read.
+        stop: "longest" or "shortest".
+
+    Raises:
+        ConfigError: ``stop`` is neither, or all together have more than ``sys.maxsize`` samples.
+    """
+
+    def __init__(self, iterators: Sequence[DatasetIteratorIF], *, stop: Literal["longest", "shortest"] = "longest") -> None:
+        if stop not in ("longest", "shortest"):
+            raise ConfigError(f"stop must be 'longest' or 'shortest', got {stop!r}")
+        combined = CombinedDatasetIterator(iterators)
+        lengths = [len(as_iterator(iterator)) for iterator in combined.underlying_iterators]
+        starts = np.cumsum([0, *lengths[:-1]])
+        if stop == "shortest" and lengths:
+            lengths = [min(lengths)] * len(lengths)
+        rounds = np.concatenate([np.arange(length) for length in lengths] or [np.empty(0, dtype=np.intp)])
+        positions = np.repeat(starts, lengths) + rounds if lengths else rounds
+        super().__init__(combined, positions[np.argsort(rounds, kind="stable")])
+        self._made_with = {"stop": stop}

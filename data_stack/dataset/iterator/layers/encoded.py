@@ -1,30 +1,32 @@
-"""Samples of an iterator with encoded columns."""
+"""Samples of an iterator with encoded columns: ``iterator.encode``, ``map_classes``, ``one_hot``."""
 
 from __future__ import annotations
 
+import contextlib
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from data_stack.dataset.encoders.categorical import OneHotEncoder
+from data_stack.dataset.encoders.categories import CategoriesLearner
 from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.encoders.encoder import Encoder
+from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.named_columns import column_keys
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
+from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import ConfigError, ModelNotTrainedError
+from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
+from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import SampleForm, column_of, replace_values, value_of
+from data_stack.values.stacking import SampleForm, column_of, replace_values, stack_values, value_of
 
 
 @layer("encoded")
@@ -48,26 +50,21 @@ class EncodedDatasetIterator(LayerDatasetIterator):
     def __init__(self, dataset_iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike]) -> None:
         self._encoders = column_keys(dataset_iterator, check_encoders(encoders))
         super().__init__(dataset_iterator, encoders=self._encoders)
-        for key, encoder in self._encoders.items():
-            if not encoder.is_fitted:
-                raise ModelNotTrainedError(
-                    f"the encoder of column {key!r}, {encoder!r}, is not fitted: "
-                    f"name the split to fit it on, iterator.encode(…, fit_on=train), or call its fit(column)"
-                )
+        unfitted = ", ".join(f"column {key!r} ({encoder!r})" for key, encoder in self._encoders.items() if not encoder.is_fitted)
+        if unfitted:
+            raise ModelNotTrainedError(f"encoders are not fitted: {unfitted}; fit them by encode(…, fit_on=train) or fit(column)")
 
     def make_access(self) -> SampleAccess:
         return EncodedAccess(self._below(), self._encoders)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(meta)
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         encoders, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, self._encoders)
         if sample_pos in encoders:
-            names = encoders[sample_pos].names_after(followed.feature_names)
-            followed = replace(followed, feature_names=names)
+            meta = replace(meta, feature_names=encoders[sample_pos].names_after(meta.feature_names))
         if target_pos in encoders:
             encoder = encoders[target_pos]
-            followed = replace(followed, target_kind=encoder.target_kind, class_names=encoder.class_names)
-        return followed
+            meta = replace(meta, target_kind=encoder.target_kind, class_names=encoder.class_names)
+        return meta
 
     @property
     def encoders(self) -> dict[ColumnKey, Encoder]:
@@ -92,11 +89,9 @@ class MappedClassesView(DatasetIteratorView):
         stays = np.ones(below.n_samples, dtype=bool)
         for key, labels in zip(columns, below.columns(list(columns)), strict=True):
             if labels.ndim != 1:
-                raise ConfigError(f"{_column_name(key)}: a label is a single value, not one of shape {labels.shape[1:]}")
-            try:
+                raise ConfigError(f"column {key!r}: a label is a single value, not one of shape {labels.shape[1:]}")
+            with _naming(f"column {key!r}"):
                 stays &= mapping.is_mapped(labels)
-            except EncodingError as error:
-                raise error.within(_column_name(key), error.position) from error
         super().__init__(dataset_iterator, np.flatnonzero(stays))
         self._made_with = {"mapping": mapping, "columns": list(columns)}
 
@@ -123,13 +118,10 @@ class EncodedAccess(OneToOneAccess):
         if not samples:
             return []
         self._know(samples[0])
-        columns = {
-            key: self._transform(key, encoder, stack_values([value_of(sample, key) for sample in samples]), positions)
-            for key, encoder in self._by_column.items()
-        }
-        return [
-            replace_values(sample, {key: column[row] for key, column in columns.items()}) for row, sample in enumerate(samples)
-        ]
+        columns = {}
+        for key, encoder in self._by_column.items():
+            columns[key] = self._transform(key, encoder, stack_values([value_of(each, key) for each in samples]), positions)
+        return [replace_values(each, {key: column[row] for key, column in columns.items()}) for row, each in enumerate(samples)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         batch: Any = self.below.batch(positions)
@@ -170,13 +162,10 @@ class EncodedAccess(OneToOneAccess):
     def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
         try:
             encoded = encoder.transform(column)
-        except EncodingError as error:
-            at = error.position if positions is None else int(positions[error.position])
-            raise error.within(_column_name(key), at) from error
         except ConfigError as error:
-            raise ConfigError(f"{_column_name(key)}: {error}") from error
+            raise _placed(error, f"column {key!r}", positions) from error
         if len(encoded) != len(column):
-            raise ConfigError(f"{_column_name(key)}: {encoder!r} made {len(encoded)} values of {len(column)}")
+            raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
 
 
@@ -212,5 +201,124 @@ def check_encoders(encoders: Any) -> dict[ColumnKey, Encoder]:
     return checked
 
 
-def _column_name(key: ColumnKey) -> str:
-    return f"column {key!r}"
+def encode(
+    iterator: DatasetIteratorIF, encoders: Mapping[ColumnKey, EncoderLike] | EncoderLike, fit_on: DatasetIteratorIF | None = None
+) -> DatasetIteratorIF:
+    """``iterator.encode``: columns encoded.
+
+    Raises:
+        ModelNotTrainedError: an encoder is not fitted, and there is no ``fit_on``.
+        ConfigError: an object is not an encoder; or ``fit_on`` has no samples, or values that an encoder cannot learn from.
+    """
+    sample_pos = getattr(getattr(iterator, "dataset_meta", None), "sample_pos", 0)
+    by_column = column_keys(iterator, check_encoders(encoders if isinstance(encoders, Mapping) else {sample_pos: encoders}))
+    unfitted = {key: encoder for key, encoder in by_column.items() if not encoder.is_fitted}
+    if unfitted and fit_on is not None:
+        fit_encoders(unfitted, fit_on)
+    return as_iterator(iterator)._stack_layer(EncodedDatasetIterator, encoders=by_column)
+
+
+def fit_encoders(encoders: Mapping[ColumnKey, Encoder], fit_on: DatasetIteratorIF) -> None:
+    """Fit encoders on columns of an iterator in one pass, block by block.
+
+    Raises:
+        ConfigError: there are no samples, one encoder is for two columns, or a value cannot be learned from.
+    """
+    iterator = as_iterator(fit_on)
+    if len(iterator) == 0:
+        raise ConfigError(f"encoders cannot be fitted on an iterator without samples (columns {', '.join(map(repr, encoders))})")
+    fitted = [getattr(encoder, "transformer", encoder) for encoder in encoders.values()]
+    if len(set(map(id, fitted))) < len(fitted):
+        raise ConfigError(f"two of the columns {', '.join(map(repr, encoders))} share one encoder that is not fitted")
+    fittings = {key: Fitting(encoder) for key, encoder in encoders.items()}
+    for _, columns in _blocks(iterator, list(encoders)):
+        for (key, fitting), column in zip(fittings.items(), columns, strict=True):
+            with _naming(f"fitting column {key!r}"):
+                fitting.add(column)
+    known: str | None = None
+    with contextlib.suppress(DataStackError):  # a part of the stack cannot be written
+        known = fingerprint(iterator)  # a client's class may have another method of that name
+    for key, fitting in fittings.items():
+        with _naming(f"fitting column {key!r}"):
+            fitting.finish(known)
+
+
+def _placed(error: ConfigError, where: str, positions: IndexArrayOfInts | None = None) -> ConfigError:
+    """The error of an encoder, saying where it was; ``positions`` are those of what it encodes."""
+    if isinstance(error, EncodingError):
+        return error.within(where, None if positions is None else int(positions[error.position]))
+    return ConfigError(f"{where}: {error}")
+
+
+@contextlib.contextmanager
+def _naming(where: str) -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise _placed(error, where) from error
+
+
+def map_classes(
+    iterator: DatasetIteratorIF, mapping: ClassMapping | Mapping[Any, Any], columns: Sequence[ColumnKey] | None = None
+) -> DatasetIteratorIF:
+    """``iterator.map_classes``: classes replaced by others; reads the labels now if the mapping drops some.
+
+    Raises:
+        ConfigError: the mapping names a label twice, or there is no column.
+    """
+    class_mapping = mapping if isinstance(mapping, ClassMapping) else ClassMapping(mapping)
+    stacked = as_iterator(iterator)
+    if isinstance(columns, (str, int, np.integer)) or (columns is not None and not len(columns)):
+        raise ConfigError(f"columns must be a list, or None for the target, got {columns!r:.80}")
+    keys = [stacked._class_column(None)] if columns is None else list(columns)
+    if class_mapping.unmapped == "drop":
+        stacked = stacked._stack_layer(MappedClassesView, mapping=class_mapping, columns=keys)
+    return stacked._stack_layer(EncodedDatasetIterator, encoders=dict.fromkeys(keys, class_mapping))
+
+
+def one_hot(
+    iterator: DatasetIteratorIF, classes: Sequence[Any] | ClassMapping | None = None, column: ColumnKey | None = None
+) -> DatasetIteratorIF:
+    """``iterator.one_hot``: labels as float32 vectors; reads them now if the classes are unknown.
+
+    Raises:
+        ConfigError: two classes are equal, there are no samples to find them in, or the targets are one-hot already.
+    """
+    stacked = as_iterator(iterator)
+    key = stacked._class_column(column)
+    meta = getattr(iterator, "dataset_meta", None)
+    is_target = meta is not None and key == meta.target_pos
+    if is_target and getattr(meta, "target_kind", None) == "one_hot":
+        raise ConfigError(f"the targets in column {key!r} are one-hot vectors already")
+    if isinstance(classes, (str, int, np.integer)):
+        raise ConfigError(f"classes must be a list, such as range(10), got {classes!r:.80}")
+    if classes is None:
+        classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
+        classes = _classes_of(stacked, key) if classes is None else classes
+    return stacked._stack_layer(EncodedDatasetIterator, encoders={key: OneHotEncoder(classes)})
+
+
+def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
+    """The class mapping of all labels, directly below or below layers that only choose samples."""
+    source, _ = access_to(iterator).unwrap()
+    encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
+    return encoder if isinstance(encoder, ClassMapping) and encoder.unmapped != "keep" else None
+
+
+def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
+    if len(iterator) == 0:
+        raise ConfigError("an empty iterator has no classes; pass them: iterator.one_hot(classes)")
+    learner = CategoriesLearner()
+    for start, (labels,) in _blocks(iterator, [key]):
+        with _naming(f"column {key!r}"):
+            if labels.ndim != 1:
+                raise ConfigError(f"labels must be single values, got the shape {labels.shape[1:]}")
+            learner.add(labels, start)
+    classes: list[Any] = learner.finish()["categories"]
+    return classes
+
+
+def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Any]]]:
+    """Columns in blocks of some megabytes, with the position of the first value of each."""
+    source = access_to(iterator)
+    return in_blocks(source.n_samples, lambda positions: source.columns(keys, positions))

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
-from data_stack.dataset.iterator.named_columns import LOST_NAMES, column_key, column_names, declared_names
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.meta import LOST_NAMES, DatasetMeta, IteratorMeta, column_key, column_names, declared_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacking import SampleForm, column_of
@@ -27,18 +24,14 @@ class _Plan:
     """Where the columns of this layer come from.
 
     Attributes:
+        below: the form of the samples below.
         keys: the columns below, in the order of the columns here.
         here: the form of the samples of this layer.
-        n_below: number of columns below.
     """
 
+    below: SampleForm
     keys: tuple[ColumnKey, ...]
     here: SampleForm
-    n_below: int
-
-    def key_below(self, key: ColumnKey) -> ColumnKey:
-        """The key below of a column of this layer."""
-        return self.keys[self.here.keys.index(self.here.find(key))]
 
 
 _Planner = Callable[[SampleForm], _Plan]
@@ -59,48 +52,36 @@ class _ColumnsLayer(LayerDatasetIterator):
         if any(isinstance(column, str) for column in called):
             self._plan_now()
 
-    def make_access(self) -> _ColumnsAccess:
+    def make_access(self) -> SampleAccess:
         return _ColumnsAccess(self._below(), self._planner)
 
-    def _plan_now(self) -> tuple[SampleForm, _Plan] | None:
-        """The columns below and the plan for them; None for an empty iterator."""
-        access: Any = own_access(self)  # that of this class
-        if not access.n_samples:
-            return None
-        names = column_names(self._dataset_iterator)
-        form = SampleForm.tuples(len(names)) if names else access.form()
-        return form, self._planner(form)
+    def _plan_now(self) -> _Plan | None:
+        """The plan for the columns below; None for an empty iterator."""
+        names, below = column_names(self._dataset_iterator), self._below()
+        return self._planner(SampleForm.tuples(len(names)) if names else _form_of(below)) if below.n_samples else None
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        derived = MetaFactory.copy_dataset_meta(meta)
-        found = self._plan_now()
-        if found is None:
-            return replace(derived, column_names=None)
-        form, plan = found
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        derived, plan = meta, self._plan_now()
+        if plan is None:
+            return replace(meta, column_names=None)
+        moved: dict[ColumnKey, ColumnKey] = dict(zip(plan.keys, plan.here.keys, strict=True))
         positions: list[ColumnKey] = []
         for role, position in (("sample", meta.sample_pos), ("target", meta.target_pos), ("tag", meta.tag_pos)):
-            key = form.normal(position)
-            if key in plan.keys:
-                positions.append(plan.here.keys[plan.keys.index(key)])
-                continue
+            key = plan.below.normal(position)
+            is_lost = key in plan.below.keys and key not in moved
             # the position of a column that is left out would name another one
-            positions.append(position if isinstance(position, str) or key not in form.keys else role)
-            if key in form.keys and role == "sample":
+            positions.append(moved.get(key, role if is_lost and not isinstance(position, str) else position))
+            if is_lost and role == "sample":
                 derived = replace(derived, feature_names=None)
-            elif key in form.keys and role == "target":
+            elif is_lost and role == "target":
                 derived = replace(derived, target_kind=None, class_names=None)
-        below: tuple[Any, ...] = column_names(self._dataset_iterator) if form.kind == "tuple" else form.keys
-        names: list[Any] = [below[form.keys.index(key)] for key in plan.keys] if below else []
+        below: tuple[Any, ...] = column_names(self._dataset_iterator) if plan.below.kind == "tuple" else plan.below.keys
+        names: list[Any] = [below[plan.below.keys.index(key)] for key in plan.keys] if below else []
         is_tuple = plan.here.kind == "tuple"
-        is_named = is_tuple and bool(names) and all(isinstance(name, str) for name in names)
         called = dict(zip(names or plan.keys, names if is_tuple and names else plan.here.keys, strict=True))
         kinds = tuple((called[key], kind) for key, kind in derived.column_kinds or () if key in called)
-        return replace(
-            derived,
-            iterator_meta=IteratorMeta(*positions),
-            column_names=tuple(names) if is_named else None,
-            column_kinds=kinds or None,
-        )
+        named = tuple(names) if is_tuple and names and all(isinstance(name, str) for name in names) else None
+        return replace(derived, iterator_meta=IteratorMeta(*positions), column_names=named, column_kinds=kinds or None)
 
 
 @layer("fields")
@@ -198,19 +179,21 @@ class TuplesDatasetIterator(_ColumnsLayer):
 
 def list_column_names(iterator: DatasetIteratorIF) -> list[ColumnKey]:
     """``iterator.column_names``."""
-    if names := column_names(iterator):
-        return list(names)
-    samples = access_to(iterator)
+    return list(column_names(iterator) or _form_of(access_to(iterator)).keys)
+
+
+def _form_of(samples: SampleAccess) -> SampleForm:
+    """The columns by a schema, sample 0, or an empty batch, which may have none."""
     declared = samples.declare_columns()
-    if declared is not None or not samples.n_samples:
-        return list(declared or ())
-    return list(SampleForm.of(samples.sample(0)).keys)
+    if declared is not None:
+        return SampleForm("dict", tuple(declared))
+    return SampleForm.of(samples.sample(0) if samples.n_samples else samples.batch(np.empty(0, dtype=np.intp)))
 
 
 def _choose(columns: tuple[ColumnKey, ...], as_tuples: bool, form: SampleForm) -> _Plan:
     keys = form.find_all(columns) if columns else form.keys
     is_dict = form.kind == "dict" and not as_tuples
-    return _Plan(keys, SampleForm("dict", keys) if is_dict else SampleForm.tuples(len(keys)), len(form.keys))
+    return _Plan(form, keys, SampleForm("dict", keys) if is_dict else SampleForm.tuples(len(keys)))
 
 
 def _rename(names: Mapping[str, str], form: SampleForm) -> _Plan:
@@ -221,7 +204,7 @@ def _rename(names: Mapping[str, str], form: SampleForm) -> _Plan:
     for old, new in names.items():
         if new in kept:
             raise ConfigError(f"column {old!r} cannot be renamed to {new!r}: there is such a column; rename or drop it too")
-    return _Plan(form.keys, SampleForm("dict", tuple([names.get(key, key) for key in form.keys])), len(form.keys))
+    return _Plan(form, form.keys, SampleForm("dict", tuple([names.get(key, key) for key in form.keys])))
 
 
 def _name(names: Sequence[str], form: SampleForm) -> _Plan:
@@ -229,7 +212,7 @@ def _name(names: Sequence[str], form: SampleForm) -> _Plan:
         raise ConfigError(f"samples are dicts already: {form.describe()}; rename() gives them other names")
     if len(form.keys) != len(names):
         raise ConfigError(f"samples of {len(form.keys)} columns were given {len(names)} names: {_list(names)}")
-    return _Plan(form.keys, SampleForm("dict", tuple(names)), len(form.keys))
+    return _Plan(form, form.keys, SampleForm("dict", tuple(names)))
 
 
 class _ColumnsAccess(OneToOneAccess):
@@ -243,7 +226,6 @@ class _ColumnsAccess(OneToOneAccess):
     def __init__(self, below: SampleAccess, planner: _Planner) -> None:
         super().__init__(below, keeps_values=True)
         self._planner = planner
-        self._form: SampleForm | None = None
         self._plan: _Plan | None = None
 
     def sample(self, position: int) -> Sample:
@@ -256,7 +238,7 @@ class _ColumnsAccess(OneToOneAccess):
         plan = self._find_plan()
         if plan is None:
             return ()
-        if self.n_samples and len(plan.keys) < plan.n_below:
+        if self.n_samples and len(plan.keys) < len(plan.below.keys):
             return plan.here.make(self.below.columns(plan.keys, positions))  # type: ignore[no-any-return]  # a batch
         return self._rearrange(self.below.batch(positions))  # type: ignore[no-any-return]  # a batch
 
@@ -267,7 +249,7 @@ class _ColumnsAccess(OneToOneAccess):
         if not self.n_samples:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
             return [column_of(batch, key) for key in keys]
-        return self.below.columns([plan.key_below(key) for key in keys], positions)
+        return self.below.columns([plan.keys[plan.here.keys.index(plan.here.find(key))] for key in keys], positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))
@@ -278,36 +260,24 @@ class _ColumnsAccess(OneToOneAccess):
             return None
         return {str(name): declared[str(key)] for name, key in zip(plan.here.keys, plan.keys, strict=True)}
 
-    def form(self) -> SampleForm | None:
-        """The columns below, by a schema, sample 0, or an empty batch; None if unknown."""
-        if self._form is None:
-            declared = self.below.declare_columns()
-            if declared is not None:
-                self._form = SampleForm("dict", tuple(declared))
-            elif self.n_samples:
-                self._form = SampleForm.of(self.below.sample(0))
-            else:
-                form = SampleForm.of(self.below.batch(np.empty(0, dtype=np.intp)))
-                self._form = form if form.keys else None
-        return self._form
-
     def _find_plan(self) -> _Plan | None:
-        if self._plan is None and (form := self.form()) is not None:
-            if form.kind == "bare":
+        """None where there are no samples, and their columns are unknown."""
+        if self._plan is None:
+            form = _form_of(self.below)
+            if form.kind == "bare" and self.n_samples:
                 raise ConfigError("samples have no columns to choose from or to name: they are bare values")
-            self._plan = self._planner(form)
+            self._plan = self._planner(form) if form.keys or self.n_samples else None
         return self._plan
 
     def _rearrange(self, sample: Any) -> Any:
         """A sample, or a batch, below as one of this layer."""
         plan: Any = self._plan or self._find_plan()
         try:
-            if len(sample) == plan.n_below:
+            if len(sample) == len(plan.below.keys):
                 return plan.here.make([sample[key] for key in plan.keys])
         except (LookupError, TypeError):
             pass
-        forms: list[Any] = [self.form(), SampleForm.of(sample)]
-        raise ConfigError(f"samples differ in their columns: {forms[0].describe()}, and {forms[1].describe()}")
+        raise ConfigError(f"samples differ in their columns: {plan.below.describe()}, and {SampleForm.of(sample).describe()}")
 
 
 def _list(names: Sequence[ColumnKey]) -> str:

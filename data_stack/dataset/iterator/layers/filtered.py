@@ -1,24 +1,27 @@
-"""The samples of an iterator for which a predicate is true."""
+"""Samples of an iterator that are found by reading it: those of a predicate, or those that equal no earlier one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
 from data_stack.dataset.iterator.blocks import in_blocks
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import narrow
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
+from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacked_values import as_array
-from data_stack.values.stacking import keys_of, list_values
+from data_stack.values.stacking import as_array, keys_of, list_values
+
+_Predicate = Callable[..., Any]
+_Columns = Union[ColumnKey, Sequence[ColumnKey], None]
 
 
 @layer("filtered", columns=["column"])
@@ -49,12 +52,7 @@ class FilteredDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        predicate: Callable[..., Any],
-        *,
-        column: ColumnKey | Sequence[ColumnKey] | None = None,
-        batched: bool = False,
+        self, dataset_iterator: DatasetIteratorIF, predicate: _Predicate, *, column: _Columns = None, batched: bool = False
     ) -> None:
         if not callable(predicate):
             raise ConfigError(f"a predicate is a function, got {predicate!r:.80}")
@@ -67,20 +65,14 @@ class FilteredDatasetIterator(DatasetIteratorView):
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
         predicate = self._made_with["predicate"]
-        if _is_local(predicate):
+        if "<" in getattr(predicate, "__qualname__", ""):  # <lambda>, <locals>
             name = f"{predicate.__module__}.{predicate.__qualname__}"
             stand_in = f"{name}, which stayed in another process; define it at the top of a module"
             state["_made_with"] = {**self._made_with, "predicate": stand_in}
         return state
 
 
-def _is_local(function: Any) -> bool:
-    return "<lambda>" in getattr(function, "__qualname__", "") or "<locals>" in getattr(function, "__qualname__", "")
-
-
-def _find(
-    source: SampleAccess, predicate: Callable[..., Any], column: ColumnKey | Sequence[ColumnKey] | None, batched: bool
-) -> Iterator[npt.NDArray[np.integer[Any]]]:
+def _find(source: SampleAccess, predicate: _Predicate, column: _Columns, batched: bool) -> Iterator[IndexArrayOfInts]:
     """The positions of the samples that stay, block by block."""
     keys = [] if column is None else keys_of(column)
     if column is not None and not keys:
@@ -106,11 +98,73 @@ def _find(
         yield narrow(start + np.flatnonzero(stays), source.n_samples)
 
 
-def _mask(predicate: Callable[..., Any], arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
+def _mask(predicate: _Predicate, arguments: Sequence[Any], start: int, length: int) -> npt.NDArray[np.bool_]:
     mask = as_array(predicate(*arguments))
     if mask.dtype != bool or mask.shape != (length,):
-        raise ConfigError(
-            f"for the samples {start} to {start + length - 1} the batched predicate must return an array of bools of shape "
-            f"({length},); it returned shape {mask.shape} and dtype {mask.dtype}"
-        )
+        returned = f"it returned shape {mask.shape} and dtype {mask.dtype}"
+        raise ConfigError(f"a batched predicate of the samples {start} to {start + length - 1} returns as many bools; {returned}")
     return mask
+
+
+@layer("deduplicated", columns=["by"])
+class DeduplicatedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator``, in order, without those that equal an earlier one.
+
+    Equal are samples of equal content, see :func:`data_stack.values.digests.sample_digest`: numbers by value, not by
+    dtype, arrays by shape and values, NaN and NaN. Everything, or the columns ``by``, is read once when this is made, in blocks
+    of a few MiB. Meanwhile 16 bytes are held for each sample, and as many again to find the equal ones; then 4 bytes are kept for
+    each one that stays. A pickle carries the positions, so another process does not read again.
+
+    Args:
+        dataset_iterator: the iterator looked through; it stays the caller's to close.
+        by: the column, or a list of the columns, that count; None for whole samples.
+
+    Raises:
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, by: _Columns = None) -> None:
+        first, _ = equal_groups(iterator_digests(dataset_iterator, by))
+        super().__init__(dataset_iterator, first)
+        self._made_with = {"by": by}
+
+
+def unique(iterator: DatasetIteratorIF, column: ColumnKey | None = None) -> Column:
+    """``iterator.unique``."""
+    stacked = as_iterator(iterator)
+    key = stacked._class_column(column)
+    return stacked._stack_layer(DeduplicatedDatasetIterator, by=key).read_column(key)
+
+
+def iterator_digests(dataset_iterator: DatasetIteratorIF, columns: _Columns = None) -> npt.NDArray[np.uint8]:
+    """The digest of every sample, or of the tuple of some of its columns; shape ``(n, 16)``; read in blocks of a few MiB.
+
+    Raises:
+        ConfigError: a column does not exist, or a sample holds an object of unknown content.
+    """
+    source = access_to(as_iterator(dataset_iterator))
+    keys = None if columns is None else keys_of(columns)
+    if keys == []:
+        raise ConfigError("samples are compared by at least one column; for whole samples leave the columns out")
+
+    def read(positions: npt.NDArray[np.intp]) -> Any:
+        return source.batch(positions) if keys is None else tuple(source.columns(keys, positions))
+
+    digests = np.empty((source.n_samples, DIGEST_BYTES), dtype=np.uint8)
+    for start, batch in in_blocks(source.n_samples, read):
+        block = row_digests(batch)
+        digests[start : start + len(block)] = block
+    return digests
+
+
+def equal_groups(digests: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Which digests are equal: the position of the first of each, ascending, and for each its number among these.
+
+    Args:
+        digests: shape ``(n, 16)``.
+
+    Returns:
+        Arrays of shape ``(n_distinct,)`` and ``(n,)``, such that ``digests[first][number] == digests``.
+    """
+    classes = class_numbers(digests.view(f"V{DIGEST_BYTES}").reshape(len(digests)), "")
+    return classes.first, classes.numbers.astype(np.intp)

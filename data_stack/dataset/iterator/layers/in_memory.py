@@ -1,25 +1,37 @@
-"""All samples of an iterator, read once and kept."""
+"""Samples of an iterator kept in memory: all from the start, or each once it was read."""
 
 from __future__ import annotations
 
 import itertools
+import sys
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from data_stack.codecs.plain_data import json_digest
-from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.blocks import in_blocks
+from data_stack.dataset.iterator.access import (
+    OneToOneAccess,
+    SampleAccess,
+    access_to,
+    copy_objects,
+    copy_value,
+    own_access,
+    stack_columns,
+)
+from data_stack.dataset.iterator.blocks import estimate_bytes, in_blocks
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.fluent import FluentIterator
-from data_stack.dataset.iterator.ownership import KeptAccess, copy_value
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
 from data_stack.io.progress import with_bar
-from data_stack.values.stacking import column_of, list_columns, map_columns
+from data_stack.util.byte_cache import ByteCache
+from data_stack.values.stacking import column_of, list_columns, map_columns, stack_samples
 
 _DESCRIPTION = "Loading iterator to memory"
 _NUMBERS = (bool, int, float)
@@ -51,7 +63,7 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
     def __init__(
         self, dataset_iterator: DatasetIteratorIF | Iterable[Sample], *, progress: bool | None = False, keep_source: bool = True
     ) -> None:
-        self._underlying: list[Any] = [dataset_iterator] if keep_source else []
+        self._stacked_on: list[Any] = [dataset_iterator] if keep_source else []
         self._columns: tuple[Any, Any] | None = None
         if isinstance(dataset_iterator, DatasetIteratorIF):
             self._columns = _read_columns(access_to(dataset_iterator), progress)
@@ -63,27 +75,18 @@ class InMemoryDatasetIterator(AccessedDatasetIterator):
         return _ListAccess(self._samples) if self._columns is None else _ColumnsAccess(*self._columns)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the source is not pickled; its fingerprint is
-        known = self._known_fingerprint or self._fingerprint_of_source()
-        return {**super().__getstate__(), "_underlying": [], "_known_fingerprint": known}
-
-    def _fingerprint_of_source(self) -> str | None:
-        try:  # not self.fingerprint(): a client's class may have another method of that name
-            return FluentIterator.fingerprint(self) if self._stack_on() else None
-        except DataStackError:  # it can be pickled without
-            return None
+        known = self._known_fingerprint  # the source is not pickled; its fingerprint is
+        if known is None and self._stack_on():
+            with suppress(DataStackError):  # it can be pickled without
+                known = FluentIterator.fingerprint(self)  # a client's class may have another method of that name
+        return {**super().__getstate__(), "_stacked_on": [], "_known_fingerprint": known}
 
     def attach_source(self, source: Sequence[Any]) -> None:
         """Put back the ``underlying_iterators`` that a pickle of this iterator left behind."""
-        self._underlying = list(source)
+        self._stacked_on = list(source)
 
     def _stack_on(self) -> list[DatasetIteratorIF]:
-        return [source for source in self._underlying if isinstance(source, DatasetIteratorIF)]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterator that was read, unless it was let go."""
-        return self._underlying
+        return [source for source in self._stacked_on if isinstance(source, DatasetIteratorIF)]
 
 
 def _read_columns(source: SampleAccess, progress: bool | None) -> tuple[Any, Any] | None:
@@ -113,6 +116,8 @@ class _ColumnsAccess(SampleAccess):
     def __init__(self, first: Any, batch: Any) -> None:
         self._batch, columns = batch, list_columns(batch)
         self.n_samples = len(columns[0])
+        for column in columns:
+            column.flags.writeable = False
         self._reads = [_reader(column, value) for column, value in zip(columns, _values_of(first), strict=True)]
 
     def sample(self, position: int) -> Sample:
@@ -126,19 +131,13 @@ class _ColumnsAccess(SampleAccess):
         return json_digest(content_of([names, *list_columns(self._batch)], of_samples=True))
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        batch: Batch = map_columns(lambda column: column.take(positions, axis=0), self._batch)
-        return batch
+        return map_columns(lambda column: column.take(positions, axis=0), self._batch)  # type: ignore[no-any-return]  # a batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours
             return super().columns(keys, positions)
         columns = [column_of(self._batch, key) for key in keys]
-        if positions is not None:
-            return [column.take(positions, axis=0) for column in columns]
-        views = [column.view() for column in columns]
-        for view in views:
-            view.flags.writeable = False
-        return views
+        return columns if positions is None else [column.take(positions, axis=0) for column in columns]
 
 
 def _values_of(sample: Any) -> Sequence[Any]:
@@ -153,7 +152,28 @@ def _reader(column: Column, first: Any) -> Callable[[int], Any]:
     return (lambda position: column[position, ...].copy()) if isinstance(first, np.ndarray) else column.__getitem__
 
 
-class _ListAccess(KeptAccess):
+class _KeptAccess(SampleAccess):
+    """Access to samples that are kept as objects, of which it returns copies; a subclass defines ``kept``."""
+
+    @abstractmethod
+    def kept(self, positions: Sequence[int]) -> list[Any]:
+        """The samples at ``positions`` themselves."""
+
+    def sample(self, position: int) -> Any:
+        return copy_value(self.kept([position])[0])
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Any]:
+        return list(map(copy_value, self.kept(positions.tolist())))
+
+    def batch(self, positions: IndexArrayOfInts) -> Batch:
+        return copy_objects(stack_samples(self.kept(positions.tolist()))) if len(positions) else self.empty_batch()
+
+    def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        samples = self.kept(range(self.n_samples) if positions is None else positions.tolist())
+        return [copy_objects(column) for column in stack_columns(samples, keys, self)]
+
+
+class _ListAccess(_KeptAccess):
     """Access to samples kept as they are, as copies."""
 
     def __init__(self, samples: list[Sample]) -> None:
@@ -167,3 +187,86 @@ class _ListAccess(KeptAccess):
 
     def content_fingerprint(self) -> Any:
         return json_digest(content_of(self._samples, of_samples=True))
+
+
+_ENTRY_BYTES = 250  # of what keeps a sample in its place
+
+
+@layer("cached")
+class CachedDatasetIterator(LayerDatasetIterator):
+    """The samples of ``dataset_iterator``, each kept in memory when it is first read.
+
+    Once the kept samples take more than ``max_bytes``, the least recently used ones are dropped. A sample larger than that is
+    not kept. With a limit, views of larger arrays are copied, so that these can be freed. A batch reads all missing samples in
+    one request. A column comes from kept samples if all are kept; otherwise the iterator below reads it, and nothing is kept.
+
+    Samples and batches may be written to: arrays, tensors, lists, dicts and sets are copies, at any depth; objects of other
+    classes are not copied. Put random layers above the cache: of those below it, it keeps the first draw. A stack
+    ``at_epoch(e)`` begins with an empty cache.
+
+    Any number of threads may read at once; what several of them want at the same time may be read by each. Each process
+    has a cache of its own: what is pickled is the configuration, and a forked process starts
+    with what was kept until then.
+
+    Args:
+        dataset_iterator: what is read; it stays the caller's to close.
+        max_bytes: the most memory that kept samples take, as estimated from their arrays, tensors, strings and containers;
+            None for no limit.
+
+    Raises:
+        ConfigError: ``max_bytes`` is negative or no integer.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, max_bytes: int | None = None) -> None:
+        most = None if max_bytes is None else check_integer("max_bytes of a cache", max_bytes, at_least=0)
+        super().__init__(dataset_iterator, max_bytes=most)
+        own_access(self)  # now: this is where samples are kept
+
+    def make_access(self) -> _CachedAccess:
+        return _CachedAccess(self._below(), self._made_with["max_bytes"])
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        own_access(self)
+
+
+class _CachedAccess(_KeptAccess, OneToOneAccess):
+    """Access to samples that are kept once they were read; the length is taken when it is made.
+
+    Args:
+        below: what is read.
+        max_bytes: the most that is kept; None for no limit.
+    """
+
+    n_samples = 0
+
+    def __init__(self, below: SampleAccess, max_bytes: int | None) -> None:
+        OneToOneAccess.__init__(self, below)
+        self._max_bytes, self.n_samples = max_bytes, below.n_samples
+        # position -> (sample, its bytes)
+        self._kept: ByteCache[int, tuple[Sample, int]] = ByteCache(sys.maxsize if max_bytes is None else max_bytes, itemgetter(1))
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
+        wanted: Sequence[int] = range(self.n_samples) if positions is None else positions.tolist()
+        found = self._kept.get_many(wanted) if len(self._kept) >= (self.n_samples if positions is None else 1) else {}
+        if wanted and all(position in found for position in wanted):
+            return super().columns(keys, positions)
+        columns = self.below.columns(keys, positions)
+        return [column[: self.n_samples] for column in columns] if positions is None else columns
+
+    def kept(self, positions: Sequence[int]) -> list[Sample]:
+        """The samples at these positions, of which those that are not kept are read in one request."""
+        found = self._kept.get_many(positions)
+        missing = [position for position in dict.fromkeys(positions) if position not in found]
+        if len(missing) == 1:
+            values = [self.below.sample(missing[0])]
+        else:
+            values = self.below.samples(np.array(missing, dtype=np.intp)) if missing else []
+        for position, value in zip(missing, values, strict=True):
+            # a row of a batch that was read at once is a view: kept, it would keep the whole batch
+            sample = value if self._max_bytes is None else copy_value(value)
+            n_bytes = estimate_bytes(sample) + _ENTRY_BYTES
+            found[position] = sample, n_bytes
+            if self._max_bytes is None or n_bytes <= self._max_bytes:
+                self._kept.put(position, (sample, n_bytes))
+        return [found[position][0] for position in positions]

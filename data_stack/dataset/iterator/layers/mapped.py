@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layer import LayerDatasetIterator
+from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
-from data_stack.dataset.iterator.named_columns import column_key
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.seeds import derive_generator, derive_seed
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_key
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
+from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
-from data_stack.values.stacking import SampleForm, column_of, join_columns, list_samples, list_values, replace_values, value_of
+from data_stack.values.stacking import (
+    SampleForm,
+    as_array,
+    column_of,
+    join_columns,
+    list_samples,
+    list_values,
+    replace_values,
+    value_of,
+)
 
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
@@ -95,7 +101,7 @@ class MappedDatasetIterator(LayerDatasetIterator):
             raise ConfigError(f"a map needs a function of a sample, got {function!r}")
         if isinstance(column, (list, tuple)):
             raise ConfigError(
-                f"column= names one column, got {column!r:.80}. A function of several takes the sample, with columns="
+                f"column= names one column, got {column!r:.80}; a function of several takes the sample, with columns="
             )
         what = ("a batch" if batched else "a sample") if column is None else ("a column" if batched else "a value")
         hint = "" if column is not None else "Take the sample apart inside: image, label = sample. Or map one column: column=…. "
@@ -119,10 +125,10 @@ class MappedDatasetIterator(LayerDatasetIterator):
             return _ColumnMapAccess(self._below(), column, function, batched, self._mixed_seed)
         if (names := self._made_with.get("names")) is not None:
             function = partial(_call_named, function, names)
-        return (BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
+        return (_BatchMapAccess if batched else _MapAccess)(self._below(), function, self._mixed_seed)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        derived, names = MetaFactory.copy_dataset_meta(meta), self._made_with.get("names")
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        derived, names = meta, self._made_with.get("names")
         if (column := self._made_with.get("column")) is not None:
             columns, sample_pos, target_pos = follow_columns(self._dataset_iterator, meta, {column: None})
             if sample_pos in columns:
@@ -156,10 +162,9 @@ def _follow(role: str, position: ColumnKey, before: Sequence[str], names: Sequen
 def _check_names(names: Any, column: ColumnKey | None) -> tuple[str, ...]:
     if column is not None:
         raise ConfigError("a map of one column keeps the names of all; columns= declares those after a map of whole samples")
-    if isinstance(names, str) or not names or not all(isinstance(name, str) and name for name in names):
-        raise ConfigError(f"columns= takes the names of the mapped columns, such as ['image', 'label'], got {names!r:.80}")
-    if len(set(names)) < len(names):
-        raise ConfigError(f"the names of columns are distinct, got {names!r:.80}")
+    are_names = not isinstance(names, str) and bool(names) and all(isinstance(name, str) and name for name in names)
+    if not are_names or len(set(names)) < len(names):
+        raise ConfigError(f"columns= takes distinct names of the mapped columns, such as ['image', 'label'], got {names!r:.80}")
     return tuple(names)
 
 
@@ -169,9 +174,7 @@ def _call_named(function: Callable[..., Any], names: Sequence[str], sample: Any,
     form = SampleForm.of(mapped)
     if form.kind != "tuple" or len(form.keys) != len(names):
         what = f"{len(form.keys)} columns" if form.kind == "tuple" else f"a {type(mapped).__name__}"
-        raise ConfigError(
-            f"a map with columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}"
-        )
+        raise ConfigError(f"a map to columns={[*names]} must return tuples of {len(names)} columns; its function returned {what}")
     return mapped
 
 
@@ -202,15 +205,12 @@ class _MapAccess(OneToOneAccess):
         return map(self._function, samples, map(partial(derive_generator, self._mixed_seed), positions))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        n_positions = self.n_samples if positions is None else len(positions)
-        if n_positions == 0:
+        wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+        if not len(wanted):
             at_first = np.zeros(1, dtype=np.intp)
             return [column[:0] for column in self.columns(keys, at_first)] if self.n_samples else [np.empty(0) for _ in keys]
-        blocks = []
-        for start in range(0, n_positions, _SAMPLES_AT_ONCE):
-            stop = min(start + _SAMPLES_AT_ONCE, n_positions)
-            wanted = np.arange(start, stop, dtype=np.intp) if positions is None else positions[start:stop]
-            blocks.append(self._some_columns(keys, wanted))
+        starts = range(0, len(wanted), _SAMPLES_AT_ONCE)
+        blocks = [self._some_columns(keys, wanted[start : start + _SAMPLES_AT_ONCE]) for start in starts]
         return [join_columns(pieces) for pieces in zip(*blocks, strict=True)]
 
     def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
@@ -220,35 +220,31 @@ class _MapAccess(OneToOneAccess):
         return self._map(self.below.iterate(start, stop), range(start, stop))
 
 
-class BatchMapAccess(_MapAccess):
+class _BatchMapAccess(_MapAccess):
     """Access to what a function returns for batches; it is never called with an empty batch."""
 
     def sample(self, position: int) -> Sample:
-        return list_samples(self.map_batch(np.array([position], dtype=np.intp)))[0]
+        return self.samples(np.array([position], dtype=np.intp))[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list_samples(self.map_batch(positions)) if len(positions) else []
+        return list_samples(self.batch(positions)) if len(positions) else []
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return self.map_batch(positions) if len(positions) else self.empty_batch()
-
-    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return grow_reads(self.samples, start, stop)
-
-    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
-        batch = self.map_batch(positions)
-        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
-
-    def map_batch(self, positions: IndexArrayOfInts) -> Batch:
-        """What the function returns for the samples at one or more positions."""
-        seed = self._mixed_seed
-        random = () if seed is None else ([derive_generator(seed, position) for position in positions.tolist()],)
-        mapped = self._function(self.below.batch(positions), *random)
+        if not len(positions):
+            return self.empty_batch()
+        mapped = _call_batched(self._function, self.below.batch(positions), self._mixed_seed, positions.tolist())
         form = SampleForm("bare") if isinstance(mapped, list) else SampleForm.of(mapped)
         if not form.keys:
             return _check_column(mapped, len(positions), "", self._function)
         columns = [_check_column(mapped[key], len(positions), f" in column {key!r}", self._function) for key in form.keys]
         return form.make(columns)  # type: ignore[no-any-return]  # a batch
+
+    def iterate(self, start: int, stop: int) -> Iterator[Sample]:
+        return _grow_reads(self.samples, start, stop)
+
+    def _some_columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts) -> list[Column]:
+        batch = self.batch(positions)
+        return stack_columns(batch, keys, self) if isinstance(batch, np.ndarray) else [column_of(batch, key) for key in keys]
 
 
 class _ColumnMapAccess(EncodedAccess):
@@ -278,7 +274,7 @@ class _ColumnMapAccess(EncodedAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         if self._batched:
-            return grow_reads(self.samples, start, stop)
+            return _grow_reads(self.samples, start, stop)
         return map(self._map, self.below.iterate(start, stop), range(start, stop))
 
     def _map(self, sample: Any, position: int) -> Sample:
@@ -296,8 +292,8 @@ class _ColumnMapAccess(EncodedAccess):
         places = range(len(column)) if positions is None else positions.tolist()
         if not self._batched:
             return objects(list(map(self._call, map(_natural, list_values(column)), places)))
-        random = () if self._mixed_seed is None else ([derive_generator(self._mixed_seed, at) for at in places],)
-        return _check_column(self._function(column, *random), len(column), f" for column {key!r}", self._function)
+        mapped = _call_batched(self._function, column, self._mixed_seed, places)
+        return _check_column(mapped, len(column), f" for column {key!r}", self._function)
 
 
 def _natural(value: Any) -> Any:
@@ -308,37 +304,34 @@ def _natural(value: Any) -> Any:
     return array if array.ndim else array.item()
 
 
+def _call_batched(function: Callable[..., Any], batch: Any, seed: int | None, positions: Iterable[int]) -> Any:
+    random = () if seed is None else ([derive_generator(seed, position) for position in positions],)
+    return function(batch, *random)
+
+
 def _check_column(values: Any, n_rows: int, where: str, function: Callable[..., Any]) -> Column:
-    column = _as_column(values)
-    if column is None or len(column) != n_rows:
-        what = f"a {type(values).__name__}" if column is None else f"{len(column)} values"
-        raise ConfigError(
-            f"a batched map returned {what}{where}; expected an array, tensor or list of {n_rows} values, one for each sample of "
-            f"the batch (a list is one column, several columns are a tuple): its function is {function!r}"
-        )
+    """Values as :func:`stack_values` stacks them one by one."""
+    column: Column | None = None
+    if hasattr(values, "__array__"):
+        try:
+            array = as_array(values)
+        except TypeError:  # a tensor of a dtype that numpy lacks
+            array = stack_values(list(values))
+        # of these kinds single values are Python objects, and objects may be numbers
+        column = stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
+    elif isinstance(values, Sequence) and not isinstance(values, (str, bytes)):
+        column = stack_values(list(values))
+    if column is None or not column.ndim or len(column) != n_rows:
+        what = f"{len(column)} values" if column is not None and column.ndim else f"a {type(values).__name__}"
+        expected = f"an array, tensor or list of {n_rows} values (a list is one column, several columns are a tuple)"
+        raise ConfigError(f"a batched map returned {what}{where}; expected {expected}: its function is {function!r}")
     return column
 
 
-def grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
+def _grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, stop: int) -> Iterator[Sample]:
     """Samples one after the other, read in batches that grow from 1, so that the first one comes soon."""
     n_ahead = 1
     while start < stop:
         end = min(start + n_ahead, stop)
         yield from read(np.arange(start, end, dtype=np.intp))
         start, n_ahead = end, min(2 * n_ahead, _MAX_READ_AHEAD)
-
-
-def _as_column(values: Any) -> Column | None:
-    """Values as :func:`stack_values` stacks them one by one; None if they are not a sequence of values."""
-    if isinstance(values, (str, bytes, Mapping)):
-        return None
-    if hasattr(values, "__array__"):
-        try:
-            array: npt.NDArray[Any] = as_array(values)
-        except TypeError:  # a tensor of a dtype that numpy lacks
-            return stack_values(list(values))
-        if array.ndim == 0:
-            return None
-        # of these kinds single values are Python objects, and objects may be numbers
-        return stack_values(array.tolist()) if array.ndim == 1 and array.dtype.kind in "OSU" else array
-    return stack_values(list(values)) if isinstance(values, (Sequence, range)) else None

@@ -7,19 +7,16 @@ import operator
 from collections.abc import Sequence
 from fractions import Fraction
 from itertools import accumulate
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_draw
-from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator
-from data_stack.dataset.iterator.layers.interleaved import ViewOfSeveral
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.combined import CombinedDatasetIterator, ViewOfSeveral
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.randomness import check_draw, hash_array, hash_of, high_product_array, permute_array
 from data_stack.exception import ConfigError
 
 _MAX_BLOCK = 1 << 20
@@ -58,10 +55,10 @@ class MixedDatasetIterator(ViewOfSeveral):
         self,
         iterators: Sequence[DatasetIteratorIF],
         proportions: Sequence[float],
-        seed: SupportsIndex,
+        seed: int,
         *,
-        n_samples: SupportsIndex | None = None,
-        epoch: SupportsIndex = 0,
+        n_samples: int | None = None,
+        epoch: int = 0,
     ) -> None:
         checked_seed, checked_epoch, n_wanted, key = check_draw("mixed", seed, epoch, n_samples)
         combined = CombinedDatasetIterator(iterators)
@@ -69,9 +66,7 @@ class MixedDatasetIterator(ViewOfSeveral):
         numbers, parts = _exact_parts(proportions, len(lengths))
         for place, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if part and not length:
-                raise ConfigError(
-                    f"iterator {place} is empty, but its proportion is not 0; leave it out or set its proportion to 0"
-                )
+                raise ConfigError(f"iterator {place} is empty; leave it out, or set its proportion to 0")
         self._block_size = math.ceil(1 / min(part for part in parts if part))
         super().__init__(combined, _mix(lengths, parts, self._block_size, n_wanted, key))
         self._made_with = {"proportions": numbers, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
@@ -89,10 +84,7 @@ def _exact_parts(given: Any, n_wanted: int) -> tuple[list[int | float], list[Fra
     except (TypeError, ValueError):
         raise ConfigError(f"proportions are a list of numbers, one for each iterator, got {given!r:.80}") from None
     if len(numbers) != n_wanted or not all(0 <= number < math.inf for number in numbers) or not any(numbers):
-        raise ConfigError(
-            f"proportions must be one number for each of the {n_wanted} iterators, finite and not negative, and one of them "
-            f"positive, got {numbers}"
-        )
+        raise ConfigError(f"proportions must be {n_wanted} finite numbers, none negative and one of them positive, got {numbers}")
     exact = [Fraction(repr(number)) for number in numbers]
     total = sum(exact)
     parts = [number / total for number in exact]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import comparable, missing_in
 from data_stack.values.stacking import Column
@@ -95,7 +92,11 @@ def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.i
     """As :func:`stable_order` for values none of which is missing."""
     if column.dtype.kind == "O":
         values = [list(value) if isinstance(value, np.ndarray) and value.ndim == 1 else value for value in column.tolist()]
-        return _order_of_objects(values, key, descending)
+        exact = comparable(values)
+        try:
+            return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error
     # From behind, so that the reversal of all puts equal ones back into their old order
     ascending = column[::-1] if descending else column
     if column.ndim == 2 and column.shape[1] == 0:
@@ -105,11 +106,3 @@ def _order(column: Column, key: ColumnKey, descending: bool) -> npt.NDArray[np.i
     else:
         order = np.argsort(ascending, kind="stable")
     return len(column) - 1 - order[::-1] if descending else order
-
-
-def _order_of_objects(values: Sequence[Any], key: ColumnKey, descending: bool) -> npt.NDArray[np.intp]:
-    exact = comparable(values)
-    try:
-        return np.array(sorted(range(len(values)), key=exact.__getitem__, reverse=descending), dtype=np.intp)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"column {key!r} cannot be sorted, for two of its values cannot be compared: {error}") from error

@@ -1,21 +1,20 @@
-"""Samples of an iterator drawn with replacement."""
+"""Samples of an iterator that may come several times: drawn by weight, drawn by class, or all again."""
 
 from __future__ import annotations
 
 import math
 import sys
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import ArrayLike, NDArray
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_draw, check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, Positions
-from data_stack.dataset.randomness.keyed import hash_array, high_product_array
+from data_stack.dataset.iterator.access import SampleAccess, access_to
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.positions import Formula, IndexArrayOfInts, Positions, check_integer
+from data_stack.dataset.randomness import Uint64Array, check_draw, hash_array, hash_of, high_product_array, permute_array
+from data_stack.dataset.splits.class_numbers import class_numbers, group_positions
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array
 
@@ -43,13 +42,7 @@ class ResampledDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        n_samples: SupportsIndex,
-        seed: SupportsIndex,
-        *,
-        weights: npt.ArrayLike | None = None,
-        epoch: SupportsIndex = 0,
+        self, dataset_iterator: DatasetIteratorIF, n_samples: int, seed: int, *, weights: ArrayLike | None = None, epoch: int = 0
     ) -> None:
         n_drawn = check_integer("the n_samples of a resampled iterator", n_samples, at_least=0, at_most=sys.maxsize)
         checked_seed, checked_epoch, _, key = check_draw("resampled", seed, epoch)
@@ -59,14 +52,16 @@ class ResampledDatasetIterator(DatasetIteratorView):
             raise ConfigError(f"{n_drawn} samples cannot be drawn from an empty iterator")
         if n_drawn and checked_weights is not None and not checked_weights.any():
             raise ConfigError(f"all {n_below} weights are 0: at least one must be positive, or no sample can be drawn")
-        drawn: Positions = range(0)
-        if n_drawn:
-            drawn = _Drawn(n_below, n_drawn, key) if checked_weights is None else _DrawnByWeight(checked_weights, n_drawn, key)
-        super().__init__(dataset_iterator, drawn)
+        drawn = Formula(n_drawn, _draw, key, n_below)
+        if n_drawn and checked_weights is not None:
+            # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
+            _, exponent = math.frexp(float(checked_weights.max()))
+            drawn = Formula(n_drawn, _draw_by_weight, key, np.cumsum(np.ldexp(checked_weights, -exponent)))
+        super().__init__(dataset_iterator, drawn if n_drawn else range(0))
         self._made_with = {"n_samples": n_drawn, "seed": checked_seed, "weights": checked_weights, "epoch": checked_epoch}
 
 
-def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
+def _check_weights(weights: ArrayLike, n_samples: int) -> NDArray[Any]:
     try:
         array = as_array(weights).astype(np.float64, casting="same_kind")
     except (TypeError, ValueError) as error:
@@ -80,36 +75,118 @@ def _check_weights(weights: npt.ArrayLike, n_samples: int) -> npt.NDArray[Any]:
     return array
 
 
-class _Drawn(ComputedPositions):
-    """Draws from ``range(n_below)``, all alike."""
-
-    def __init__(self, n_below: int, n_drawn: int, key: int) -> None:
-        self._n_below, self._n_drawn, self._key = n_below, n_drawn, key
-
-    def __len__(self) -> int:
-        return self._n_drawn
-
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        return high_product_array(hash_array(self._key, indices), np.uint64(self._n_below)).astype(np.intp)
+def _draw(key: int, n_below: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    return high_product_array(hash_array(key, indices), np.uint64(n_below)).astype(np.intp)
 
 
-class _DrawnByWeight(ComputedPositions):
-    """Draws of positions in proportion to their weights, by the inverse of the cumulative sum."""
+def _draw_by_weight(key: int, sums: NDArray[np.float64], indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    """Draws by the inverse of the cumulative sum of the weights.
 
-    def __init__(self, weights: npt.NDArray[Any], n_drawn: int, key: int) -> None:
-        self._n_drawn, self._key = n_drawn, key
-        # Scaled by a power of two, which changes no proportion: the sum neither overflows nor gets so small that it rounds.
-        _, exponent = math.frexp(float(weights.max()))
-        self._sums = np.cumsum(np.ldexp(weights, -exponent))
+    Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
+    above it is that of a positive weight.
+    """
+    uniform = (hash_array(key, indices) >> np.uint64(11)).astype(np.float64)
+    uniform *= 2.0**-53
+    uniform *= float(sums[-1])
+    return np.asarray(sums.searchsorted(uniform, side="right"), dtype=np.intp)
 
-    def __len__(self) -> int:
-        return self._n_drawn
 
-    # Of a number in [0, 1) with 53 bits, the product with the total is below the total, also when it is rounded. The first sum
-    # above it is that of a positive weight.
+@layer("balanced", columns=["by"])
+class BalancedDatasetIterator(DatasetIteratorView):
+    """Samples of ``dataset_iterator`` such that every class comes equally often.
 
-    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
-        uniform = (hash_array(self._key, indices) >> np.uint64(11)).astype(np.float64)
-        uniform *= 2.0**-53
-        uniform *= float(self._sums[-1])
-        return np.asarray(self._sums.searchsorted(uniform, side="right"), dtype=np.intp)
+    With k classes, every run of k samples from a multiple of k on has one sample of each class, in an order drawn for it. So
+    the counts of any two classes never differ by more than one. The members of a class come
+    in a drawn order, each of them once, then in another order, and so on: those of a rare class again and again, equally often;
+    those of a frequent class perhaps not all. Seed, epoch and position alone decide which sample is where, and it is computed
+    in constant time.
+
+    The column ``by`` is read once, here; a copy in another process does not read it again. 4 bytes a sample are kept (8 for
+    more than 2**31 samples).
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close.
+        by: the column of classes: ints, strings, bools, floats, or arrays of one shape such as one-hot vectors. Classes are
+            compared by equality.
+        seed: any integer.
+        n_samples: how many; None for as many as ``dataset_iterator`` has.
+        epoch: number of the order, from 0; see ``at_epoch``.
+
+    Raises:
+        ConfigError: there is no column ``by``, one of its values is missing (NaN, None) or cannot be compared; ``n_samples`` is
+            negative, or positive where there are no samples.
+    """
+
+    def __init__(
+        self, dataset_iterator: DatasetIteratorIF, by: ColumnKey, seed: int, *, n_samples: int | None = None, epoch: int = 0
+    ) -> None:
+        key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
+        checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
+        source = access_to(as_iterator(dataset_iterator))
+        super().__init__(dataset_iterator, _balance(source, key, source.n_samples if n_wanted is None else n_wanted, draw))
+        self._made_with = {"by": key, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
+
+
+def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
+    if n_samples == 0:
+        return range(0)
+    if source.n_samples == 0:
+        raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
+    classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
+    members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
+    members.setflags(write=False)
+    starts, keys = np.cumsum(classes.counts) - classes.counts, hash_array(seed, 1 + np.arange(len(counts)))
+    return Formula(n_samples, _take_turns, hash_of(seed, 0), keys, counts, starts, members)
+
+
+def _take_turns(
+    round_key: int,
+    keys: Uint64Array,
+    counts: Uint64Array,
+    starts: NDArray[np.intp],
+    members: IndexArrayOfInts,
+    indices: IndexArrayOfInts,
+) -> IndexArrayOfInts:
+    """Rounds in which each class has one turn.
+
+    Args:
+        round_key: what decides the order in each round.
+        keys: of each class, what decides the order of its members.
+        counts: how many members each class has; positive.
+        starts: where they start.
+        members: the positions of all classes, class by class.
+        indices: at which positions are asked for.
+    """
+    rounds, turns = np.divmod(indices.astype(np.uint64), np.uint64(len(counts)))
+    numbers = permute_array(len(counts), hash_array(round_key, rounds), turns).astype(np.intp)
+    passes, nths = np.divmod(rounds, counts[numbers])
+    nths_drawn = permute_array(counts[numbers], hash_array(keys[numbers], passes), nths).astype(np.intp)
+    return members.take(starts[numbers] + nths_drawn)
+
+
+@layer("repeated")
+class RepeatedDatasetIterator(DatasetIteratorView):
+    """The samples of ``dataset_iterator`` ``times`` times, one pass after the other, all in the same order.
+
+    For another order in each pass, combine ``iterator.shuffle(seed, epoch=pass)``.
+
+    Args:
+        dataset_iterator: the samples; it stays the caller's to close. Nothing is read or kept.
+        times: number of passes; 0 makes an empty iterator.
+
+    Raises:
+        ConfigError: ``times`` is not an integer or negative, or there would be more than ``sys.maxsize`` samples.
+    """
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF, times: int) -> None:
+        n_passes = check_integer("the times of a repeated iterator", times, at_least=0)
+        n_samples = len(as_iterator(dataset_iterator))
+        if n_samples * n_passes > sys.maxsize:
+            raise ConfigError(f"{n_samples} samples {n_passes} times are more than Python can count; repeat them less often")
+        length = n_samples * n_passes
+        super().__init__(dataset_iterator, range(length) if length <= n_samples else Formula(length, _start_again, n_samples))
+        self._made_with = {"times": n_passes}
+
+
+def _start_again(n_samples: int, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+    return indices.astype(np.intp, copy=False) % n_samples

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import SampleAccess
 from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Column, ColumnKey, IndexArray, Sample
-from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, stack_values
@@ -34,8 +34,7 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
         columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
-                f"a SequenceDatasetIterator takes a list of columns, at least one, such as [samples, targets], "
-                f"not {dataset_sequences!r:.80}"
+                f"a SequenceDatasetIterator takes a list of columns, [samples, targets], not {dataset_sequences!r:.80}"
             )
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
@@ -66,7 +65,9 @@ class SequenceAccess(SampleAccess):
         self.n_samples = len(columns[0])
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
-        self.sample = sample_reader(columns)  # type: ignore[method-assign, assignment]  # a closure takes half the time of a method
+        if len(columns) == 2:  # a closure takes half the time of a method
+            first, second = columns
+            self.sample = lambda position: (first[position], second[position])  # type: ignore[method-assign]
 
     def sample(self, position: int) -> Sample:
         return tuple([column[position] for column in self.arrays])
@@ -85,14 +86,6 @@ class SequenceAccess(SampleAccess):
                 raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {n_columns - 1}")
             found.append(_read(self.arrays[operator.index(key)], positions))
         return found
-
-
-def sample_reader(columns: Sequence[Any]) -> Callable[[int], tuple[Any, ...]]:
-    """A function that returns the tuple of the columns' values at a position; of a sample and its target in half the time."""
-    if len(columns) == 2:
-        first, second = columns
-        return lambda index: (first[index], second[index])
-    return lambda index: tuple([column[index] for column in columns])
 
 
 def _by_position(sequence: Any) -> Any:
@@ -115,7 +108,8 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
         return array if positions is None else array.take(positions, axis=0)
     if positions is None:
         positions = np.arange(len(column), dtype=np.intp)
-    if hasattr(column, "dtype") and hasattr(column, "shape") and _is_run(positions):
+    is_run = len(positions) > 0 and bool((np.diff(positions) == 1).all())
+    if is_run and hasattr(column, "dtype") and hasattr(column, "shape"):
         values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
         return values if isinstance(values, np.ndarray) and values.dtype != object else stack_values(list(values))
     return _stack(column, positions)
@@ -125,8 +119,3 @@ def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:
     """Values read one by one; for no positions with the dtype and shape of the first."""
     rows = range(len(column)) if positions is None else positions.tolist()
     return stack_values([column[row] for row in rows or [0] * bool(len(column))])[: len(rows)]
-
-
-def _is_run(positions: IndexArrayOfInts) -> bool:
-    """Whether the positions follow each other."""
-    return len(positions) > 0 and bool((np.diff(positions) == 1).all())

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from typing import Literal, SupportsIndex
+from typing import Literal
 
 import numpy as np
 
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import Positions, narrow
+from data_stack.dataset.iterator.contract import DatasetIteratorIF, as_iterator
+from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.positions import Positions, check_integer, narrow
 from data_stack.exception import ConfigError
+
+_Uneven = Literal["keep", "pad", "drop"]
 
 
 @layer("sharded")
@@ -40,13 +39,7 @@ class ShardedDatasetIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        rank: SupportsIndex,
-        world: SupportsIndex,
-        *,
-        contiguous: bool = False,
-        uneven: Literal["keep", "pad", "drop"] = "keep",
+        self, dataset_iterator: DatasetIteratorIF, rank: int, world: int, *, contiguous: bool = False, uneven: _Uneven = "keep"
     ) -> None:
         self._world = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
         self._rank = check_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)

@@ -12,28 +12,25 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess
-from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layers.deduplicated import equal_groups
-from data_stack.dataset.iterator.layers.grouped import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
+from data_stack.dataset.iterator.access import SampleAccess, copy_value, detach, stack_columns
+from data_stack.dataset.iterator.contract import Column, ColumnKey, DatasetIteratorIF, Sample
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDatasetIterator, distinct, repeat_values
+from data_stack.dataset.iterator.layers.filtered import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
-from data_stack.dataset.iterator.named_columns import column_key
-from data_stack.dataset.iterator.ownership import copy_value, detach
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import IndexArrayOfInts, narrow
+from data_stack.dataset.meta import DatasetMeta, column_key
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow, take
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
-from data_stack.values.digests import DIGEST_BYTES, column_digests
-from data_stack.values.stacked_values import comparable, stack_values, ticks_of
-from data_stack.values.stacking import keys_of, stack_samples, value_of
+from data_stack.values.digests import column_digests
+from data_stack.values.exact import comparable, ticks_of
+from data_stack.values.stacked_values import comparable, ticks_of
+from data_stack.values.stacking import keys_of
 
 Gap = Union[float, np.timedelta64, timedelta]
 _Positions = npt.NDArray[np.intp]
+_Starts = Union[range, IndexArrayOfInts]
 _Offsets = Mapping[int, Union[list[ColumnKey], None]]
-
-_DIGESTS_AT_ONCE = 1 << 16
 
 
 @layer("windowed", columns=["order_by", "group_by"])
@@ -100,27 +97,19 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             raise ConfigError("max_gap requires order_by, the column whose values are compared")
         self._max_gap = None if max_gap is None else check_gap(max_gap)
         self._offsets = None if offsets is None else _check_offsets(dataset_iterator, offsets, self._length)
-        super().__init__(
-            dataset_iterator,
-            length=self._length,
-            stride=check_integer("stride", stride, at_least=1),
-            order_by=order_by,
-            max_gap=self._max_gap,
-            overlap=overlap,
-            group_by=group_by,
-            offsets=self._offsets,
-        )
+        step = check_integer("stride", stride, at_least=1)
+        whence = {"order_by": order_by, "max_gap": self._max_gap, "overlap": overlap, "group_by": group_by}
+        super().__init__(dataset_iterator, length=self._length, stride=step, **whence, offsets=self._offsets)
         self._order: IndexArrayOfInts | None = None
-        self._starts: range | IndexArrayOfInts = self._find_starts(order_by, group_by, overlap)
+        self._starts: _Starts = self._find_starts(order_by, group_by, overlap)
 
     def make_access(self) -> SampleAccess:
-        if self._offsets is None:
-            return _WindowedAccess(self._below(), self._starts, self._length, self._order)
-        return OffsetsAccess(self._below(), self._starts, self._length, self._order, self._offsets)
+        kind = _WindowedAccess if self._offsets is None else OffsetsAccess
+        return kind(self._below(), self._starts, self._length, self._order, self._offsets or {})
 
     # ------------------------------------------------------------------ where windows are
 
-    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> range | IndexArrayOfInts:
+    def _find_starts(self, order_by: ColumnKey | None, group_by: ColumnKey | None, overlap: bool) -> _Starts:
         """Where in the order windows start; sets the order, if it is another one than that of the iterator."""
         below = self._below()
         n_below = below.n_samples
@@ -129,10 +118,8 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
             return range(0, max(0, n_below - self._length + 1), step)
         keys = [key for key in (order_by, group_by) if key is not None]
         columns = dict(zip(keys, below.columns(keys), strict=True))
-        order, starts_run = np.arange(n_below, dtype=np.intp), np.zeros(n_below, dtype=bool)
-        starts_run[0] = True
-        if order_by is not None:
-            order = _order(columns[order_by], order_by)
+        order = np.arange(n_below, dtype=np.intp) if order_by is None else _order(columns[order_by], order_by)
+        starts_run = np.arange(n_below) == 0
         if group_by is not None:
             groups = group_numbers(columns[group_by])[order]
             by_group = np.argsort(groups, kind="stable")
@@ -159,27 +146,23 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
 
     # ------------------------------------------------------------------ what it is
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        followed = MetaFactory.copy_dataset_meta(super()._derive_meta(meta))
-        if self._offsets is None:
-            return followed
-        return replace(followed, class_names=None, feature_names=None, column_names=None, column_kinds=None)
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
+        if self._offsets is not None:
+            meta = replace(meta, class_names=None, feature_names=None, column_names=None, column_kinds=None)
+        return super()._derive_meta(meta)
 
 
 class _WindowedAccess(GroupedAccess):
     """Access to windows of ``length`` samples, that start at ``starts`` in ``order`` (None: that of the samples below)."""
 
     def __init__(
-        self, below: SampleAccess, starts: range | IndexArrayOfInts, length: int, order: IndexArrayOfInts | None
+        self, below: SampleAccess, starts: _Starts, length: int, order: IndexArrayOfInts | None, offsets: _Offsets
     ) -> None:
         super().__init__(below, len(starts))
-        self._starts, self._length, self._order = starts, length, order
+        self._starts, self._length, self._order, self._offsets = starts, length, order, offsets
 
     def starts_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        starts = self._starts
-        if isinstance(starts, range):
-            return starts.start + positions.astype(np.intp) * starts.step
-        return starts.take(positions).astype(np.intp)
+        return take(self._starts, positions).astype(np.intp, copy=False)
 
     def slots_of(self, position: int) -> IndexArrayOfInts:
         start = int(self._starts[position])
@@ -198,35 +181,19 @@ class _WindowedAccess(GroupedAccess):
 class OffsetsAccess(_WindowedAccess):
     """Access to windows as dicts that have for each of ``offsets`` some columns, or all, of one sample."""
 
-    def __init__(
-        self,
-        below: SampleAccess,
-        starts: range | IndexArrayOfInts,
-        length: int,
-        order: IndexArrayOfInts | None,
-        offsets: _Offsets,
-    ) -> None:
-        super().__init__(below, starts, length, order)
-        self._offsets = offsets
-
     def sample(self, position: int) -> Sample:
         return self.samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         return list(self.samples_at(positions, self._offsets)) if len(positions) else []
 
-    def batch(self, positions: IndexArrayOfInts) -> Batch:
-        return stack_samples(self.samples(positions)) if len(positions) else self.empty_batch()
+    batch = SampleAccess.batch
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        if positions is None:
-            positions = np.arange(self.n_samples, dtype=np.intp)
-        read = positions if len(positions) or not self.n_samples else np.zeros(1, dtype=np.intp)
+        at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         offsets = {key: columns for key, columns in self._offsets.items() if key in keys}
-        if len(read) == 0:
-            return [np.empty(0) for _ in keys]
-        samples = self.samples_at(read, offsets if len(offsets) == len(set(keys)) else self._offsets)
-        return [stack_values([value_of(sample, key) for sample in samples])[: len(positions)] for key in keys]
+        samples = self.samples_at(at, offsets if len(offsets) == len(set(keys)) else self._offsets) if len(at) else []
+        return stack_columns(samples, keys, self)
 
     def samples_at(self, positions: IndexArrayOfInts, offsets: _Offsets) -> list[dict[int, Sample]]:
         samples_of: dict[int, Sequence[Sample]] = {}
@@ -282,12 +249,8 @@ def check_gap(max_gap: Any, what: str = "max_gap") -> Any:
     """A number, or a span of numpy's, of at least 0."""
     if isinstance(max_gap, timedelta):
         max_gap = np.timedelta64(max_gap)  # plain data for the recipe
-    if isinstance(max_gap, np.timedelta64):
-        is_valid = not np.isnat(max_gap) and int(max_gap.view(np.int64)) >= 0
-    else:
-        is_number = isinstance(max_gap, (numbers.Real, Decimal))
-        is_valid = is_number and max_gap is not True and max_gap is not False and max_gap >= 0
-    if not is_valid:
+    is_gap = isinstance(max_gap, (np.timedelta64, numbers.Real, Decimal)) and not isinstance(max_gap, bool)
+    if not is_gap or not max_gap >= type(max_gap)(0):  # also where it is NaN or NaT
         raise ConfigError(f"{what} must be a number or timedelta of at least 0, got {max_gap!r:.80}")
     return max_gap
 
@@ -301,10 +264,7 @@ def _check_offsets(iterator: Any, offsets: Any, length: int) -> dict[int, list[C
         checked[number] = None if columns is None else column_key(iterator, keys_of(columns))
     spanned = max(checked) - min(checked) + 1
     if spanned != length:
-        raise ConfigError(
-            f"offsets from {min(checked)} to {max(checked)} make windows of length {spanned}, but length is {length}; "
-            f"pass length={spanned}"
-        )
+        raise ConfigError(f"offsets from {min(checked)} to {max(checked)} need windows of length={spanned}, got length={length}")
     return checked
 
 
@@ -322,10 +282,7 @@ def group_numbers(column: Column) -> _Positions:
     """A number for each value, equal for equal ones: 0 for the first one's, 1 for the next other one's, and so on."""
     if column.ndim == 1 and (column.dtype.kind in "biu" or all(type(value) is str for value in column)):
         return class_numbers(column, f"samples cannot be grouped by {column.dtype}").numbers.astype(np.intp)
-    digests = np.empty((len(column), DIGEST_BYTES), dtype=np.uint8)
-    for start in range(0, len(column), _DIGESTS_AT_ONCE):
-        digests[start : start + _DIGESTS_AT_ONCE] = column_digests(column[start : start + _DIGESTS_AT_ONCE])
-    return equal_groups(digests)[1]
+    return equal_groups(column_digests(column))[1]
 
 
 def equals_last(values: Column) -> npt.NDArray[np.bool_]:
@@ -368,10 +325,10 @@ def _objects_exceed(
         try:
             exceeds[number] = not values[number + 1] - values[number] <= max_gap
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                f"column {key!r}: cannot compare {values[number + 1]!r:.60} - {values[number]!r:.60}, at positions "
-                f"{order[number + 1]} and {order[number]}, to a gap of {max_gap!r}"
-            ) from error
+            difference = (
+                f"{values[number + 1]!r:.60} - {values[number]!r:.60}, at positions {order[number + 1]} and {order[number]},"
+            )
+            raise ConfigError(f"column {key!r}: cannot compare {difference} to a gap of {max_gap!r}") from error
     return exceeds
 
 

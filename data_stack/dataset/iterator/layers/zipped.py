@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.iterator.access import SampleAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import AccessedDatasetIterator, Batch, Column, ColumnKey, DatasetIteratorIF, Sample
-from data_stack.dataset.iterator.named_columns import column_names
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta, MetaFactory
+from data_stack.dataset.iterator.access import ColumnKey, SampleAccess, access_to
+from data_stack.dataset.iterator.contract import AccessedDatasetIterator, DatasetIteratorIF, Sample, as_iterator
+from data_stack.dataset.iterator.layer import layer
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import SampleForm, column_of
+from data_stack.values.forms import SampleForm
+from data_stack.values.stacking import Batch, Column, SampleForm, column_of
 
 _Place = tuple[int, "ColumnKey | None"]
 """Where a column is: the number of the iterator, and its key there; None: the iterator's samples are bare values."""
@@ -45,35 +44,26 @@ class ZippedDatasetIterator(AccessedDatasetIterator):
     _takes_list = True
 
     def __init__(self, iterators: Sequence[DatasetIteratorIF]) -> None:
-        self._iterators = list(iterators)
-        if not self._iterators:
+        self._stacked_on = list(iterators)
+        if not self._stacked_on:
             raise ConfigError("zip() needs at least one iterator")
-        lengths = [len(as_iterator(iterator)) for iterator in self._iterators]
+        lengths = [len(as_iterator(iterator)) for iterator in self._stacked_on]
         if len(set(lengths)) > 1:
             raise ConfigError(f"iterators must have one length to be zipped, got {lengths}")
         self._n_samples = lengths[0]
 
     def make_access(self) -> SampleAccess:
-        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._iterators], self._n_samples)
+        return _ZippedAccess([access_to(as_iterator(iterator)) for iterator in self._stacked_on], self._n_samples)
 
-    def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
+    def _derive_meta(self, meta: DatasetMeta) -> DatasetMeta:
         positions: list[ColumnKey] = [meta.sample_pos, meta.target_pos, meta.tag_pos]
         if self._n_samples and any(not isinstance(position, str) and position < 0 for position in positions):
-            form = SampleForm.of(access_to(as_iterator(self._iterators[0])).sample(0))
+            form = SampleForm.of(access_to(as_iterator(self._stacked_on[0])).sample(0))
             positions = [(form if form.keys else SampleForm.tuples(1)).normal(position) for position in positions]
-        names = [column_names(iterator) for iterator in self._iterators]
+        names = [column_names(iterator) for iterator in self._stacked_on]
         all_names = tuple(name for each in names for name in each)
         is_named = all(names) and len(set(all_names)) == len(all_names)
-        return replace(
-            MetaFactory.copy_dataset_meta(meta),
-            iterator_meta=IteratorMeta(*positions),
-            column_names=all_names if is_named else None,
-        )
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        """The iterators given."""
-        return self._iterators
+        return replace(meta, iterator_meta=IteratorMeta(*positions), column_names=all_names if is_named else None)
 
 
 class _ZippedAccess(SampleAccess):
@@ -162,8 +152,7 @@ def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
     are_dicts = [form.kind == "dict" for form in forms]
     if any(are_dicts) and not all(are_dicts):
         raise ConfigError(
-            f"dicts cannot be zipped with tuples or bare values: iterator {are_dicts.index(False)} does not return dicts; "
-            f"name its columns by as_dict()"
+            f"dicts are zipped with dicts: name the columns of iterator {are_dicts.index(False)} by as_dict() first"
         )
     places = [(number, key) for number, form in enumerate(forms) for key in (form.keys if form.kind != "bare" else [None])]
     if not all(are_dicts):
@@ -171,7 +160,5 @@ def _places_of(samples: Sequence[Any]) -> tuple[SampleForm, list[_Place]]:
     first: dict[Any, int] = {}
     for number, key in places:
         if first.setdefault(key, number) != number:
-            raise ConfigError(
-                f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one before zipping"
-            )
+            raise ConfigError(f"iterators {first[key]} and {number} both have a column {key!r}; rename or drop one first")
     return SampleForm("dict", tuple(first)), places

@@ -1,16 +1,22 @@
-"""What a 64-bit key draws: numbers, and orders of ``range(n)``, any one of them in constant time.
+"""Random numbers that are the same wherever and whenever they are drawn: pure functions of a seed and what they are for.
 
-Everything here is integer arithmetic modulo 2**64, and stays as it is for ever: shuffled iterators, mixes and the state of a
-loader rest on it. Each function has two forms, of Python ints and of numpy arrays, which return the same numbers.
+What a 64-bit key draws, numbers and orders of ``range(n)``, is integer arithmetic modulo 2**64, and stays as it is for ever:
+shuffled iterators, mixes and the state of a loader rest on it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from typing import Any
+import operator
+import sys
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random.bit_generator import ISpawnableSeedSequence
+
+from data_stack.dataset.positions import ComputedPositions, IndexArrayOfInts, check_integer
 
 Uint64Array = npt.NDArray[np.uint64]
 _Each = Uint64Array | np.uint64  # one for each place, or one for all of them
@@ -21,8 +27,61 @@ _1, _27, _30, _31, _32 = (np.uint64(count) for count in (1, 27, 30, 31, 32))
 
 # SplitMix64: Steele, Lea and Flood, Fast splittable pseudorandom number generators (OOPSLA 2014), with the finalizer that Vigna
 # publishes at https://prng.di.unimi.it/splitmix64.c
-_GAMMA, _MIX_1, _MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(_GAMMA), np.uint64(_MIX_1), np.uint64(_MIX_2)
+_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_GAMMA_64, _MIX_1_64, _MIX_2_64 = np.uint64(0x9E3779B97F4A7C15), np.uint64(_MIX_1), np.uint64(_MIX_2)
+
+
+# -------------------------------------------------------------------------------------------------------------- seeds
+
+
+def derive_seed(*parts: SupportsIndex | str) -> int:
+    """64 bits that depend on all ``parts`` and their order, and look random: the start of their SHA-256."""
+    texts = [part if isinstance(part, str) else str(operator.index(part)) for part in parts]
+    digest = hashlib.sha256("\0".join(texts).encode()).digest()
+    return int.from_bytes(digest[:8], "little")
+
+
+def derive_generator(seed: int, index: int = 0) -> np.random.Generator:
+    """The generator number ``index`` of a :func:`derive_seed`: Philox, whose streams for different keys are independent.
+
+    It draws what ``Philox(key=(index << 64) | seed)`` draws, and its ``spawn`` depends on ``seed`` and ``index`` alone.
+
+    Source: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (SC 2011).
+    """
+    return np.random.Generator(np.random.Philox(_Key(seed, index)))  # type: ignore[arg-type]  # numpy's stubs lack ISeedSequence
+
+
+class _Key(ISpawnableSeedSequence):
+    """A key as numpy takes it from a sequence of seeds: ``Philox(key=...)`` asks the system for entropy first, for 12 µs."""
+
+    _parent: np.random.SeedSequence | None = None
+
+    def __init__(self, seed: int, index: int) -> None:
+        self._words = seed, index
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint64) -> Any:
+        return np.array(self._words, np.uint64)
+
+    def spawn(self, n_children: int) -> list[np.random.SeedSequence]:
+        if self._parent is None:
+            self._parent = np.random.SeedSequence(self._words)
+        return self._parent.spawn(n_children)
+
+
+def check_draw(layer: str, seed: Any, epoch: Any, n_samples: Any = None) -> tuple[int, int, int | None, int]:
+    """Seed, epoch and number of samples of a random layer as plain ints, and the key that decides what it draws.
+
+    Raises:
+        ConfigError: one of them is not an integer, or out of range.
+    """
+    checked_seed = check_integer(f"the seed of a {layer} iterator", seed)
+    checked_epoch = check_integer(f"the epoch of a {layer} iterator", epoch, at_least=0)
+    if n_samples is not None:
+        n_samples = check_integer(f"the n_samples of a {layer} iterator", n_samples, at_least=0, at_most=sys.maxsize)
+    return checked_seed, checked_epoch, n_samples, derive_seed(layer, checked_seed, checked_epoch)
+
+
+# -------------------------------------------------------------------------------------------------------------- numbers
 
 
 def hash_of(key: int, index: int) -> int:
@@ -32,10 +91,7 @@ def hash_of(key: int, index: int) -> int:
         key: in ``[0, 2**64)``.
         index: in ``[0, 2**64)``.
     """
-    bits = (key + (index + 1) * _GAMMA) & _MASK
-    bits = ((bits ^ (bits >> 30)) * _MIX_1) & _MASK
-    bits = ((bits ^ (bits >> 27)) * _MIX_2) & _MASK
-    return bits ^ (bits >> 31)
+    return int(hash_array(key, np.array([index], dtype=np.uint64))[0])
 
 
 def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
@@ -50,11 +106,6 @@ def hash_array(keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Arra
     bits *= _MIX_2_64
     bits ^= bits >> _31
     return bits
-
-
-def high_product(factor: int, other: int) -> int:
-    """:func:`high_product_array` of one factor."""
-    return (factor * other) >> 64
 
 
 def high_product_array(factors: Uint64Array, others: Uint64Array) -> Uint64Array:
@@ -86,8 +137,8 @@ _MAX_SORTED = 16
 # left is at most 2e-5, 6e-8 and 6e-8.
 _ROUNDS = ((4096, 16), (1 << 16, 8), (2**63 - 1, 6))
 
-_ROUND_CONSTANTS = tuple(hash_of(0, number) for number in range(16))
-_ROUND_CONSTANTS_64 = tuple(np.uint64(constant) for constant in _ROUND_CONSTANTS)
+_ROUND_CONSTANTS_64 = hash_array(0, np.arange(16))
+_ROUND_CONSTANTS = _ROUND_CONSTANTS_64.tolist()
 
 # Number of positions permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
 # their memory back to the system after each of them, which then has to clear it again.
@@ -252,3 +303,51 @@ def _ceil_sqrt(numbers: Uint64Array) -> Uint64Array:
 
 def _part(values: Uint64Array, which: slice | npt.NDArray[np.intp]) -> Uint64Array:
     return values if len(values) == 1 else values[which]
+
+
+# Orders of up to this many positions are kept as arrays from their first use on.
+_MAX_WRITTEN_OUT = 1 << 16
+
+
+class KeyedPermutation(ComputedPositions):
+    """All positions of ``range(n)`` once, in an order that a key decides: any of them in constant time, and no array is kept.
+
+    The same ``(n, key)`` has the same order on every machine and in every version, see :func:`permute_array`. Up to 65,536
+    positions the order is written out at its first use, in 4 bytes a position, which changes nothing but the speed. It pickles as
+    ``(n, key)``.
+
+    Args:
+        n: number of positions, less than 2**63.
+        key: 64 bits, as :func:`derive_seed` returns them.
+    """
+
+    def __init__(self, n: int, key: int) -> None:
+        self._n, self._key = int(n), int(key)
+        self._network = Network(self._n, self._key) if n > _MAX_WRITTEN_OUT else None
+        self._written: tuple[npt.NDArray[np.int32], Any] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._n, self._key)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def at(self, index: int) -> int:
+        """The position at ``0 <= index < n``."""
+        if self._network is not None:
+            return self._network.at(index)
+        position: int = (self._written or self._write_out())[1][index]
+        return position
+
+    def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The positions at ``indices``, shape ``(n,)``, each index in ``[0, n)``."""
+        if self._network is not None:
+            return permute_array(self._n, self._key, indices).view(np.int64)
+        return (self._written or self._write_out())[0].take(indices.astype(np.intp, copy=False))
+
+    def _write_out(self) -> tuple[npt.NDArray[np.int32], Any]:
+        """The whole order, also as a memoryview, in which a Python int is found in half the time that an array takes."""
+        order = permute_array(self._n, self._key, np.arange(self._n)).astype(np.int32)
+        order.setflags(write=False)
+        self._written = order, memoryview(order)  # type: ignore[arg-type]  # an array is a buffer
+        return self._written
