@@ -39,14 +39,15 @@ from data_stack.reproduce.lock_differences import (
     ADVICE,
     Chosen,
     Difference,
+    SampleDigests,
     advise_code,
     differing_samples,
     differing_sources,
+    libraries_of,
     prepared_of,
     sources_of,
     without_none,
 )
-from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml

@@ -1,27 +1,124 @@
-"""Describes an iterator in a notebook: facts, eight samples, columns, classes, and the stack."""
+"""Describes iterators in notebooks: facts, eight samples, columns, classes, the stack."""
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 import time
-from collections.abc import Callable, Sequence
+import wave
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.show.cells import cell_of
-from data_stack.show.column_statistics import ColumnReport, columns_of
+from data_stack.show.column_statistics import ColumnReport, columns_of, target_distribution
 from data_stack.show.explanation import Explanation, explain, samples_text
-from data_stack.show.kinds import Look, look_at, shorten, span_of
-from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
+from data_stack.show.markup import Beside, Block, Document, Facts, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
 from data_stack.show.reporting import table_of_columns, table_of_targets
-from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
-from data_stack.show.target_distribution import target_distribution
+from data_stack.show.samples import (
+    Look,
+    default_keys,
+    hints_of,
+    label_text,
+    look_at,
+    overlays_of,
+    part_of,
+    sampled,
+    shorten,
+    span_of,
+)
 from data_stack.values.stacking import stack_values
+
+_Array = npt.NDArray[Any]
+
+_EDGE = 112  # of a picture on the page
+_MIN_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
+_MAX_PIXELS = 2 * _EDGE * _EDGE
+_FEWEST_PIXELS = 256
+_WIDTH_OF_LINES = 170
+_MIN_RATE = 8_000
+_JPEG_QUALITY = 90
+_MAX_CHARACTERS = 240
+
+
+def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
+    """Render a value as text and, for a picture or sound, as HTML of about ``n_bytes`` at most.
+
+    Args:
+        look: the value.
+        n_bytes: maximum size of its picture or sound; a picture is shrunk and sound is shortened to fit.
+        span: the values drawn as black and white, shared by images shown side by side.
+        over: ``boxes`` and ``mask`` to draw over a picture.
+    """
+    if look.kind == "audio":
+        return _player(look, n_bytes)
+    if look.is_picture:
+        return _picture(look, 3 * n_bytes // 4, span, over or {})
+    return "missing" if look.kind == "missing" else shorten(look.data, _MAX_CHARACTERS)
+
+
+def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    from data_stack.show.pictures import draw, png_of  # needs Pillow
+
+    max_pixels, media, data = _MAX_PIXELS, "png", b""
+    while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
+        image = draw(look, max_pixels, span, **over)
+        media, data = "png", png_of(image)
+        if len(data) > n_bytes and image.mode == "RGB":
+            file = io.BytesIO()
+            image.save(file, "jpeg", quality=_JPEG_QUALITY)
+            media, data = "jpeg", file.getvalue()
+        max_pixels //= 2
+    is_series, shape = look.kind == "series", look.data.shape
+    height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
+    is_enlarged = scale >= _MIN_FACTOR
+    scale = int(scale) if is_enlarged else scale
+    size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
+    style = ' style="image-rendering:pixelated"' if is_enlarged else ""
+    text = _layout_text(look.data[:, 0] if is_series and shape[1] == 1 else look.data)
+    source = f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"
+    shown = f'<img {size}{style} alt="{text}" src="{source}"/>'
+    return Rich(text, shown + (_soft(_range_text(look.data)) if is_series or look.kind == "array" else ""))
+
+
+def _player(look: Look, n_bytes: int) -> Rich:
+    """A player of one channel of 8 bits; long sound has a lower sampling rate, or only its beginning."""
+    samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
+    samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
+    rate, room = look.rate, 3 * n_bytes // 4
+    while rate >= 2 * _MIN_RATE and len(samples) > room:
+        samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
+    samples = samples[:room]
+    seconds, shown = len(look.data) / look.rate, len(samples) / rate
+    text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
+    loudest = max(1.0, float(np.abs(samples).max(initial=0)))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 1, rate, 0, "NONE", ""))
+        writer.writeframes((128 + 127 * samples / loudest).round().astype(np.uint8).tobytes())
+    source = base64.b64encode(file.getvalue()).decode("ascii")
+    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+
+
+def _layout_text(array: _Array) -> str:
+    return f"{array.dtype} {' × '.join(f'{extent:,}' for extent in array.shape)}"
+
+
+def _range_text(array: _Array) -> str:
+    finite = sampled(array)[np.isfinite(sampled(array))]
+    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"
+
+
+def _soft(text: str) -> str:
+    return f'<span class="soft">{html.escape(text)}</span>'
+
 
 _MAX_COLUMNS_OF_SAMPLES = 12
 _MAX_CLASSES = 16
@@ -277,3 +374,47 @@ def _reads_columns(iterator: Any) -> bool:
             return False
         waiting += layer._stack_on()
     return True
+
+
+_Iterator = TypeVar("_Iterator")
+
+_MAX_SHOWN = 8
+_N_BYTES = 130_000
+
+
+class Splits(dict[str, _Iterator], Document):
+    """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
+
+    ``print(splits)`` lists their lengths and licences, and reads no sample; ``repr`` is that of a dict.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if self and not name.startswith("_"):
+            first = next(iter(self))
+            message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
+        raise AttributeError(message, name=name, obj=self)
+
+    def __str__(self) -> str:
+        facts = [(str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()]
+        title = IteratorPage(next(iter(self.values()))).title.rpartition(", ") if self else ("", "", "no splits")
+        return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The title, the splits side by side, and the columns that they share."""
+        shown = list(self.items())[:_MAX_SHOWN]
+        pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
+        if not pages:
+            return [Paragraph("no splits")]
+        columns = [page.columns() for page in pages.values()]
+        shared = columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        sides = [
+            [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
+            for (name, page), own in zip(pages.items(), columns, strict=True)
+        ]
+        n_more = len(self) - len(shown)
+        more: list[Block] = [Paragraph(f"… {n_more:,} more splits")] if n_more else []
+        title = next(iter(pages.values())).title
+        return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

@@ -20,9 +20,17 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.column_statistics import ColumnReport, columns_of, with_statistics
+from data_stack.show.column_statistics import (
+    MAX_VALUES_OF_A_TARGET,
+    ColumnReport,
+    class_name,
+    columns_of,
+    n_values_of,
+    plain_value,
+    target_distribution,
+    with_statistics,
+)
 from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
-from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, class_name, n_values_of, plain_value, target_distribution
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of

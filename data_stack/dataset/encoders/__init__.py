@@ -11,14 +11,11 @@
 
 from __future__ import annotations
 
-from data_stack.dataset.encoders.categorical import CategoricalEncoder, OneHotEncoder
-from data_stack.dataset.encoders.class_mapping import ClassMapping
-from data_stack.dataset.encoders.columns import Column
-from data_stack.dataset.encoders.continuous import ContinuousEncoder
-from data_stack.dataset.encoders.encoder import Encoder, Learner, WholeColumn, encoder_from_state
+from data_stack.dataset.encoders.categorical import CategoricalEncoder, ClassMapping, OneHotEncoder
+from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, WholeColumn
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.images import ImageEncoder
-from data_stack.dataset.encoders.stored import load_encoder, save_encoder
+from data_stack.dataset.encoders.scaling import ContinuousEncoder, ImageEncoder
+from data_stack.dataset.encoders.stored import encoder_from_state, load_encoder, save_encoder
 from data_stack.dataset.encoders.transformer import EncoderLike, SklearnEncoder, as_encoder
 
 __all__ = [

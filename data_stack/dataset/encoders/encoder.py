@@ -2,26 +2,94 @@
 
 from __future__ import annotations
 
-import binascii
+import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, json_digest, shorten, to_plain
-from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
+from data_stack.codecs.plain_data import canonical_json, json_digest, shorten, to_plain
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.sklearn_state import load_transformer
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import stack_values
+
+Column = npt.NDArray[Any]
+"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+
+Blocks = Union[Column, Sequence[Any], Iterable[Any]]
+"""One column, or its blocks one after the other."""
+
+_NUMBERS = "biuf"
+
+
+def as_column(values: Any) -> Column:
+    """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
+    if hasattr(values, "__array__"):
+        try:
+            column: Column = as_array(values)
+        except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
+            raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
+    elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        column = np.empty(())
+    else:
+        column = stack_values(list(values))
+    if column.ndim == 0:
+        raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
+    return column
+
+
+def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
+    """Numbers as float64, None as NaN; strings as the numbers that they spell.
+
+    Args:
+        column: shape ``(n, ...)``.
+        first: position of its first value, for errors.
+
+    Raises:
+        EncodingError: a value is not a number.
+        ConfigError: the dtype is not one of real numbers.
+    """
+    kind = column.dtype.kind
+    if kind in _NUMBERS:
+        return column.astype(np.float64, copy=False)
+    if kind not in "OUS":
+        raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")
+    with contextlib.suppress(ValueError, TypeError):
+        return column.astype(np.float64)
+    numbers: list[npt.NDArray[np.float64]] = []
+    for position, value in enumerate(column, first):
+        try:
+            number = np.asarray(value, dtype=np.float64)
+            numbers.append(np.stack([number, *numbers[:1]])[0])  # of one shape
+        except (ValueError, TypeError):
+            raise EncodingError(f"{value!r:.80} is not a number, or of another shape than those before", position) from None
+    return np.stack(numbers)
+
+
+def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    """Where the first one is."""
+    return tuple(np.argwhere(found)[0].tolist())
+
+
+def blocks_of(columns: Blocks) -> Iterator[Column]:
+    """The blocks of a list or tuple of arrays, or of an iterator; any other value is one column.
+
+    Raises:
+        ConfigError: it is a dataset iterator.
+    """
+    if hasattr(columns, "read_column"):
+        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
+    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])
+
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
-
-_MAX_IN_A_RANGE = 1 << 20
-
-_STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
 
 BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
 """The classes of this package by their kinds."""
@@ -258,51 +326,6 @@ class Fitting:
             raise ConfigError(f"{self._encoder!r} cannot be fitted on no values: the column is empty")
         self._encoder._remember(self._learner.finish())
         self._encoder.fitted_on = fitted_on
-
-
-def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
-    """Rebuild the encoder whose ``state()`` this is.
-
-    Args:
-        state: the result of ``encoder.state()``; may come from an untrusted file.
-        kinds: further classes by kind; :func:`data_stack.repository.encoders.encoder_from_state` knows those of plugins.
-
-    Raises:
-        ConfigError: the state is damaged, or of an unknown kind.
-    """
-    kinds = {**BUILT_IN_KINDS, **(kinds or {})}
-    if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
-        raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
-    kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
-    if not isinstance(kind, str) or kind not in kinds:
-        advice = f"{did_you_mean(kind, kinds)}; one of a plugin is rebuilt by data_stack.repository.encoders"
-        raise ConfigError(f"unknown kind of encoder {shorten(kind)}{advice}")
-    special = {"range": _short_range, "sklearn": load_transformer}
-    try:
-        if not isinstance(fitted_on, (str, type(None))):
-            raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
-        encoder = kinds[kind](**{name: from_plain(value, special) for name, value in config.items()})
-        if encoder._learner() is None:
-            if learned != {}:
-                raise ValueError("it has nothing to learn")
-        elif learned is not None:
-            encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
-        raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
-    encoder.fitted_on = fitted_on
-    return encoder
-
-
-def _short_range(ends: Any) -> range:
-    """A range in a state; limited, because encoders turn these few bytes into lists.
-
-    Raises:
-        ConfigError: it is not a range, or longer than a million.
-    """
-    decoded: range = from_plain({"range": ends})
-    if len(decoded) > _MAX_IN_A_RANGE:
-        raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MAX_IN_A_RANGE:,}")
-    return decoded
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:

@@ -63,13 +63,13 @@ class DescribedIterator(FamiliarNames):
 
     def licences(self: Any) -> Any:
         """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
-        from data_stack.show.licences import licences
+        from data_stack.show.explanation import licences
 
         return licences(self)
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:
         """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
-        from data_stack.show.licences import citation
+        from data_stack.show.explanation import citation
 
         return citation(self, with_data_stack)
 
@@ -81,7 +81,7 @@ class DescribedIterator(FamiliarNames):
             ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
             it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
         """
-        from data_stack.show.licences import provenance
+        from data_stack.show.explanation import provenance
 
         return provenance(self)
 
@@ -121,7 +121,7 @@ class DescribedIterator(FamiliarNames):
             ConfigError: a number is out of range, or a column does not exist.
             MissingDependencyError: Pillow is not installed.
         """
-        from data_stack.show.contact_sheet import show
+        from data_stack.show.pictures import show
 
         return show(self, n_samples=n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
 
@@ -178,6 +178,6 @@ class DescribedIterator(FamiliarNames):
 
     def to_tensorflow(self, **options: Any) -> Any:
         """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
-        from data_stack.exchange.tensorflow import to_tensorflow
+        from data_stack.exchange.arrays import to_tensorflow
 
         return to_tensorflow(self, **options)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.categorical import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder

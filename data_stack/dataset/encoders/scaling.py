@@ -1,4 +1,4 @@
-"""Real numbers, scaled."""
+"""Scales numbers: of columns, of images."""
 
 from __future__ import annotations
 
@@ -8,11 +8,20 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.columns import Column, as_floats, first_place
-from data_stack.dataset.encoders.encoder import Encoder, Learner, check_choice, register_encoder
+from data_stack.dataset.encoders.encoder import (
+    Column,
+    Encoder,
+    Learner,
+    as_column,
+    as_floats,
+    check_choice,
+    first_place,
+    register_encoder,
+)
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
+from data_stack.values.stacked_values import stack_values
 
 _SCALINGS = ("standard", "min_max", "max_abs", "none")
 
@@ -150,3 +159,133 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
         problem = "a value is missing (NaN)" if is_nan else f"{float(numbers[at])!r} is not a finite number"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])
+
+
+_BYTE = 1 / 255
+
+
+@register_encoder
+class ImageEncoder(Encoder):
+    """Encodes images as ``(value * scale - mean) / std``, float32; the shape stays.
+
+    Images have the shape ``(n, height, width)``, or a further axis of channels. Images of different sizes (an object column) are
+    encoded one by one. Mean and standard deviation are those of ``value * scale``, one for all or one for each channel; they
+    are learned in blocks, in float64. A standard deviation of 0 counts as 1.
+
+    Args:
+        mean: a number, or one for each channel; None to learn it.
+        std: likewise; pass both or neither.
+        scale: factor of all values; 1/255 scales bytes to [0, 1].
+        channels: where the channels are: ``"last"``: ``(n, height, width, c)``, ``"first"``: ``(n, c, height, width)``.
+            Images of two dimensions have one.
+
+    Raises:
+        ConfigError: only one of mean and std is given, or they are not finite, or a std is not above 0.
+    """
+
+    kind = "image"
+
+    def __init__(
+        self,
+        mean: npt.ArrayLike | None = None,
+        std: npt.ArrayLike | None = None,
+        scale: float = _BYTE,
+        channels: Literal["last", "first"] = "last",
+    ) -> None:
+        self._channels = check_choice("channels", channels, ("last", "first"))
+        self._scale = float(scale)
+        if not 0 < self._scale < np.inf:
+            raise ConfigError(f"scale must be a number above 0, got {scale!r:.80}")
+        if (mean is None) != (std is None):
+            raise ConfigError("pass both mean and std, or neither to fit them")
+        self._is_given = mean is not None
+        self.mean: npt.NDArray[np.float64] = np.zeros(())
+        self.std: npt.NDArray[np.float64] = np.ones(())
+        if self._is_given:
+            self._set(mean, std)
+            self._learned = {}
+
+    def config(self) -> dict[str, Any]:
+        """``mean`` and ``std`` if they were given, ``scale`` and ``channels``."""
+        mean, std = (self.mean.tolist(), self.std.tolist()) if self._is_given else (None, None)
+        return {"mean": mean, "std": std, "scale": self._scale, "channels": self._channels}
+
+    def _learner(self) -> Learner | None:
+        return None if self._is_given else _ImageLearner(self._scale, self._channels)
+
+    def _remember(self, learned: Mapping[str, Any]) -> None:
+        self._set(learned["mean"], learned["std"])
+        super()._remember(learned)
+
+    def _set(self, mean: Any, std: Any) -> None:
+        self.mean, self.std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
+        is_finite = np.isfinite(self.mean).all() and np.isfinite(self.std).all()
+        if max(self.mean.ndim, self.std.ndim) > 1 or not is_finite or (self.std <= 0).any():
+            raise ConfigError(f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}")
+
+    def _transform(self, column: Column) -> Column:
+        if column.dtype == object and len(column):
+            return stack_values([self._transform(_one_image(image, place))[0] for place, image in enumerate(column)])
+        if len(column) == 0:
+            return np.empty(column.shape, dtype=np.float32)
+        scaled: Column = np.multiply(_check_images(column, 0), np.float32(self._scale), dtype=np.float32)
+        scaled -= self._per_channel(self.mean, column)
+        scaled /= self._per_channel(self.std, column)
+        return scaled
+
+    def _per_channel(self, statistic: npt.NDArray[np.float64], images: Column) -> npt.NDArray[np.float32]:
+        """A statistic in a shape that broadcasts with the channels of ``images``."""
+        if statistic.size == 1:
+            return statistic.reshape(()).astype(np.float32)
+        shape = (1, -1, 1, 1) if self._channels == "first" else (1, 1, 1, -1)
+        if images.ndim != 4 or statistic.size != images.shape[shape.index(-1)]:
+            raise ConfigError(f"mean and std have {statistic.size} channels, images have the shape {images.shape[1:]}")
+        return statistic.reshape(shape).astype(np.float32)
+
+    def _inverse(self, column: Column) -> Column:
+        """The images again: with the scale 1/255 as bytes, rounded, otherwise as float32."""
+        if column.dtype == object:
+            return stack_values([self._inverse(np.asarray(image)[np.newaxis])[0] for image in column])
+        values: Column = column * self._per_channel(self.std, column) + self._per_channel(self.mean, column)
+        values /= np.float32(self._scale)
+        return np.clip(np.rint(values), 0, 255).astype(np.uint8) if self._scale == _BYTE else values
+
+
+class _ImageLearner(Learner):
+    def __init__(self, scale: float, channels: str) -> None:
+        self._scale, self._channels = scale, channels
+        self._moments = RunningMoments()
+
+    def add(self, block: Column, first: int) -> None:
+        if block.dtype == object:
+            for position, image in enumerate(block, first):
+                self.add(_one_image(image, position), position)
+            return
+        images = _check_images(block, first)
+        images = images[..., np.newaxis] if images.ndim == 3 else images
+        axis = 1 if self._channels == "first" and block.ndim == 4 else -1
+        pixels = np.moveaxis(images, axis, -1).reshape(-1, images.shape[axis]).astype(np.float64)
+        n_channels = np.size(self._moments.mean)
+        if not np.isfinite(pixels).all() or (np.ndim(self._moments.mean) and n_channels != pixels.shape[1]):
+            raise EncodingError(f"images must have finite values, and the same channels; got {pixels.shape[1]} channels", first)
+        if len(pixels):
+            self._moments.add(pixels * self._scale)
+
+    def finish(self) -> dict[str, Any]:
+        if not np.any(self._moments.count):
+            raise ConfigError("cannot fit: the images have no pixels")
+        deviation = self._moments.deviation
+        return {"mean": np.asarray(self._moments.mean), "std": np.where(deviation == 0, 1.0, deviation)}
+
+
+def _one_image(image: Any, position: int) -> Column:
+    """An image of an object column as a column of one image."""
+    array = np.asarray(as_column([image])[0] if hasattr(image, "detach") else image)  # detaches a tensor
+    return _check_images(array[np.newaxis], position)
+
+
+def _check_images(images: Column, position: int) -> Column:
+    """Raise EncodingError unless ``images`` has the shape ``(n, height, width)`` or with an axis of channels."""
+    if images.dtype.kind not in "biuf" or images.ndim not in (3, 4):
+        raise EncodingError(f"an image has two or three dimensions, got {images.dtype} of shape {images.shape[1:]}", position)
+    return images
