@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,10 +91,6 @@ class DuplicatesReport(Document):
         """The report as plain data, with :attr:`is_leaking`."""
         return {**dataclasses.asdict(self), "is_leaking": self.is_leaking}
 
-    def to_json(self) -> str:
-        """The same as JSON text."""
-        return json.dumps(self.to_dict(), indent=4)
-
     def document(self, level: int = 1) -> list[Block]:
         """The report as a document."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
@@ -108,16 +103,12 @@ class DuplicatesReport(Document):
         blocks += [Heading(level + 1, "Within splits"), Table(header, rows, frozenset({1, 2}))]
         if self.between:
             lengths = {each.split: each.n_samples for each in self.within}
-            rows = [
-                [
-                    f"{readable(pair.first)}, {readable(pair.second)}",
-                    f"{pair.n_distinct:,}",
-                    _share(pair.n_in_first, lengths[pair.first]),
-                    _share(pair.n_in_second, lengths[pair.second]),
-                    _pairs(pair.positions, pair.n_distinct),
-                ]
-                for pair in self.between
-            ]
+            rows = []
+            for pair in self.between:
+                sides = ((pair.n_in_first, lengths[pair.first]), (pair.n_in_second, lengths[pair.second]))
+                shares = [f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)" for n_samples, n_all in sides]
+                names, at = f"{readable(pair.first)}, {readable(pair.second)}", _pairs(pair.positions, pair.n_distinct)
+                rows.append([names, f"{pair.n_distinct:,}", *shares, at])
             header = ["splits", "shared samples", "of the first", "of the second", "at"]
             blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
             blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
@@ -149,24 +140,20 @@ def find_duplicates(
         ConfigError: ``splits`` is empty, or a split lacks a column.
     """
     by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
-    if not by_name:
-        raise ConfigError("find_duplicates needs at least one split, e.g. {'train': …, 'test': …}")
-    if max_positions < 0:
-        raise ConfigError(f"max_positions must be at least 0, got {max_positions}")
     keys = None if columns is None else tuple(keys_of(columns))
-    if keys == ():
-        raise ConfigError("columns is empty; leave it out to compare whole samples")
+    if not by_name or keys == ():
+        raise ConfigError("find_duplicates needs a split, as in {'train': …}, and columns; None compares whole samples")
     digests = {name: _digest(name, as_iterator(iterator), keys) for name, iterator in by_name.items()}
     firsts = {name: {digest: at for at, digest in reversed(list(enumerate(found)))} for name, found in digests.items()}
     within, between = [], []
     for name, found in digests.items():
         repeats = [(firsts[name][digest], at) for at, digest in enumerate(found) if firsts[name][digest] != at]
-        within.append(RepeatedSamples(name, len(found), len(repeats), tuple(repeats[:max_positions])))
+        within.append(RepeatedSamples(name, len(found), len(repeats), tuple(repeats[: max(0, max_positions)])))
     for first, second in combinations(digests, 2):
         shared = firsts[first].keys() & firsts[second].keys()
-        positions = sorted((firsts[first][digest], firsts[second][digest]) for digest in shared)[:max_positions]
+        positions = sorted((firsts[first][digest], firsts[second][digest]) for digest in shared)
         n_first, n_second = (sum(digest in shared for digest in digests[name]) for name in (first, second))
-        between.append(SharedSamples(first, second, len(shared), n_first, n_second, tuple(positions)))
+        between.append(SharedSamples(first, second, len(shared), n_first, n_second, tuple(positions[: max(0, max_positions)])))
     return DuplicatesReport(keys, tuple(within), tuple(between))
 
 
@@ -186,10 +173,6 @@ def digests_of(batch: Any) -> list[bytes]:
     return digests
 
 
-def _share(n_samples: int, n_all: int) -> str:
-    return f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)"
-
-
 def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
     shown = ", ".join(f"{first:,} and {second:,}" for first, second in positions[:_EXAMPLES_SHOWN])
     return shown + (", …" if n_all > min(len(positions), _EXAMPLES_SHOWN) else "")
@@ -198,8 +181,6 @@ def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _Pairs: TypeAlias = list[tuple[int, int]]
 _N_SHOWN = 8
-_WHOLE = ""
-"""The split of a dataset without splits."""
 
 
 @dataclass(frozen=True)
@@ -305,13 +286,14 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         ConfigError: the key does not exist, or two samples have the same key; a sample cannot be compared.
         DatasetNotFoundError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
     """
-    splits_of = [_splits_of(each, storage) for each in (first, second)]
+    loaded = [default_repository().load(each, None, storage) if isinstance(each, str) else each for each in (first, second)]
+    splits_of = [dict(each) if isinstance(each, Mapping) else {"": each} for each in loaded]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
     one, other = (_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of)
     pairs = _pair_by_content(one, other) if key is None else _pair_by_key(one, other)
-    places = {
-        name: (one.places(each[0] for each in found), other.places(each[1] for each in found)) for name, found in pairs.items()
-    }
+    places: dict[str, Any] = {}
+    for name in ("moved", "relabelled", "changed"):
+        places[name] = one.places(pair[0] for pair in pairs[name]), other.places(pair[1] for pair in pairs[name])
     paired = [{pair[side] for found in pairs.values() for pair in found} for side in (0, 1)]
     return DatasetDiff(
         splits=names,
@@ -320,17 +302,10 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         n_equal=len(pairs["equal"]),
         added=other.places(each for each in range(len(other.contents)) if each not in paired[1]),
         removed=one.places(each for each in range(len(one.contents)) if each not in paired[0]),
-        moved=places["moved"],
-        relabelled=places["relabelled"],
-        changed=places["changed"],
         changed_columns=_changed_columns(one, other, pairs["changed"]),
         _iterators=(one.iterators, other.iterators),
+        **places,
     )
-
-
-def _splits_of(given: Any, storage: Storage | None) -> dict[str, Any]:
-    loaded = default_repository().load(given, None, storage) if isinstance(given, str) else given
-    return dict(loaded) if isinstance(loaded, Mapping) else {_WHOLE: loaded}
 
 
 class _Side:
@@ -367,9 +342,7 @@ class _Side:
         kept = [each for each in columns if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))]
         key = None if self._key is None else column_key(iterator, self._key)
         if key is not None and key not in columns:
-            raise ConfigError(
-                f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by; it has {columns!r:.200}"
-            )
+            raise ConfigError(f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by, but {columns!r:.200}")
         batch: Any
         for _, batch in in_blocks(len(iterator), access.batch):
             self.contents += digests_of(batch)
@@ -390,7 +363,7 @@ class _Side:
 
 def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:
     """Pairs of samples with equal keys, by how they differ."""
-    pairs: dict[str, _Pairs] = {"equal": [], "moved": [], "relabelled": [], "changed": []}
+    pairs = defaultdict[str, _Pairs](list)
     for a, b in _match(one.keys, other.keys, range(len(one.keys)), range(len(other.keys))):
         if one.contents[a] == other.contents[b]:
             kind = "equal" if one.where[a][0] == other.where[b][0] else "moved"
@@ -405,7 +378,7 @@ def _pair_by_content(one: _Side, other: _Side) -> dict[str, _Pairs]:
     a, b = list(range(len(one.contents))), list(range(len(other.contents)))
     in_splits = [[(where[0], content) for where, content in zip(side.where, side.contents, strict=True)] for side in (one, other)]
     inputs = (one.inputs, other.inputs) if one.inputs and other.inputs else ([None] * len(a), range(len(b)))
-    pairs: dict[str, _Pairs] = {"changed": []}
+    pairs = defaultdict[str, _Pairs](list)
     for name, values in (("equal", in_splits), ("moved", (one.contents, other.contents)), ("relabelled", inputs)):
         pairs[name] = _match(values[0], values[1], a, b)
         matched = [{pair[side] for pair in pairs[name]} for side in (0, 1)]

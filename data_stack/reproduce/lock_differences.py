@@ -9,12 +9,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json
+from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.recipes.functions import code_content
@@ -33,6 +32,10 @@ from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json
 
 SplitDigest: TypeAlias = dict[str, Any]
 """``length`` of a split, and ``samples``: the digest of all its samples."""
+
+#: What to do about damaged prepared files.
+ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), or copy it from an intact store"
+UNPREPARED = "it is not prepared here; `data-stack lock restore` prepares it"
 
 _ROWS_AT_ONCE = 1024
 #: Splits and configurations of the last few versions of the code.
@@ -53,20 +56,16 @@ class SampleDigests:
     """
 
     def __init__(self, name: str, factory: Any, distribution: str | None) -> None:
-        self._name, self._stored = name, factory._find_stored() if isinstance(factory, DatasetFactory) else None
-        manifest = None if self._stored is None else factory.manifest()
-        records = [[each.identifier, each.size, each.sha256] for each in manifest.prepared] if manifest is not None else []
-        code = code_digest(factory) if all(sha256 for *_, sha256 in records) and records else None
-        if code is None or self._stored is None:
-            self._stored = None
-            return
-        # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
-        self._content = [
-            sorted(records),
-            code,
-            code_content(factory.open, content_if_known),
-            libraries_of(distribution or "datastack"),
-        ]
+        self._name, self._stored, self._content = name, None, list[Any]()
+        stored: StoredDataset | None = factory._find_stored() if isinstance(factory, DatasetFactory) else None
+        manifest = None if stored is None else factory.manifest()
+        records = [] if manifest is None else sorted([each.identifier, each.size, each.sha256] for each in manifest.prepared)
+        code = code_digest(factory) if records and all(sha256 for *_, sha256 in records) else None
+        if code is not None:
+            self._stored = stored
+            # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
+            opener = code_content(factory.open, content_if_known)
+            self._content = [records, code, opener, libraries_of(distribution or "datastack")]
 
     def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> SplitDigest:
         """The digest of a split: the remembered one, or else that of all samples.
@@ -76,37 +75,28 @@ class SampleDigests:
             split: its name.
             load: opens the split, if its samples must be read.
         """
-        known = self._notes().get(self._key(config, split)) if self._stored is not None else None
-        if known is not None:
+        key = json_digest([self._content, dict(config), split])
+        if (known := self._notes().get(key)) is not None:
             return known
         iterator, title = load(), f"{self._name}/{split}" if split else self._name
         digest = _digest_samples(iterator, f"{title}: reading all samples once, for the lock")
         found = {"length": len(iterator), "samples": digest}
         if self._stored is not None:
-            self._remember(self._stored, self._key(config, split), found)
+            latest = [*self._notes().items(), (key, found)][-_MAX_NOTES:]
+            try:
+                self._stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
+            except (StorageError, UnsupportedStorageOperationError) as error:
+                logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
         return found
-
-    def _key(self, config: Mapping[str, Any], split: str) -> str:
-        return hashlib.sha256(canonical_json([self._content, dict(config), split]).encode()).hexdigest()
 
     def _notes(self) -> dict[str, SplitDigest]:
         """All remembered digests, the latest last."""
         notes: dict[str, SplitDigest] = {}
         with suppress(DatasetFileCorruptError, StorageError):
             data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
-            fields = JsonObject.unseal(data, "notes on samples") if data is not None else None
-            for each in fields.objects("splits") if fields is not None else ():
+            for each in JsonObject.unseal(data, "notes on samples").objects("splits") if data is not None else ():
                 notes[each.hexadecimal("key", 64)] = {"length": each.size("length"), "samples": each.hexadecimal("samples", 64)}
         return notes
-
-    def _remember(self, stored: StoredDataset, key: str, found: SplitDigest) -> None:
-        notes = self._notes()
-        notes.pop(key, None)
-        latest = [*notes.items(), (key, found)][-_MAX_NOTES:]
-        try:
-            stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
-        except (StorageError, UnsupportedStorageOperationError) as error:
-            logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
 
 
 def libraries_of(distribution: str | None) -> list[str] | None:
@@ -132,15 +122,7 @@ def _digest_samples(iterator: DatasetIteratorIF, title: str) -> str:
     return digest.hexdigest()
 
 
-#: What to do about damaged prepared files.
-ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), or copy it from an intact store"
-
-Chosen: TypeAlias = tuple[Mapping[str, Any], str | None]
-"""Options and a split, or all splits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """A difference from the lock.
 
     Attributes:
@@ -166,18 +148,12 @@ def differing_sources(name: str, locked: Any, factory: Any) -> Iterator[Differen
         now = declared.get(source.get("identifier"))
         if now is None or any(now.get(key) != source[key] for key in ("sha256", "md5_sum") if key in source):
             problem = "is no longer declared" if now is None else f"has another digest, {now.get('sha256') or now.get('md5_sum')}"
-            yield Difference(
-                name, "source", f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
-            )
+            message = f"source {source.get('identifier')!r:.120} {problem}, in the plugin that is installed here"
+            yield Difference(name, "source", message)
 
 
 def differing_samples(
-    name: str,
-    entry: Mapping[str, Any],
-    dataset: Any,
-    *,
-    compares_equal_bytes: bool,
-    only: Chosen | None = None,
+    name: str, entry: Mapping[str, Any], dataset: Any, *, compares_equal_bytes: bool, only: tuple[Any, str | None] | None = None
 ) -> Iterator[Difference]:
     """Compare the samples with the digests of a lock file.
 
@@ -186,7 +162,7 @@ def differing_samples(
         entry: of the lock file.
         dataset: resolved, and ready.
         compares_equal_bytes: whether to compare them where the prepared bytes are those of the lock.
-        only: compare only this configuration and split, if the lock file has them.
+        only: compare only these options and this split (None: all splits), if the lock file has them.
     """
     distribution = dataset.package and dataset.package[0]
     same_bytes = prepared_of(dataset.factory) == entry.get("prepared")
@@ -210,15 +186,12 @@ def differing_samples(
     libraries = _differing_libraries(entry, distribution)
     if differing:
         although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
-        plugin = " ".join(dataset.package or ("this program",))
-        made_by = f"{plugin} made them here, {entry.get('plugin', 'another program')} then{libraries}"
-        yield Difference(
-            name,
-            "samples",
-            f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by}). "
-            f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with "
-            f"`data-stack lock add {name}`",
+        made_by = f"{' '.join(dataset.package or ('this program',))} made them here, {entry.get('plugin', 'another program')}"
+        message = (
+            f"the samples of {', '.join(differing)} differ from those in the lock{although} ({made_by} then{libraries}). "
+            f"{advise_code(entry)}; or see what changed with `data-stack diff`, and renew the lock with `data-stack lock add`"
         )
+        yield Difference(name, "samples", message)
     else:
         message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
         yield Difference(name, "preparation", message, is_harmless=True)
@@ -226,19 +199,13 @@ def differing_samples(
 
 def _differing_libraries(entry: Mapping[str, Any], distribution: str | None) -> str:
     """Which libraries of a plugin have other versions than in the lock, as the end of a sentence."""
-    if distribution is None:
-        return ""
-    then, now = (
-        dict(each.split(" ") for each in libraries or ()) for libraries in (entry.get("libraries"), libraries_of(distribution))
-    )
-    differing = [
-        f"{name} {now.get(name, 'is missing')} here, {then[name]} then" for name in sorted(then) if now.get(name) != then[name]
-    ]
-    return f"; {', '.join(differing)}" if differing else ""
+    then, now = set(entry.get("libraries") or ()), set(libraries_of(distribution) or ())
+    here, there = (", ".join(sorted(libraries)) for libraries in (now - then, then - now))
+    return f"; libraries here: {here}, then: {there}" if now and there else ""
 
 
 def _wanted(
-    configurations: Iterable[Mapping[str, Any]], splits: Iterable[str], only: Chosen | None
+    configurations: Iterable[Mapping[str, Any]], splits: Iterable[str], only: tuple[Any, str | None] | None
 ) -> list[tuple[Mapping[str, Any], Mapping[str, Any], list[str]]]:
     """Options, locked digests by split, and the splits to compare."""
     every = [(each["config"], each["splits"], sorted({*each["splits"], *splits})) for each in configurations]
@@ -263,14 +230,11 @@ def advise_code(entry: Mapping[str, Any]) -> str:
 
 def sources_of(factory: Any) -> list[dict[str, Any]]:
     """The declared sources of a dataset, as a lock file lists them."""
-    sources = factory.sources if isinstance(factory, DatasetFactory) else ()
-    keys = ("identifier", "size", "sha256", "md5_sum")
-    return [
-        without_none(
-            {**{key: getattr(source, key) for key in keys}, "sources": [shorten(os.fsdecode(each)) for each in source.sources]}
-        )
-        for source in sorted(sources, key=lambda source: source.identifier)
-    ]
+    found = []
+    for source in sorted(factory.sources if isinstance(factory, DatasetFactory) else (), key=lambda each: each.identifier):
+        fields = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
+        found.append(without_none({**fields, "sources": [shorten(os.fsdecode(each)) for each in source.sources]}))
+    return found
 
 
 def prepared_of(factory: Any) -> list[dict[str, Any]]:

@@ -105,12 +105,7 @@ class Plan(Document):
 
 
 def plan(
-    name: str,
-    storage: Storage | None = None,
-    *,
-    offline: bool | None = None,
-    timeout_seconds: float = 10.0,
-    **config: Any,
+    name: str, storage: Storage | None = None, *, offline: bool | None = None, timeout_seconds: float = 10.0, **config: Any
 ) -> Plan:
     """Find out what loading a dataset would retrieve, run and need; nothing is written.
 

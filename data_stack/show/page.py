@@ -7,13 +7,13 @@ import html
 import io
 import time
 import wave
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
@@ -35,16 +35,27 @@ from data_stack.show.samples import (
 )
 from data_stack.values.stacking import stack_values
 
-_Array = npt.NDArray[Any]
-
 _EDGE = 112  # of a picture on the page
 _MIN_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
 _MAX_PIXELS = 2 * _EDGE * _EDGE
 _FEWEST_PIXELS = 256
 _WIDTH_OF_LINES = 170
 _MIN_RATE = 8_000
-_JPEG_QUALITY = 90
 _MAX_CHARACTERS = 240
+_MAX_COLUMNS_OF_SAMPLES = 12
+_MAX_CLASSES = 16
+_MAX_TARGET_BYTES = 1_000_000
+_TEXT_BYTES = 32  # overhead of a text
+_MAX_BLOCKS = 100
+_SECONDS = 1.0
+_MAX_CAPTIONS = 3
+_MAX_SPLITS = 8
+_N_BYTES = 130_000
+
+_Iterator = TypeVar("_Iterator")
+
+_Row: TypeAlias = tuple[int, Any, str]
+"""A position, the sample, and why it cannot be read."""
 
 
 def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
@@ -64,28 +75,26 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
-    from data_stack.show.pictures import draw, png_of  # needs Pillow
+    from data_stack.show.pictures import draw, file_of  # needs Pillow
 
     max_pixels, media, data = _MAX_PIXELS, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
         image = draw(look, max_pixels, span, **over)
-        media, data = "png", png_of(image)
+        media, data = "png", file_of(image)
         if len(data) > n_bytes and image.mode == "RGB":
-            file = io.BytesIO()
-            image.save(file, "jpeg", quality=_JPEG_QUALITY)
-            media, data = "jpeg", file.getvalue()
+            media, data = "jpeg", file_of(image, "jpeg")
         max_pixels //= 2
     is_series, shape = look.kind == "series", look.data.shape
     height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
     scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
-    is_enlarged = scale >= _MIN_FACTOR
-    scale = int(scale) if is_enlarged else scale
+    scale, style = (int(scale), ' style="image-rendering:pixelated"') if scale >= _MIN_FACTOR else (scale, "")
     size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
-    style = ' style="image-rendering:pixelated"' if is_enlarged else ""
-    text = _layout_text(look.data[:, 0] if is_series and shape[1] == 1 else look.data)
-    source = f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"
-    shown = f'<img {size}{style} alt="{text}" src="{source}"/>'
-    return Rich(text, shown + (_soft(_range_text(look.data)) if is_series or look.kind == "array" else ""))
+    text = f"{look.data.dtype} {' × '.join(f'{extent:,}' for extent in (shape[:1] if is_series and shape[1] == 1 else shape))}"
+    shown = f'<img {size}{style} alt="{text}" src="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/>'
+    if not is_series and look.kind != "array":
+        return Rich(text, shown)
+    finite = sampled(look.data)[np.isfinite(sampled(look.data))]
+    return Rich(text, shown + _soft(f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"))
 
 
 def _player(look: Look, n_bytes: int) -> Rich:
@@ -107,30 +116,8 @@ def _player(look: Look, n_bytes: int) -> Rich:
     return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
 
 
-def _layout_text(array: _Array) -> str:
-    return f"{array.dtype} {' × '.join(f'{extent:,}' for extent in array.shape)}"
-
-
-def _range_text(array: _Array) -> str:
-    finite = sampled(array)[np.isfinite(sampled(array))]
-    return f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"
-
-
 def _soft(text: str) -> str:
     return f'<span class="soft">{html.escape(text)}</span>'
-
-
-_MAX_COLUMNS_OF_SAMPLES = 12
-_MAX_CLASSES = 16
-_MAX_TARGET_BYTES = 1_000_000
-_TEXT_BYTES = 32  # overhead of a text
-_MAX_BLOCKS = 100
-_SECONDS = 1.0
-_MAX_CAPTIONS = 3
-
-
-_Row: TypeAlias = tuple[int, Any, str]
-"""A position, the sample, and why it cannot be read."""
 
 
 def _reason(error: Exception) -> str:
@@ -168,7 +155,7 @@ class IteratorPage(Document):
 
     iterator: Any
     n_samples: int = 8
-    n_bytes: int = 130_000
+    n_bytes: int = _N_BYTES
 
     def document(self, level: int = 1) -> list[Block]:
         """All parts; ``level`` is that of the title."""
@@ -242,42 +229,37 @@ class IteratorPage(Document):
         if not self._rows:
             return []
         shown = self._columns[:_MAX_COLUMNS_OF_SAMPLES]
-        looks = {
-            position: {each.key: look_at(part_of(sample, each.key), self._hints.get(each.key)) for each in shown}
-            for position, sample, reason in self._rows
-            if not reason
-        }
-        pictured = [each.key for each in shown if any(row[each.key].is_picture for row in looks.values())]
-        if any(row[key].kind == "image" for row in looks.values() for key in pictured):
+        keys = [each.key for each in shown]
+        looks: list[dict[Any, Look]] = [
+            {} if reason else {key: look_at(part_of(sample, key), self._hints.get(key)) for key in keys}
+            for _, sample, reason in self._rows
+        ]
+        whole = list(filter(None, looks))
+        pictured = [key for key in keys if any(row[key].is_picture for row in whole)]
+        if any(row[key].kind == "image" for row in whole for key in pictured):
             pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
-        spans = {key: span_of([row[key].data for row in looks.values() if row[key].kind == "image"]) for key in pictured}
+        spans = {key: span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
 
-        def cell(position: int, sample: Any, key: Any) -> str:
-            look = looks[position][key]
+        def cell(sample: Any, look: Look, key: Any) -> str:
             over = overlays_of(sample, self._hints) if look.kind == "image" and key in pictured else {}
             try:
                 return cell_of(look, n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 
-        if len(pictured) == 1:
-            return [
-                Gallery(
-                    [
-                        (reason, [f"#{position:,}"])
-                        if reason
-                        else (cell(position, sample, pictured[0]), self._captions(position, sample, looks[position], pictured[0]))
-                        for position, sample, reason in self._rows
-                    ]
-                )
-            ]
+        tiles: list[tuple[str, list[str]]] = []
+        table: list[list[str]] = []
+        for (at, sample, reason), row in zip(self._rows, looks, strict=True):
+            cells = [reason, *[""] * (len(keys) - 1)] if reason else [cell(sample, row[key], key) for key in keys]
+            table.append([f"#{at:,}", *cells])
+            if len(pictured) == 1:
+                key = pictured[0]
+                tiles.append((reason or cells[keys.index(key)], self._captions(at, sample, row, key)))
+        if tiles:
+            return [Gallery(tiles)]
         names = ["" if each.key is None else str(each.name or each.key) for each in shown] or [""]
-        table = [
-            [f"#{at:,}", *([reason, *[""] * (len(names) - 1)] if reason else [cell(at, sample, each.key) for each in shown])]
-            for at, sample, reason in self._rows
-        ]
-        kinds = [{row[each.key].kind for row in looks.values()} for each in shown]
+        kinds = [{row[key].kind for row in whole} for key in keys]
         numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
         return [Table(["", *names], table, frozenset(numbers))]
 
@@ -295,10 +277,9 @@ class IteratorPage(Document):
         """The columns, with the range or the number of classes of their values where these are known."""
         if not self._columns:
             return []
-        values = {}
-        names = getattr(self._meta, "class_names", None) or ()
-        if self._counts[1] or names:
-            values[self._target_key] = self._counts[1] or f"{len(names):,} classes"
+        names = getattr(self._meta, "class_names", None)
+        about = self._counts[1] or (f"{len(names):,} classes" if names else "")
+        values = {self._target_key: about} if about else {}
         return [Heading(2, "Columns"), table_of_columns(self._columns, values)]
 
     @_part
@@ -307,13 +288,11 @@ class IteratorPage(Document):
         counts, meta = self._counts[0], self._meta
         if len(counts) < 2 or max(counts.values()) < 2:
             return []
-        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MAX_CLASSES])
-        shown = {target: count for target, count in counts.items() if target in most}
-        table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
-        n_more = len(counts) - len(shown)
-        more = [Paragraph(f"… {n_more:,} more, of at most {min(most.values()):,} samples each")] if n_more else []
+        if len(counts) > _MAX_CLASSES:
+            counts = dict(Counter(counts).most_common())
+        table = table_of_targets(counts, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
         name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
-        return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
+        return [Heading(2, f"Classes of {shorten(name)}"), table._replace(max_rows=_MAX_CLASSES)]
 
     @_part
     def tree(self) -> list[Block]:
@@ -376,12 +355,6 @@ def _reads_columns(iterator: Any) -> bool:
     return True
 
 
-_Iterator = TypeVar("_Iterator")
-
-_MAX_SHOWN = 8
-_N_BYTES = 130_000
-
-
 class Splits(dict[str, _Iterator], Document):
     """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
 
@@ -404,7 +377,7 @@ class Splits(dict[str, _Iterator], Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """The title, the splits side by side, and the columns that they share."""
-        shown = list(self.items())[:_MAX_SHOWN]
+        shown = list(self.items())[:_MAX_SPLITS]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:
             return [Paragraph("no splits")]

@@ -94,13 +94,13 @@ def as_png(
         look = Look("array", look.data[np.newaxis])
     if not look.is_picture:
         raise ConfigError(f"cannot draw {shorten(value)}: expected an image, sound or numbers, got {look.kind}")
-    return png_of(draw(look, max_pixels, span, boxes=boxes, mask=mask))
+    return file_of(draw(look, max_pixels, span, boxes=boxes, mask=mask))
 
 
-def png_of(image: Image.Image) -> bytes:
-    """An image as a PNG file."""
+def file_of(image: Image.Image, kind: str = "png") -> bytes:
+    """An image as a file."""
     file = io.BytesIO()
-    image.save(file, "png")
+    image.save(file, kind, quality=90)  # of JPEG
     return file.getvalue()
 
 

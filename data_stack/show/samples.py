@@ -7,8 +7,7 @@ import decimal
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +36,11 @@ _MAX_DECODED_PIXELS = 1 << 25
 _MAX_DECODED_BYTES = 1 << 26
 _MAX_IN_LIST = 100_000
 _MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
+_N_LABELS_READ = 10_000  # at most, evenly spread
 _SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """A value, and how it is shown.
 
     Attributes:
@@ -137,14 +136,11 @@ def _look(value: Any, wanted: str, option: str) -> Look:
         return Look("text", value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return _look_at_bytes(bytes(value), wanted, option)
-    sound = _sound_of(value, option if wanted == "audio" else "")
-    if sound is not None:
+    if (sound := _sound_of(value, option if wanted == "audio" else "")) is not None:
         return sound
-    array = _numbers_of(_in_colour(value, wanted) if type(value).__module__.startswith("PIL.") else value)
-    if array is None or not array.size:
-        return Look("other", value)
-    if array.ndim == 0:
-        return Look("number", value)
+    array = _numbers_of(value, wanted)
+    if array is None or array.ndim == 0 or not array.size:
+        return Look("other" if array is None or not array.size else "number", value)
     return _look_at_array(array, wanted, option)
 
 
@@ -169,25 +165,19 @@ def _sound_of(value: Any, rate: str) -> Look | None:
         samples, hertz = value["array"], value["sampling_rate"]
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (int, np.integer)):
         samples, hertz = value
-    if hertz is None or int(hertz) not in _RATES:
-        return None
-    array = exact_array(samples)
+    array = exact_array(samples) if hertz is not None and int(hertz) in _RATES else None
     if array is None or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or len(array) < 2:
         return None
     columns = array.reshape(len(array), -1)
-    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(hertz))
+    return Look("audio", columns.T if columns.shape[0] < columns.shape[1] else columns, int(hertz or 0))
 
 
-def _in_colour(image: Any, wanted: str) -> Any:
-    """A Pillow image in colours: palettes (except those of masks) and inks are converted; modes of numbers stay unchanged."""
-    if image.mode in _MODES or (image.mode == "P" and wanted == "mask"):
-        return image
-    return image.convert("RGBA" if image.has_transparency_data else "RGB")
-
-
-def _numbers_of(value: Any) -> _Array | None:
+def _numbers_of(value: Any, wanted: str) -> _Array | None:
+    """The numbers of a value; of a Pillow image its colours: palettes (except those of masks) and inks are converted."""
     if isinstance(value, (list, tuple)):
         value = value[:_MAX_IN_LIST]
+    elif type(value).__module__.startswith("PIL.") and value.mode not in (*_MODES, "P" if wanted == "mask" else ""):
+        value = value.convert("RGBA" if value.has_transparency_data else "RGB")
     array = exact_array(value)
     if array is None or array.dtype.kind not in "biufc":
         return None
@@ -199,11 +189,12 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
         boxes = array.reshape(-1, 4).astype(np.float64)
         return Look("boxes", np.hstack([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]]) if option == "xywh" else boxes)
     picture = _picture_of(array)
+    is_image = picture is not None and (picture.ndim == 3 or picture.dtype.name in ("bool", "uint8", "uint16"))
     if wanted == "mask" and picture is not None and picture.ndim == 2:
         return Look("mask", picture)
     if wanted in get_args(Kind) and wanted not in ("image", "series"):
         return Look("array", array)
-    if picture is not None and (wanted == "image" or (wanted != "series" and _is_image(picture))):
+    if picture is not None and (wanted == "image" or (wanted != "series" and is_image)):
         return Look("image", picture)
     lines = _lines_of(array)
     if lines is not None:
@@ -223,10 +214,6 @@ def _picture_of(array: _Array) -> _Array | None:
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
 
-def _is_image(picture: _Array) -> bool:
-    return picture.ndim == 3 or picture.dtype.name in ("bool", "uint8", "uint16")
-
-
 def _lines_of(array: _Array) -> _Array | None:
     """A series as shape ``(n, lines)``, if the array has many numbers in few lines."""
     if array.ndim > 2 or array.size <= _SHORT:
@@ -238,9 +225,6 @@ def _lines_of(array: _Array) -> _Array | None:
 
 Key = int | str | None
 """The position or key of a part of a sample; None for a missing part, or for a bare sample."""
-
-#: Maximum number of labels to read, evenly spread.
-_N_LABELS_READ = 10_000
 
 
 def default_keys(meta: Any, first: Any) -> tuple[Key, Key]:
@@ -274,9 +258,8 @@ def title_of(iterator: DatasetIteratorIF) -> str:
 def label_text(target: Any, class_names: Sequence[Any] | None, most_characters: int = 28) -> str:
     """A target as a short text: the name of its class, or its value."""
     label = _label(target)
-    if class_names and type(label) is int and 0 <= label < len(class_names):
-        label = class_names[label]
-    return "" if label is None else shorten(label, most_characters)
+    is_number = class_names and type(label) is int and 0 <= label < len(class_names)
+    return "" if label is None else shorten(class_names[label] if class_names and is_number else label, most_characters)
 
 
 def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:
@@ -288,12 +271,8 @@ def hints_of(iterator: DatasetIteratorIF) -> dict[int | str, str]:
 
 def overlays_of(sample: Any, hints: Mapping[Any, str]) -> dict[str, Any]:
     """The boxes and the mask of a sample, as the arguments of ``as_png``."""
-    found: dict[str, Any] = {}
-    for key, hint in hints.items():
-        look = look_at(part_of(sample, key), hint)
-        if look.kind in ("boxes", "mask"):
-            found[look.kind] = look.data
-    return found
+    looks = [look_at(part_of(sample, key), hint) for key, hint in hints.items()]
+    return {look.kind: look.data for look in looks if look.kind in ("boxes", "mask")}
 
 
 def choose(

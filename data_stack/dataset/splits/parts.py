@@ -19,14 +19,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
-from data_stack.dataset.splits.splitting import (
-    Shares,
-    check_sizes,
-    divide,
-    divide_by_group,
-    divide_by_time,
-    positions_of_parts,
-)
+from data_stack.dataset.splits.splitting import Shares, check_sizes, divide, divide_by_group, divide_by_time, positions_of_parts
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 

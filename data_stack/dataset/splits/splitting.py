@@ -18,12 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.splits.class_numbers import (
-    ClassNumbers,
-    check_nothing_missing,
-    class_numbers,
-    group_positions,
-)
+from data_stack.dataset.splits.class_numbers import ClassNumbers, check_nothing_missing, class_numbers, group_positions
 from data_stack.exception import ConfigError
 from data_stack.values.exact import comparable
 
