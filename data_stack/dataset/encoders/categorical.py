@@ -34,18 +34,11 @@ def category(value: Any) -> Any:
     """
     if isinstance(value, np.generic) or (getattr(value, "ndim", None) == 0 and hasattr(value, "item")):
         value = float(value) if isinstance(value, np.longdouble) else value.item()
-    if value is None or type(value) is bool:
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return NAN if value != value else float(value)
-    if isinstance(value, bytes):
-        return bytes(value)
-    if isinstance(value, tuple):
-        return tuple(category(item) for item in value)
+    for kind in (bool, str, int, float, bytes):
+        if isinstance(value, kind):
+            return NAN if value != value else kind(value)
+    if value is None or isinstance(value, tuple):
+        return value if value is None else tuple(category(item) for item in value)
     raise TypeError(f"a {type(value).__name__} is not a category: use numbers, bools, strings, bytes, None, or tuples of them")
 
 
@@ -62,6 +55,8 @@ class Categories:
     """
 
     def __init__(self, values: Iterable[Any], what: str = "category", *, numbered: bool = False) -> None:
+        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+            raise ConfigError(f"the {what} list must be a list of values, got {values!r:.80}")
         codes: dict[Any, int] = {}
         for position, value in enumerate(values):
             try:
@@ -103,7 +98,7 @@ class Categories:
             try:
                 codes[position] = self._codes.get(category(values[position]), -1)
             except TypeError as error:
-                raise EncodingError(f"{values[position]!r:.80}: {error}", position // values_in_row(column)) from None
+                raise EncodingError(f"{values[position]!r:.80}: {error}", position // _values_in_row(column)) from None
         return codes.reshape(column.shape)
 
     @functools.cached_property
@@ -118,8 +113,7 @@ class Categories:
 
     def values_of(self, codes: Codes) -> Column:
         """The categories of these numbers; None for -1."""
-        column = objects([*self.values, None]) if codes.size and codes.min() < 0 else values_column(self.values)
-        return column[codes]
+        return (objects([*self.values, None]) if codes.size and codes.min() < 0 else _values_column(self.values))[codes]
 
 
 class CategoriesLearner(Learner):
@@ -141,14 +135,14 @@ class CategoriesLearner(Learner):
                 self._seen.setdefault(category(value))
             except TypeError as error:
                 place = next(place for place, item in enumerate(values) if item is value)
-                raise EncodingError(f"{value!r:.80}: {error}", first + place // values_in_row(block)) from None
+                raise EncodingError(f"{value!r:.80}: {error}", first + place // _values_in_row(block)) from None
 
     def finish(self) -> dict[str, Any]:
         """``categories``: sorted, numbers first, then strings, then the rest."""
         return {"categories": sorted(self._seen, key=_order)}
 
 
-def values_column(values: Sequence[Any]) -> Column:
+def _values_column(values: Sequence[Any]) -> Column:
     """Values as an array: of numbers if all are of one type that numpy has; otherwise of objects."""
     types = set(map(type, values))
     if types == {bool} or types == {float} or (types == {int} and all(value in _INT64 for value in values)):
@@ -164,7 +158,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float))
 
 
-def values_in_row(column: Column) -> int:
+def _values_in_row(column: Column) -> int:
     """How many values a row of a column has, at least 1."""
     return max(1, math.prod(column.shape[1:]))
 
@@ -191,6 +185,10 @@ class ClassMapping(Encoder):
         unmapped: for other labels: ``"keep"`` leaves them as they are, ``"error"`` refuses them when they are read, ``"drop"``
             leaves their samples out (``iterator.map_classes`` does; reading one is an error).
 
+    Attributes:
+        unmapped: what happens to labels that the mapping does not name.
+        classes: the new classes, each once: sorted if they are numbers, otherwise in the order of the mapping.
+
     Raises:
         ConfigError: a label is in two entries, or has an unsupported type.
     """
@@ -203,7 +201,7 @@ class ClassMapping(Encoder):
     def __init__(self, mapping: Mapping[Any, Any], *, unmapped: Literal["keep", "error", "drop"] = "keep") -> None:
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
-        self._unmapped = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
+        self.unmapped: str = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
         pairs: dict[Any, Any] = {}
         for old_labels, new in self._given.items():
@@ -217,33 +215,21 @@ class ClassMapping(Encoder):
                 pairs[label] = new_class
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
-        if all(isinstance(each, (bool, int, float)) for each in new_classes):
-            new_classes.sort()
-        self._classes = tuple(new_classes)
+        self.classes = tuple(sorted(new_classes) if all(map(_is_number, new_classes)) else new_classes)
         self._new_by_old = pairs
-        self._values = values_column(list(pairs.values()))
+        self._values = _values_column(list(pairs.values()))
         self._remember({})
 
     # ------------------------------------------------------------------ what it is
 
     def config(self) -> dict[str, Any]:
         """``mapping`` and ``unmapped``."""
-        return {"mapping": self._given, "unmapped": self._unmapped}
-
-    @property
-    def unmapped(self) -> str:
-        """What happens to labels that the mapping does not name."""
-        return str(self._unmapped)
-
-    @property
-    def classes(self) -> tuple[Any, ...]:
-        """The new classes, each once: sorted if they are numbers, otherwise in the order of the mapping."""
-        return self._classes
+        return {"mapping": self._given, "unmapped": self.unmapped}
 
     @property
     def class_names(self) -> tuple[Any, ...] | None:
         """:attr:`classes`; None if unmapped labels are kept."""
-        return None if self._unmapped == "keep" else self._classes
+        return None if self.unmapped == "keep" else self.classes
 
     # ------------------------------------------------------------------ mapping
 
@@ -254,7 +240,7 @@ class ClassMapping(Encoder):
     def _transform(self, column: Column) -> Column:
         codes = self._old.codes(column)
         is_unmapped = codes < 0
-        if self._unmapped == "keep":
+        if self.unmapped == "keep":
             dtype = _common_dtype(column.dtype, self._values)
             kept = column.astype(dtype)
             kept[~is_unmapped] = self._values.astype(dtype)[codes[~is_unmapped]]
@@ -274,7 +260,7 @@ class ClassMapping(Encoder):
         old_by_new = {new: old for old, new in self._new_by_old.items()}
         if len(old_by_new) < len(self._new_by_old):
             raise ConfigError("the class mapping has no inverse: several old labels all became one new class")
-        return ClassMapping(old_by_new, unmapped="keep" if self._unmapped == "keep" else "error").transform(column)
+        return ClassMapping(old_by_new, unmapped="keep" if self.unmapped == "keep" else "error").transform(column)
 
 
 def _label(value: Any, what: str) -> Any:
@@ -334,11 +320,9 @@ class CategoricalEncoder(Encoder):
             raise ConfigError("unknown='zeros' is for one-hot output: as a number, 0 is the first category. Use 'index'")
         self._keeps_shape = output == "ordinal"
         self.target_kind = "label" if output == "ordinal" else "one_hot"
-        self._categories = Categories(())
         self._is_given = categories is not None
-        if categories is not None:
-            self._set_categories(categories)
-            self._learned = {}
+        self._categories = Categories(() if categories is None else categories, self._what, numbered=self._numbered)
+        self._learned = {} if self._is_given else None
 
     # ------------------------------------------------------------------ what it is
 
@@ -355,9 +339,7 @@ class CategoricalEncoder(Encoder):
     @property
     def output_size(self) -> int | None:
         """Length of the vectors; 1 for numbers."""
-        if self._output == "ordinal":
-            return 1
-        return self._n_codes if self.is_fitted else None
+        return 1 if self._output == "ordinal" else self._n_codes if self.is_fitted else None
 
     @property
     def output_names(self) -> tuple[str, ...] | None:
@@ -369,9 +351,7 @@ class CategoricalEncoder(Encoder):
     @property
     def class_names(self) -> tuple[Any, ...] | None:
         """The categories; with ``unknown="index"``, None as the last."""
-        if not self.is_fitted:
-            return None
-        return (*self._categories.values, *[None] * (self._unknown == "index"))
+        return (*self._categories.values, *[None] * (self._unknown == "index")) if self.is_fitted else None
 
     # ------------------------------------------------------------------ learning
 
@@ -379,13 +359,8 @@ class CategoricalEncoder(Encoder):
         return None if self._is_given else CategoriesLearner()
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        self._set_categories(learned["categories"])
+        self._categories = Categories(learned["categories"], self._what)
         self._learned = {"categories": learned["categories"]}
-
-    def _set_categories(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
-        if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise ConfigError(f"the {self._what} list must be a list of values, got {values!r:.80}")
-        self._categories = Categories(values, self._what, numbered=self._numbered)
 
     # ------------------------------------------------------------------ encoding
 
@@ -396,14 +371,10 @@ class CategoricalEncoder(Encoder):
     def _codes(self, column: Column) -> Codes:
         """The number of each value; -1 for unknown values that become zeros."""
         codes = self._categories.codes(column)
-        if codes.size and codes.min() < 0:
-            if self._unknown == "index":
-                return np.where(codes < 0, len(self._categories), codes)
-            if self._unknown == "error":
-                at = first_place(codes < 0)
-                value, known = category(column[at]), self._categories.shorten()
-                raise EncodingError(f"{value!r:.80} is an unknown {self._what}: {known}", at[0])
-        return codes
+        if self._unknown == "error" and codes.size and codes.min() < 0:
+            at = first_place(codes < 0)
+            raise EncodingError(f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0])
+        return np.where(codes < 0, len(self._categories), codes) if self._unknown == "index" else codes
 
     def _transform(self, column: Column) -> Column:
         if len(column) == 0 and column.dtype.kind not in "OUSbiuf":

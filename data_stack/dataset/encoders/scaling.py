@@ -23,8 +23,6 @@ from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import stack_values
 
-_SCALINGS = ("standard", "min_max", "max_abs", "none")
-
 Floats = npt.NDArray[np.float64]
 
 
@@ -65,13 +63,11 @@ class ContinuousEncoder(Encoder):
         missing: Literal["keep", "error", "zeros"] = "keep",
         dtype: Literal["float32", "float64"] = "float32",
     ) -> None:
-        self._scaling = check_choice("scaling", scaling, _SCALINGS)
+        self._scaling = check_choice("scaling", scaling, ("standard", "min_max", "max_abs", "none"))
         self._missing = check_choice("missing", missing, ("keep", "error", "zeros"))
         self._dtype = np.dtype(check_choice("dtype", dtype, ("float32", "float64")))
-        self.centre: Floats = np.zeros(())
-        self.scale: Floats = np.ones(())
-        if scaling == "none":
-            self._learned = {}
+        self._remember({"centre": 0.0, "scale": 1.0})
+        self._learned = {} if scaling == "none" else None
 
     # ------------------------------------------------------------------ what it is
 
@@ -155,8 +151,7 @@ def _check(numbers: Floats, missing: str, first: int) -> None:
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():
         at = first_place(refused)
-        is_nan = np.isnan(numbers[at])
-        problem = "a value is missing (NaN)" if is_nan else f"{float(numbers[at])!r} is not a finite number"
+        problem = f"{float(numbers[at])!r} is not a finite number" if not np.isnan(numbers[at]) else "a value is missing (NaN)"
         within = f" (in column {', '.join(map(str, at[1:]))})" if len(at) > 1 else ""
         raise EncodingError(problem + within, first + at[0])
 
@@ -199,11 +194,8 @@ class ImageEncoder(Encoder):
         if (mean is None) != (std is None):
             raise ConfigError("pass both mean and std, or neither to fit them")
         self._is_given = mean is not None
-        self.mean: npt.NDArray[np.float64] = np.zeros(())
-        self.std: npt.NDArray[np.float64] = np.ones(())
-        if self._is_given:
-            self._set(mean, std)
-            self._learned = {}
+        self._remember({"mean": mean, "std": std} if self._is_given else {"mean": 0.0, "std": 1.0})
+        self._learned = {} if self._is_given else None
 
     def config(self) -> dict[str, Any]:
         """``mean`` and ``std`` if they were given, ``scale`` and ``channels``."""
@@ -214,14 +206,11 @@ class ImageEncoder(Encoder):
         return None if self._is_given else _ImageLearner(self._scale, self._channels)
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
-        self._set(learned["mean"], learned["std"])
-        super()._remember(learned)
-
-    def _set(self, mean: Any, std: Any) -> None:
-        self.mean, self.std = np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
-        is_finite = np.isfinite(self.mean).all() and np.isfinite(self.std).all()
-        if max(self.mean.ndim, self.std.ndim) > 1 or not is_finite or (self.std <= 0).any():
+        mean, std = (np.asarray(learned[name], dtype=np.float64) for name in ("mean", "std"))
+        if max(mean.ndim, std.ndim) > 1 or not np.isfinite([*mean.ravel(), *std.ravel()]).all() or (std <= 0).any():
             raise ConfigError(f"mean and std must be finite, one for each channel, and std above 0; got {mean!r:.80} {std!r:.80}")
+        self.mean, self.std = mean, std
+        super()._remember(learned)
 
     def _transform(self, column: Column) -> Column:
         if column.dtype == object and len(column):

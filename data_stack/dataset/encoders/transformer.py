@@ -30,18 +30,8 @@ _SCHEMA = "schema.json"
 _TRUSTED = ["numpy.dtype"]
 
 
-def dump_transformer(transformer: Any) -> str:
-    """A transformer as text.
-
-    Raises:
-        ConfigError: a part of it has a type that :func:`load_transformer` refuses.
-        MissingDependencyError: skops is not installed.
-    """
-    return base64.b64encode(_dump(transformer)).decode("ascii")
-
-
 def load_transformer(text: Any) -> Any:
-    """The transformer that :func:`dump_transformer` wrote; ``text`` may come from an untrusted file.
+    """The transformer of a state; ``text`` may come from an untrusted file.
 
     Raises:
         ConfigError: the text is damaged, or contains types that skops does not trust.
@@ -63,7 +53,8 @@ def describe_transformer(transformer: Any) -> Any:
     """Plain data that is equal for equal transformers: without the names of parts, which skops derives from memory addresses.
 
     Raises:
-        ConfigError: as for :func:`dump_transformer`.
+        ConfigError: a part of it has a type that :func:`load_transformer` refuses.
+        MissingDependencyError: skops is not installed.
     """
     with zipfile.ZipFile(io.BytesIO(_dump(transformer))) as archive:
         digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
@@ -78,12 +69,10 @@ def _dump(transformer: Any) -> bytes:
     skops = _skops()
     try:
         data: bytes = skops.dumps(transformer)
-        untrusted = sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
+        if untrusted := sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED)):
+            raise TypeError(f"skops does not trust {', '.join(untrusted)}")
     except Exception as error:  # foreign code
         raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: {error!s:.300}; pickle it") from error
-    if untrusted:
-        types = ", ".join(untrusted)[:300]
-        raise ConfigError(f"a {type(transformer).__name__} cannot be written as plain data: skops does not trust {types}")
     return data
 
 
@@ -114,6 +103,9 @@ class SklearnEncoder(Encoder):
         transformer: any object with ``fit`` and ``transform``, and optionally ``inverse_transform``. As in scikit-learn, it is
             fitted if it has an attribute whose name ends in ``_``.
 
+    Attributes:
+        transformer: the wrapped object.
+
     Raises:
         ConfigError: the object lacks one of the two methods, or is a class.
     """
@@ -125,26 +117,21 @@ class SklearnEncoder(Encoder):
             raise ConfigError(f"an encoder must be an object, not a class: write {transformer.__name__}()")
         if not callable(getattr(transformer, "fit", None)) or not callable(getattr(transformer, "transform", None)):
             raise ConfigError(f"{transformer!r:.80} is not an encoder: it lacks fit or transform; iterator.map takes functions")
-        self._transformer = transformer
+        self.transformer = transformer
         self._takes_tables = _takes_tables(transformer)
         self._is_flat = False
         self._nothing: Column | None = None
         if _looks_fitted(transformer):
             self._learned = {}
 
-    @property
-    def transformer(self) -> Any:
-        """The wrapped object."""
-        return self._transformer
-
     def config(self) -> dict[str, Any]:
         """``transformer``."""
-        return {"transformer": self._transformer}
+        return {"transformer": self.transformer}
 
     @property
     def is_fitted(self) -> bool:
         """Whether it can transform; also if the transformer was fitted elsewhere."""
-        return self._learned is not None or _looks_fitted(self._transformer)
+        return self._learned is not None or _looks_fitted(self.transformer)
 
     @property
     def output_size(self) -> int | None:
@@ -158,7 +145,7 @@ class SklearnEncoder(Encoder):
 
     def names_after(self, names: Sequence[str] | None) -> tuple[str, ...] | None:
         """Result of ``get_feature_names_out(names)``, if it works."""
-        name = getattr(self._transformer, "get_feature_names_out", None)
+        name = getattr(self.transformer, "get_feature_names_out", None)
         if name is None or not self.is_fitted:
             return None
         with contextlib.suppress(Exception):  # foreign code
@@ -170,11 +157,10 @@ class SklearnEncoder(Encoder):
 
     def _fit(self, column: Column) -> dict[str, Any]:
         self._run("fit", self._as_input(column))
-        try:
-            nothing = self._run("transform", self._as_input(column[:1]))[:0]
-        except ConfigError:  # it cannot transform a single row
-            return {"is_flat": column.ndim == 1}
-        return {"is_flat": column.ndim == 1, "nothing": nothing}
+        learned: dict[str, Any] = {"is_flat": column.ndim == 1}
+        with contextlib.suppress(ConfigError):  # it cannot transform a single row
+            learned["nothing"] = self._run("transform", self._as_input(column[:1]))[:0]
+        return learned
 
     def _remember(self, learned: Mapping[str, Any]) -> None:
         self._is_flat, self._nothing = learned.get("is_flat", False), learned.get("nothing")
@@ -183,12 +169,12 @@ class SklearnEncoder(Encoder):
     def _transform(self, column: Column) -> Column:
         result = self._run("transform", self._as_input(column)) if len(column) else self._nothing_like(column).copy()
         if len(result) != len(column):
-            raise ConfigError(f"{shorten(self._transformer)} returned {len(result)} rows for {len(column)}")
+            raise ConfigError(f"{shorten(self.transformer)} returned {len(result)} rows for {len(column)}")
         return result
 
     def _inverse(self, column: Column) -> Column:
-        if not hasattr(self._transformer, "inverse_transform"):
-            raise ConfigError(f"{shorten(self._transformer)} has no inverse_transform")
+        if not hasattr(self.transformer, "inverse_transform"):
+            raise ConfigError(f"{shorten(self.transformer)} has no inverse_transform")
         result = self._run("inverse_transform", column)
         return result[:, 0] if self._is_flat and result.ndim == 2 and result.shape[1] == 1 else result
 
@@ -197,11 +183,11 @@ class SklearnEncoder(Encoder):
 
     def _run(self, name: str, data: Column) -> Column:
         try:
-            result = getattr(self._transformer, name)(data)
+            result = getattr(self.transformer, name)(data)
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             if type(error).__name__ == "NotFittedError":
-                raise ModelNotTrainedError(f"{shorten(self._transformer)} is not fitted: {error}") from error
-            raise ConfigError(f"{type(self._transformer).__name__}.{name} failed: {error}") from error
+                raise ModelNotTrainedError(f"{shorten(self.transformer)} is not fitted: {error}") from error
+            raise ConfigError(f"{type(self.transformer).__name__}.{name} failed: {error}") from error
         if name == "fit":
             return data
         if hasattr(result, "toarray"):  # a sparse matrix
@@ -226,13 +212,16 @@ class SklearnEncoder(Encoder):
             ConfigError: the transformer contains types that skops does not write or trust.
             MissingDependencyError: skops is not installed.
         """
-        return {**super().state(), "config": {"transformer": {"sklearn": dump_transformer(self._transformer)}}}
+        return {
+            **super().state(),
+            "config": {"transformer": {"sklearn": base64.b64encode(_dump(self.transformer)).decode("ascii")}},
+        }
 
     def _plain_config(self) -> dict[str, Any]:
-        return {"transformer": describe_transformer(self._transformer)}
+        return {"transformer": describe_transformer(self.transformer)}
 
     def __repr__(self) -> str:
-        return f"<SklearnEncoder({shorten(self._transformer)}){'' if self.is_fitted else ', not fitted'}>"
+        return f"<SklearnEncoder({shorten(self.transformer)}){'' if self.is_fitted else ', not fitted'}>"
 
 
 def as_encoder(encoder: Any) -> Encoder:
@@ -252,8 +241,7 @@ def _takes_tables(transformer: Any) -> bool:
         return True
     if first in ("y", "raw_documents"):
         return False
-    tags = _tags(transformer)
-    return bool(getattr(getattr(tags, "input_tags", None), "two_d_array", True))
+    return bool(getattr(getattr(_tags(transformer), "input_tags", None), "two_d_array", True))
 
 
 def _looks_fitted(transformer: Any) -> bool:
@@ -270,8 +258,6 @@ def _looks_fitted(transformer: Any) -> bool:
 
 
 def _tags(transformer: Any) -> Any:
-    tags = getattr(transformer, "__sklearn_tags__", None)
-    try:
-        return tags() if callable(tags) else None
-    except Exception:  # noqa: BLE001  # foreign code
-        return None
+    with contextlib.suppress(Exception):  # foreign code
+        return transformer.__sklearn_tags__()
+    return None
