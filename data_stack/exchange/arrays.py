@@ -123,11 +123,9 @@ def _check_array(array: Any) -> Any:
     checked: Any = np.asanyarray(array)
     if checked.ndim == 0:
         raise ConfigError(f"from_numpy() expects arrays of shape (n, …), got {array!r:.80}")
-    if not isinstance(checked, np.ma.MaskedArray):
-        return checked
-    values = checked.data.astype(object)
-    values[np.ma.getmaskarray(checked)] = None
-    return values
+    if isinstance(checked, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(checked), None, checked.data.astype(object))
+    return checked
 
 
 def to_tensorflow(iterator: Any, *, batch_size: int | None = None, **options: Any) -> Any:

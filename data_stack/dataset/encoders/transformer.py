@@ -212,10 +212,8 @@ class SklearnEncoder(Encoder):
             ConfigError: the transformer contains types that skops does not write or trust.
             MissingDependencyError: skops is not installed.
         """
-        return {
-            **super().state(),
-            "config": {"transformer": {"sklearn": base64.b64encode(_dump(self.transformer)).decode("ascii")}},
-        }
+        text = base64.b64encode(_dump(self.transformer)).decode("ascii")
+        return {**super().state(), "config": {"transformer": {"sklearn": text}}}
 
     def _plain_config(self) -> dict[str, Any]:
         return {"transformer": describe_transformer(self.transformer)}

@@ -108,9 +108,7 @@ def shorten(function: Any) -> str:
     name = _name_of(function)
     if type(function) is functools.partial:
         return f"functools.partial of {shorten(function.func)}"
-    if name is None:
-        return f"an object of {_class_name(type(function))}"
-    return f"{_module_of(function) or 'unknown module'}:{name}"
+    return f"an object of {_class_name(type(function))}" if name is None else f"{_module_of(function) or 'unknown module'}:{name}"
 
 
 def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
@@ -139,7 +137,8 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     """
     if isinstance(value, functools.partial):
         return code_content(value.func, content)
-    function = getattr(getattr(value, "__wrapped__", value), "__func__", getattr(value, "__wrapped__", value))
+    wrapped = getattr(value, "__wrapped__", value)
+    function = getattr(wrapped, "__func__", wrapped)
     if not isinstance(function, (types.FunctionType, type)):
         function = getattr(type(function), "__call__", None)  # noqa: B004  # not whether, but what is called
     if not isinstance(function, types.FunctionType):
@@ -185,7 +184,8 @@ def _parts_of(value: Any) -> list[Any]:
         ConfigError: its parts are unknown.
     """
     if isinstance(value, types.FunctionType):
-        cells = [_cell_content(cell) for cell in value.__closure__ or ()]
+        empty = types.CellType()  # of a variable that has no value yet
+        cells = [None if cell == empty else cell.cell_contents for cell in value.__closure__ or ()]
         used = {name: value.__globals__[name] for name in sorted(_names_in(value.__code__) & value.__globals__.keys())}
         return [canonical_json(_code(value.__code__)), value.__defaults__, value.__kwdefaults__, cells, used]
     if isinstance(value, type):
@@ -209,13 +209,6 @@ def _parts_of(value: Any) -> list[Any]:
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 
-def _cell_content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the variable has no value yet
-        return None
-
-
 def is_of_a_file(member: Any) -> bool:
     """Whether a member of a class is a function that is defined in the file of its module, without a closure."""
     function = getattr(member, "__func__", getattr(member, "fget", getattr(member, "func", member)))
@@ -226,12 +219,11 @@ def is_of_a_file(member: Any) -> bool:
 
 
 def _code(code: types.CodeType) -> list[Any]:
-    constants = [_code(each) if isinstance(each, types.CodeType) else _constant(each) for each in code.co_consts]
+    constants: list[Any] = []
+    for each in code.co_consts:
+        named = repr(sorted(map(repr, each))) if isinstance(each, frozenset) else f"{type(each).__name__} {each!r}"
+        constants.append(_code(each) if isinstance(each, types.CodeType) else named)
     return [code.co_code.hex(), getattr(code, "co_exceptiontable", b"").hex(), constants, list(code.co_names)]
-
-
-def _constant(value: Any) -> str:
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else f"{type(value).__name__} {value!r}"
 
 
 def _names_in(code: types.CodeType) -> set[str]:
@@ -239,10 +231,8 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def _module_of(function: Any) -> str | None:
-    if isinstance(function, np.ufunc):
-        return "numpy"
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", None)
-    return module if isinstance(module, str) else None
+    return "numpy" if isinstance(function, np.ufunc) else module if isinstance(module, str) else None
 
 
 def _name_of(function: Any) -> str | None:

@@ -76,8 +76,7 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
         return to_plain(value, lambda other: _describe(other, content, notes, to_rebuild=False), first)
 
     def first(value: Any) -> Any:
-        scalar = _plain_scalar(value, same)
-        if scalar is not None:
+        if (scalar := _plain_scalar(value, same)) is not None:
             return scalar
         if isinstance(value, range):
             return {"range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]}
@@ -85,12 +84,13 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
             return {"bytes": hashlib.sha256(value).hexdigest()}
         if isinstance(value, tuple):  # also one with names
             return {"tuple": content(list(value))}
-        found = _array_of(_write_out(value))
-        if found is None:
+        if (found := _array_of(_write_out(value))) is None:
             return None
         kind, array = found
+        little = array.dtype.newbyteorder("<")
+        dtype = kind if kind not in ("array", "records") else str(little.descr) if little.kind == "V" else little.str
         name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
-        return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
+        return {name: [dtype, list(array.shape), array_digest(array)]}
 
     return content(value)
 
@@ -172,11 +172,7 @@ def other_values(value: Any) -> list[Any]:
     def skip(other: Any) -> dict[str, Any] | None:
         return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
 
-    def note(other: Any) -> dict[str, Any]:
-        found.append(other)
-        return {}
-
-    to_plain(value, note, skip)
+    to_plain(value, lambda other: {"found": found.append(other)}, skip)
     return found
 
 
@@ -222,11 +218,6 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
         # numpy lacks bfloat16 and all smaller floats, which are exact in float32
         return dtype, as_array(value.float() if "float8" in dtype or dtype == "bfloat16" else value)
     return None
-
-
-def _dtype_of(array: npt.NDArray[Any]) -> Any:
-    little = array.dtype.newbyteorder("<")
-    return str(little.descr) if little.kind == "V" else little.str
 
 
 def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:

@@ -88,11 +88,6 @@ class Shares:
             )
         return cls(tuple(counts), n_samples)
 
-    @classmethod
-    def equal(cls, n_parts: int) -> Shares:
-        """The same for all."""
-        return cls((1,) * n_parts, n_parts)
-
     @property
     def n_wanted(self) -> int:
         """How many parts get anything."""
@@ -154,13 +149,11 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
         classes: what shall be mixed as equally as the groups allow.
     """
     sizes = groups.counts
-    if seed is None:
-        order = np.argsort(-sizes, kind="stable")
-    else:
-        drawn = np.arange(len(sizes))
+    drawn = np.arange(len(sizes))
+    if seed is not None:
         _random_state(seed).shuffle(drawn)
-        n_digits = np.frexp(sizes)[1]
-        order = drawn[np.argsort(-n_digits[drawn], kind="stable")]
+    rank = sizes if seed is None else np.frexp(sizes)[1]
+    order = drawn[np.argsort(-rank[drawn], kind="stable")]
     members_of = _members(groups, classes)
     class_counts = [] if classes is None else classes.counts.tolist()
     # whole numbers, so that every machine decides alike
@@ -193,8 +186,7 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
         for number, count in members:
             has_of_class[part][number] += count
         part_of_group[group] = part
-    part_of: _Integers = part_of_group[groups.numbers]
-    return part_of
+    return part_of_group[groups.numbers]
 
 
 def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
@@ -213,19 +205,24 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     n_samples = len(times)
     times = times.reshape(n_samples) if times.size == n_samples else times
     if times.ndim != 1 or times.dtype.kind in "cV":
-        values = f"of dtype {times.dtype}" if times.ndim == 1 else f"of shape {times.shape[1:]}"
-        raise ConfigError(f"{refusal}: its values are {values}, and have no order")
+        raise ConfigError(f"{refusal}: its values, {times.dtype} of shape {times.shape[1:]}, have no order")
     if times.dtype == object:
-        times = _ranks(class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal), refusal)
+        classes = class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal)
+        values = classes.values.tolist()
+        try:
+            in_order = sorted(range(len(values)), key=values.__getitem__)
+        except TypeError as error:
+            raise ConfigError(f"{refusal}: its values have no common order ({error})") from error
+        times = np.argsort(in_order)[classes.numbers]
     check_nothing_missing(times, refusal)
     part_of = np.zeros(n_samples, dtype=np.min_scalar_type(len(shares.weights)))
-    in_order = np.sort(times)
+    ascending = np.sort(times)
     for cut in list(itertools.accumulate(shares.sizes(n_samples)))[:-1]:
-        if 0 < cut < n_samples and in_order[cut - 1] == in_order[cut]:
-            first, end = (int(np.searchsorted(in_order, in_order[cut], side=side)) for side in ("left", "right"))
+        if 0 < cut < n_samples and ascending[cut - 1] == ascending[cut]:
+            first, end = (int(np.searchsorted(ascending, ascending[cut], side=side)) for side in ("left", "right"))
             cut = first if cut - first <= end - cut else end
         if cut < n_samples:
-            part_of += times >= in_order[cut]
+            part_of += times >= ascending[cut]
     return part_of
 
 
@@ -249,9 +246,8 @@ def round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
 
 
 def _run(positions: _Integers) -> range | _Integers:
-    if len(positions) and int(positions[-1]) - int(positions[0]) == len(positions) - 1:
-        return range(int(positions[0]), int(positions[-1]) + 1)
-    return positions
+    first, last = (int(positions[0]), int(positions[-1])) if len(positions) else (0, -2)
+    return range(first, last + 1) if last - first == len(positions) - 1 else positions
 
 
 def _random_state(seed: int) -> np.random.RandomState:
@@ -269,26 +265,11 @@ def _members(groups: ClassNumbers, classes: ClassNumbers | None) -> list[list[tu
     return members
 
 
-def _ranks(classes: ClassNumbers, refusal: str) -> _Integers:
-    """For each sample the place of its value among the sorted ones."""
-    values = classes.values.ravel().tolist()
-    try:
-        in_order = sorted(range(len(values)), key=values.__getitem__)
-    except TypeError as error:
-        raise ConfigError(f"{refusal}: its values have no common order ({error})") from error
-    rank_of = np.empty(len(values), dtype=np.intp)
-    rank_of[in_order] = np.arange(len(values))
-    ranks: _Integers = rank_of[classes.numbers]
-    return ranks
-
-
 def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
     """How many members of each class come into each part."""
     if len(counts) <= 1:
         return [shares.sizes(count) for count in counts]
-    if len(set(shares.weights)) == 1:
-        return round_robin(counts, len(shares.weights))
-    return _round_controlled(counts, shares)
+    return round_robin(counts, len(shares.weights)) if len(set(shares.weights)) == 1 else _round_controlled(counts, shares)
 
 
 def _round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import io
 import os
@@ -29,6 +28,10 @@ from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
+
+_MAX_HEADER_BYTES = 1 << 16
+_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
+_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
@@ -98,14 +101,9 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
 
 def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
     cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    fields = {name: origin.field for name, origin in origins.items() if origin is not None}
-    metadata = {name: getattr(fields.get(name), "metadata", None) for name in cells}
+    fields = {name: getattr(origins.get(name), "field", None) for name in cells}
+    metadata = {name: getattr(field, "metadata", None) for name, field in fields.items()}
     return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
-
-
-_MAX_HEADER_BYTES = 1 << 16
-_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
-_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
 def from_csv(
@@ -139,9 +137,18 @@ def from_csv(
     Warns:
         UserWarning: the file has one column, whose name contains another delimiter.
     """
-    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
+    nulls = list(missing)
+    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": nulls}
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
-    read = functools.partial(_read_csv, data, delimiter, encoding, list(missing))
+
+    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
+        return pa.csv.read_csv(
+            pa.BufferReader(data),
+            pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
+            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            pa.csv.ConvertOptions(column_types=types, null_values=nulls, strings_can_be_null=True, include_columns=columns),
+        )
+
     hint = _delimiter_hint(data, delimiter, encoding)
     try:
         table = read(types)
@@ -155,27 +162,13 @@ def from_csv(
     if hint:
         warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
     if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
-        table = _with_exact(table, read(dict.fromkeys(inexact, pa.string()), inexact))
+        texts = read(dict.fromkeys(inexact, pa.string()), inexact)
+        for each in inexact:
+            table = table.set_column(table.column_names.index(each), each, _exact(table[each], texts[each]))
     for field in table.schema:
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
     return _iterator_of(table, name, target, types, read_from)
-
-
-def _read_csv(
-    data: bytes,
-    delimiter: str,
-    encoding: str,
-    missing: list[str],
-    types: Mapping[str, pa.DataType],
-    columns: list[str] | None = None,
-) -> pa.Table:
-    return pa.csv.read_csv(
-        pa.BufferReader(data),
-        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
-        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        pa.csv.ConvertOptions(column_types=types, null_values=missing, strings_can_be_null=True, include_columns=columns),
-    )
 
 
 def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
@@ -190,13 +183,6 @@ def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
     if pa.types.is_floating(numbers.type):
         return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
     return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
-
-
-def _with_exact(table: pa.Table, texts: pa.Table) -> pa.Table:
-    """``table`` with exact numbers or texts for the columns of ``texts``."""
-    for name in texts.column_names:
-        table = table.set_column(table.column_names.index(name), name, _exact(table[name], texts[name]))
-    return table
 
 
 def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -253,10 +239,8 @@ def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType 
     except MemoryError:
         raise
     except _UNREADABLE as error:
-        why = "are not of one type" if type_ is None else f"do not fit {type_}"
-        raise DatasetFileCorruptError(
-            f"{name!r}, key {key!r:.80}: its values {why}: {error!s:.200}; pass another dtype: dtypes={{'name': 'uint64'}}"
-        ) from error
+        why = f"{'are not of one type' if type_ is None else f'do not fit {type_}'}: {error!s:.200}"
+        raise DatasetFileCorruptError(f"{name!r}, key {key!r:.80}: its values {why}; pass dtypes={{'name': 'uint64'}}") from error
 
 
 def _load(
@@ -266,7 +250,12 @@ def _load(
     opened = PositionalFile(file)
     raw = opened.open_buffered().read()
     data = raw if compression_of(raw[:6]) is None else open_decompressed(io.BytesIO(raw)).read()
-    types = {name: _type_of(dtype) for name, dtype in (dtypes or {}).items()}
+    types: dict[str, pa.DataType] = {}
+    for name, dtype in (dtypes or {}).items():
+        try:
+            types[name] = arrow_type_of_dtype(check_dtype(dtype))
+        except ConfigError:
+            types[name] = arrow_type_named(dtype)
     if not is_path(file) or scheme_of(file) is not None:
         return opened.name, data, types, None
     options["dtypes"] = {name: each if isinstance(each, str) else np.dtype(each).name for name, each in (dtypes or {}).items()}
@@ -274,16 +263,8 @@ def _load(
     return opened.name, data, types, {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options}
 
 
-def _type_of(dtype: Any) -> pa.DataType:
-    try:
-        return arrow_type_of_dtype(check_dtype(dtype))
-    except ConfigError:
-        return arrow_type_named(dtype)
-
-
 def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any) -> DatasetIteratorIF:
-    unknown = next((column for column in types if column not in table.column_names), None)
-    if unknown is not None:
+    for unknown in types.keys() - {*table.column_names}:
         near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
         raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
     return iterator_of_table(table, name, target, read_from)

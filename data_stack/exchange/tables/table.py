@@ -190,7 +190,6 @@ def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None
     return None
 
 
-_ROWS_AT_ONCE = 1 << 16
 #: The functions that read a file as a table, by their names in recipes.
 READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
 #: Types for which pyarrow lacks take(), and types to cast them to.
@@ -266,7 +265,7 @@ class ArrowColumn(Column):
         return join_columns([self._decode(chunk, lent=lent) for chunk in cells.chunks or [pa.array([], cells.type)]])
 
     def _decode(self, cells: pa.Array, *, lent: bool = False) -> _Array:
-        """The values of cells; see :func:`~data_stack.exchange.tables.table.values_of`."""
+        """The values of cells; see :func:`values_of`."""
         cells = cells.indices.cast(pa.int64()) if self.origin.as_codes else cells
         return values_of(cells, self._name, has_nulls=self._declared.is_nullable, shape=self._shape, lent=lent)
 
@@ -274,8 +273,8 @@ class ArrowColumn(Column):
         """SHA-256 of the values, independent of chunks."""
         categories = None if self.origin.categories is None else self.origin.categories.to_pylist()
         digest = hashlib.sha256(repr((self._declared[:3], categories)).encode())
-        for start in range(0, len(self), _ROWS_AT_ONCE):
-            piece = pa.concat_arrays(self._take(np.arange(start, min(start + _ROWS_AT_ONCE, len(self)))).chunks)
+        for start in range(0, len(self), 1 << 16):
+            piece = pa.concat_arrays(self._take(np.arange(start, min(start + (1 << 16), len(self)))).chunks)
             digest.update(pa.record_batch([piece], ["values"]).serialize())
         return digest.hexdigest()
 
@@ -328,8 +327,8 @@ class TableIterator(ColumnsDatasetIterator):
         return {name: f"{each.dtype or 'array'}{shapes[name]}{' or None' * each.is_nullable}" for name, each in declared.items()}
 
     def __repr__(self) -> str:
-        types = [f"{name}: {kind}" for name, kind in self.column_types.items()]
-        return super().__repr__().replace(">", f", {', '.join(types[:20])}{', …' * (len(types) > 20)}>")
+        types = ", ".join(f"{name}: {kind}" for name, kind in self.column_types.items())
+        return super().__repr__().replace(">", f", {types:.1000}>")
 
 
 def check_names(names: list[Any]) -> None:
@@ -363,8 +362,10 @@ class NamedColumns:
     def __init__(self, samples: Any) -> None:
         self.iterator = as_iterator(samples)
         self._access = access_to(self.iterator)
-        declared = self._access.declare_columns() or {}
-        self.origins = {name: _origin(name, column.origin) for name, column in declared.items()}
+        self.origins: dict[Any, Origin | None] = {}
+        for name, column in (self._access.declare_columns() or {}).items():
+            of_parquet = Origin(pa.field(name, column.origin)) if isinstance(column.origin, pa.DataType) else None
+            self.origins[name] = column.origin if isinstance(column.origin, Origin) else of_parquet
         sample: Any = self._access.sample(0) if len(self.iterator) else self._access.batch(np.empty(0, np.intp))
         if isinstance(sample, Mapping):
             self.names = [str(name) for name in sample]
@@ -389,9 +390,3 @@ class NamedColumns:
 
     def _name(self, sample: Any) -> dict[str, Any]:
         return {str(name): value for name, value in by_name(sample, self.names).items()}
-
-
-def _origin(name: str, origin: Any) -> Origin | None:
-    if isinstance(origin, pa.DataType):  # of a column of Parquet
-        return Origin(pa.field(name, origin))
-    return origin if isinstance(origin, Origin) else None

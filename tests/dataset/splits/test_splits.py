@@ -424,7 +424,7 @@ def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a", "a", "a", "b"], r"such as 'b' \(1 member, first at position 3\)"),
+        (["a", "a", "a", "b"], r"such as 'b' \(members: 1, first at position 3\)"),
         ([0.0, 1.0, float("nan"), 0.0], "position 2"),
         (["a", "b", "a", None], "position 3"),
         (["a", pd.NA, "b", "a"], "position 1"),
