@@ -31,6 +31,10 @@ MAX_VALUES_OF_A_TARGET = 64
 _MAX_CLASSES = 1000
 _MAX_CLASSES_OF_FLOATS = 100
 _N_RANGES = 10
+_MAX_DISTINCT = 100_000
+_NULLABLE = " or None"
+
+_Numbers = npt.NDArray[Any]
 
 
 def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
@@ -74,19 +78,16 @@ def plain_value(value: Any) -> Any:
             value = value.tolist()
         except Exception:  # noqa: BLE001  # foreign code
             return str(value)
-    if isinstance(value, (bytes, bytearray)):
-        return value.decode("utf-8", errors="backslashreplace")
     if isinstance(value, (list, tuple)):
         return tuple(plain_value(item) for item in value)
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode("utf-8", errors="backslashreplace")
     # YAML and JSON do not know subclasses such as enumerations.
-    if isinstance(value, str):
-        return str.__str__(value)
     if isinstance(value, int):
         return value if type(value) is bool else int(value)
     if isinstance(value, (float, np.floating)):
-        number = float(value)
-        return "nan" if number != number else number  # nan does not equal itself
-    return str(value)
+        return float(value) if value == value else "nan"  # nan does not equal itself
+    return str.__str__(value) if isinstance(value, str) else str(value)
 
 
 def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> str | None:
@@ -99,9 +100,8 @@ def class_name(target: Any, names: Sequence[Any] | None, kind: str | None) -> st
     """
     if names is None or type(target) is not int or not 0 <= target < len(names):
         return None
-    if kind != "one_hot" and any(isinstance(name, int) for name in names):
-        return None  # then the numbers are the names
-    return readable(plain_value(names[target]))
+    are_names = kind != "one_hot" and any(isinstance(name, int) for name in names)  # the numbers themselves
+    return None if are_names else readable(plain_value(names[target]))
 
 
 def n_values_of(target: Any) -> int:
@@ -151,13 +151,6 @@ def _order(target: Any) -> tuple[int, Any]:
     if isinstance(target, str):
         return 1, target
     return (2, tuple(map(_order, target))) if isinstance(target, tuple) else (3, 0)
-
-
-_NULLABLE = " or None"
-
-_MAX_DISTINCT = 100_000
-
-_Numbers = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +244,10 @@ def fields_of(sample: Any) -> dict[Any, Any]:
 
 
 def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
-    roles: dict[Any, str] = {}
-    for role in ("tag", "target", "sample"):  # the last role wins if positions are equal
-        key = getattr(meta, f"{role}_pos", None)
-        if isinstance(key, int) and -n_columns <= key < 0:
-            key += n_columns
-        if isinstance(key, (int, str)):
-            roles[key] = role
-    return roles
+    found = [(getattr(meta, f"{role}_pos", None), role) for role in ("tag", "target", "sample")]
+    known = [(key, role) for key, role in found if isinstance(key, (int, str))]
+    # the last role wins if positions are equal
+    return {key + n_columns if isinstance(key, int) and -n_columns <= key < 0 else key: role for key, role in known}
 
 
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
@@ -275,9 +264,8 @@ def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
 
 def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:
     """The common shape, None for an extent that differs; None if the numbers of dimensions differ."""
-    if len({len(shape) for shape in shapes}) > 1:
-        return None
-    return tuple(extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=True))
+    common = (extents[0] if len(set(extents)) == 1 else None for extents in zip(*shapes, strict=False))
+    return tuple(common) if len({len(shape) for shape in shapes}) == 1 else None
 
 
 class _Collector:
@@ -316,18 +304,11 @@ class _Collector:
 
     def statistics(self) -> ColumnStatistics:
         """The statistics of all blocks."""
-        n_finite = int(self._moments.count)
-        low, high = self._extremes or (None, None)
-        return ColumnStatistics(
-            n_missing=self._n_missing,
-            n_numbers=n_finite + self._n_infinite,
-            n_infinite=self._n_infinite,
-            min=str(low) if isinstance(low, (np.datetime64, np.timedelta64)) else low,
-            max=str(high) if isinstance(high, (np.datetime64, np.timedelta64)) else high,
-            mean=float(self._moments.mean) if n_finite else None,
-            std=math.sqrt(float(self._moments.squares) / n_finite) if n_finite else None,
-            n_distinct=None if self._distinct is None else len(self._distinct),
-        )
+        n_finite, n_infinite, extremes = int(self._moments.count), self._n_infinite, self._extremes or (None, None)
+        low, high = (str(each) if isinstance(each, (np.datetime64, np.timedelta64)) else each for each in extremes)
+        mean, std = (float(self._moments.mean), float(self._moments.deviation)) if n_finite else (None, None)
+        n_distinct = None if self._distinct is None else len(self._distinct)
+        return ColumnStatistics(self._n_missing, n_finite + n_infinite, n_infinite, low, high, mean, std, n_distinct)
 
     def _add_numbers(self, numbers: _Numbers) -> None:
         """Numbers without NaN, shape ``(n,)``."""
@@ -336,8 +317,7 @@ class _Collector:
         if len(finite):
             self._moments.add(finite)
         if len(numbers):
-            low, high = numbers.min().item(), numbers.max().item()
-            self._add_extremes([float(low), float(high)] if numbers.dtype.kind == "f" else [int(low), int(high)])
+            self._add_extremes([(float if numbers.dtype.kind == "f" else int)(each) for each in (numbers.min(), numbers.max())])
 
     def _add_extremes(self, found: list[Any]) -> None:
         found = [*self._extremes, *found]  # times may have another unit than earlier ones
@@ -349,20 +329,16 @@ class _Collector:
         self._n_missing += int(np.count_nonzero(missing))
         if missing.any():
             self._shapes.add(())
-        if present.dtype != object:
-            if len(present):
-                self.add(present)
-            return
+        if present.dtype != object and len(present):
+            self.add(present)
         numbers: list[Any] = []
-        for value in present:
+        for value in present if present.dtype == object else ():
             array = exact_array(value)
-            if array is not None and array.dtype.kind not in "biufcMm":
-                array = None
-            if array is not None and (array.ndim or array.dtype.kind in "mM"):
+            if array is not None and array.dtype.kind in ("biufcMm" if array.ndim else "Mm"):
                 self.add(array[None])  # a value of its own shape
                 continue
             self._shapes.add(())
-            value = value if array is None else array.item()
+            value = array.item() if array is not None and array.dtype.kind in "biufc" else value
             if isinstance(value, (bool, int, float)):
                 is_too_large = isinstance(value, int) and abs(value) >= 2**1023
                 numbers.append(math.copysign(math.inf, int(value > 0) - 0.5) if is_too_large else value)
@@ -371,12 +347,10 @@ class _Collector:
         self._add_numbers(np.array(numbers, dtype=np.float64 if are_floats else np.int64))
 
     def _count_distinct(self, values: Sequence[Any]) -> None:
-        if self._distinct is None:
-            return
         try:
-            self._distinct.update(values)
+            if self._distinct is not None:
+                self._distinct.update(values)
         except TypeError:  # not hashable
             self._distinct = None
-            return
-        if len(self._distinct) > _MAX_DISTINCT:
+        if self._distinct is not None and len(self._distinct) > _MAX_DISTINCT:
             self._distinct = None

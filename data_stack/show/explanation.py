@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import functools
 import html
@@ -10,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
@@ -24,10 +25,16 @@ _MAX_PARTS = 8
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
 _MAX_CHARACTERS_OF_ARGUMENTS = 120
 _MAX_DATASETS = 20
+_ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
+_OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
+_DATA_STACK = """\
+@software{data_stack,
+  title = {data_stack: any dataset, from any store, behind one lazy random-access interface},
+  version = {%s}
+}"""
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedLayer:
+class ExplainedLayer(NamedTuple):
     """One iterator of a stack; an :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
@@ -78,7 +85,7 @@ class Explanation(Document):
                 datasets.append(layer.dataset)
 
     def __str__(self) -> str:
-        return "\n".join([*self._lines(1, "", "", set()), *([""] if self.licenses else []), *self._summary()])
+        return "\n".join([*self._lines(1, "", "", set()), *[""] * bool(self.licenses), *self._summary()])
 
     __repr__ = __str__
 
@@ -111,9 +118,8 @@ class Explanation(Document):
             number, first = layer.stacked_on[0], rest
         parts = layer.stacked_on
         n_left_out = len(parts) - _PARTS_FIRST - 1 if len(parts) > _MAX_PARTS else 0
-        for place, part in enumerate(parts[:-1]):
-            if not n_left_out or place < _PARTS_FIRST:
-                yield from self._lines(part, rest + "├─ ", rest + "│  ", drawn)
+        for part in parts[:_PARTS_FIRST] if n_left_out else parts[:-1]:
+            yield from self._lines(part, rest + "├─ ", rest + "│  ", drawn)
         if n_left_out:
             yield f"{rest}├─ … {n_left_out:,} more"
         for part in parts[-1:]:
@@ -163,32 +169,28 @@ def explain(iterator: Any) -> Explanation:
     explained = []
     for layer, below in found:
         meta, origin = informed[id(layer)]
-        explained.append(
-            ExplainedLayer(
-                number=numbers[id(layer)],
-                layer=str(layer._layer_name) if _is_ours(layer) else type(layer).__name__,
-                arguments=_arguments_text(layer) if below and _is_ours(layer) else "",
-                n_samples=_length(layer),
-                stacked_on=tuple(numbers[id(each)] for each in reversed(below)),
-                dataset=_dataset_text(meta, origin),
-                license=(origin and origin.get("license") and str(origin["license"])) or None,
-                is_origin=origin is not None,
-                notes=tuple(_notes(layer, bool(below))),
-            )
+        n_samples = None
+        with contextlib.suppress(Exception):  # foreign code
+            n_samples = len(layer)
+        is_ours, license_ = _is_ours(layer), (origin or {}).get("license")
+        each = ExplainedLayer(
+            number=numbers[id(layer)],
+            layer=str(layer._layer_name) if is_ours else type(layer).__name__,
+            arguments=_arguments_text(layer) if below and is_ours else "",
+            n_samples=n_samples,
+            stacked_on=tuple(numbers[id(part)] for part in reversed(below)),
+            dataset=_dataset_text(meta, origin),
+            license=str(license_) if license_ else None,
+            is_origin=origin is not None,
+            notes=tuple(_notes(layer, bool(below))),
         )
+        explained.append(each)
     return Explanation(explained)
 
 
 def _is_ours(layer: Any) -> bool:
     """Whether its class is a layer of ours; a client's subclass may not have called our constructor."""
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
-
-
-def _length(layer: Any) -> int | None:
-    try:
-        return len(layer)
-    except Exception:  # noqa: BLE001  # foreign code
-        return None
 
 
 def _dataset_text(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
@@ -223,14 +225,6 @@ def _short(value: Any) -> str:
     if isinstance(value, functools.partial):
         return f"partial({_short(value.func)})"
     return shorten(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__
-
-
-_OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
-_DATA_STACK = """\
-@software{data_stack,
-  title = {data_stack: any dataset, from any store, behind one lazy random-access interface},
-  version = {%s}
-}"""
 
 
 # ---------------------------------------------------------------------- licence expressions
@@ -276,8 +270,7 @@ def _spdx() -> Any:
 # ---------------------------------------------------------------------- licences of a stack
 
 
-@dataclass(frozen=True, slots=True)
-class LicencedDataset:
+class LicencedDataset(NamedTuple):
     """A dataset of a stack.
 
     Attributes:
@@ -306,10 +299,10 @@ class Licences(Document):
     n_unnamed: int
 
     def document(self, level: int = 1) -> list[Block]:
-        rows = [
-            (each.name if each.version is None else f"{each.name}@{each.version}", each.licence or "unknown", each.homepage or "")
-            for each in self.datasets
-        ]
+        rows = []
+        for each in self.datasets:
+            name = each.name if each.version is None else f"{each.name}@{each.version}"
+            rows.append((name, each.licence or "unknown", each.homepage or ""))
         blocks: list[Block] = [Heading(level, "Licences"), Table(("dataset", "licence", "homepage"), rows)]
         if self.n_unnamed:
             blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."))
@@ -326,16 +319,12 @@ def licences(iterator: DatasetIteratorIF) -> Licences:
     """The licences of all datasets in a stack."""
     origins, n_unnamed = list_origins(iterator)
     found = {(each.get("name"), each.get("version")): each for each in origins}
-    datasets = [
-        LicencedDataset(str(each.get("name")), each.get("version"), each.get("license"), each.get("homepage"))
-        for each in found.values()
-    ]
+    fields = ("version", "license", "homepage")
+    datasets = (LicencedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values())
     return Licences(tuple(datasets), n_unnamed)
 
 
 # ---------------------------------------------------------------------- citations
-
-_ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
 
 
 def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
@@ -363,11 +352,10 @@ def _entries(origin: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield match[1], part.strip()
         return
     fields = {"title": name, "note": text, "howpublished": homepage and rf"\url{{{homepage}}}", "version": origin.get("version")}
-    lines = [f"  {field} = {{{_balanced(value)}}}" for field, value in fields.items() if value]
     key = re.sub(r"\W+", "_", name)
-    yield key, "@misc{" + ",\n".join([key, *lines]) + "\n}"
-
-
-def _balanced(text: str) -> str:
-    """Text for a field of BibTeX, whose braces must be balanced."""
-    return text if text.count("{") == text.count("}") else text.replace("{", "(").replace("}", ")")
+    lines = [key]
+    for field, value in fields.items():
+        if value and value.count("{") != value.count("}"):  # braces of BibTeX must be balanced
+            value = value.replace("{", "(").replace("}", ")")
+        lines += [f"  {field} = {{{value}}}"] if value else []
+    yield key, "@misc{" + ",\n".join(lines) + "\n}"

@@ -129,9 +129,16 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
         if is_known or depth > _MAX_NESTED:
             name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
             return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
-        fields = _plain_fields(each, has_text_keys)
-        fields["sub_reports"] = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
-        return {**fields, "report_number": number}
+        counts: dict[Any, int] = {}
+        for target, count in each.target_dist.items():
+            key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
+            while key in counts:  # the label "1" beside the label 1
+                key = json.dumps(key)
+            counts[key] = count
+        fields = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
+        fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in each.columns]}
+        below = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
+        return {**plain_data_of(fields), "target_dist": counts, "sub_reports": below, "report_number": number}
 
     return plain(report, 0)
 
@@ -148,18 +155,6 @@ def plain_data_of(value: Any) -> Any:
     return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
 
 
-def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
-    counts: dict[Any, int] = {}
-    for target, count in report.target_dist.items():
-        key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
-        while key in counts:  # the label "1" beside the label 1
-            key = json.dumps(key)
-        counts[key] = count
-    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-    fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in report.columns]}
-    return {name: counts if name == "target_dist" else plain_data_of(value) for name, value in fields.items()}
-
-
 def _title(report: DatasetIteratorReport) -> str:
     return " ".join(readable(part) for part in (report.name, report.tag) if part is not None) or "an iterator"
 
@@ -170,17 +165,13 @@ def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
         facts.append(("identifier", readable(report.identifier)))
     for name, values in (("classes", report.class_names), ("features", report.feature_names)):
         if values is not None:
-            facts.append((name, _list([readable(value) for value in values])))
+            more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
+            facts.append((name, ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more))
     if report.provenance:
         facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
     if report.iteration_speed is not None:
         facts.append(("speed", f"{report.iteration_speed:,.0f} samples per second"))
     return facts
-
-
-def _list(texts: Sequence[str], most: int = _MAX_NUMBERS_IN_A_CELL) -> str:
-    more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
 
 
 def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
@@ -197,12 +188,9 @@ def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] 
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
         about = [values.get(column.key, "")] if values else []
-        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
+        name = "" if column.key is None else readable(column.key if column.name is None else column.name)
+        rows.append([name, column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
     return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
-
-
-def _name(column: ColumnReport) -> str:
-    return "" if column.key is None else readable(column.key if column.name is None else column.name)
 
 
 def kind_of(column: ColumnReport) -> str:
@@ -211,9 +199,8 @@ def kind_of(column: ColumnReport) -> str:
 
 
 def _shape(shape: tuple[int | None, ...] | None) -> str:
-    if shape is None:
-        return "varies"
-    return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
+    extents = " × ".join("?" if extent is None else str(extent) for extent in shape or ())
+    return "varies" if shape is None else extents or "one value"
 
 
 def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None) -> Table:
@@ -350,7 +337,8 @@ class _Reporter:
         source, positions = access_to(iterator).unwrap()
         try:
             if (source, target_pos) not in self._columns:
-                if not _is_countable(value_of(iterator[0], target_pos)):
+                target = value_of(iterator[0], target_pos)
+                if n_values_of(target) > MAX_VALUES_OF_A_TARGET and one_hot_positions(as_array(target)[None]) is None:
                     return {}
                 if positions is not None:
                     return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
@@ -370,11 +358,6 @@ def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     """``iterator.features``."""
     return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
-
-
-def _is_countable(target: Any) -> bool:
-    """Whether a target has few values, or is a one-hot vector."""
-    return n_values_of(target) <= MAX_VALUES_OF_A_TARGET or one_hot_positions(as_array(target)[None]) is not None
 
 
 def _as_yaml(report: Any) -> str:
