@@ -116,7 +116,11 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
         return _colours_of(small, 255)
     if look.kind == "array":
         return _heat_map(small, span_of([array], from_zero=False))
-    image = Image.fromarray(_to_bytes(_thin_out(array, _OVERSAMPLED * max_pixels), span or span_of([array])))
+    grey, span = np.ascontiguousarray(_thin_out(array, _OVERSAMPLED * max_pixels)), span or span_of([array])
+    if grey.dtype != np.uint8 or span != (0.0, 255.0):
+        with np.errstate(all="ignore"):
+            grey = np.nan_to_num(np.interp(grey.astype(np.float64), span, (0, 255))).round().astype(np.uint8)
+    image = Image.fromarray(grey)
     image = image.resize((small.shape[1], small.shape[0]), Image.Resampling.BOX)
     if boxes is None and mask is None:
         return image
@@ -139,16 +143,7 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
     if new == [height, width]:
         return array
     rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), new, strict=True))
-    thin: _Array = array[rows][:, columns]
-    return thin
-
-
-def _to_bytes(picture: _Array, span: _Span) -> npt.NDArray[np.uint8]:
-    if picture.dtype == np.uint8 and span == (0.0, 255.0):
-        return np.ascontiguousarray(picture)
-    with np.errstate(all="ignore"):
-        scaled = np.interp(picture.astype(np.float64), span, (0, 255))
-        return np.asarray(np.nan_to_num(scaled).round(), np.uint8)
+    return array[rows][:, columns]
 
 
 def _heat_map(array: _Array, span: _Span) -> Image.Image:
@@ -196,14 +191,13 @@ def _draw_boxes(image: Image.Image, boxes: _Array, shape: tuple[int, ...]) -> No
 
 def contact_sheet(
     iterator: DatasetIteratorIF,
-    *,
     n_samples: int | None = None,
-    n_columns: int | None = None,
+    *,
     seed: int | None = None,
+    columns: Sequence[int | str] | int | str | None = None,
     per_class: int | None = None,
+    n_columns: int | None = None,
     title: str | None = None,
-    sample_pos: int | str | None = None,
-    target_pos: int | str | Sequence[int | str] | None = None,
 ) -> Image.Image:
     """Draw samples with their labels side by side; ``.save("sheet.png")`` writes the picture.
 
@@ -215,17 +209,16 @@ def contact_sheet(
     Args:
         iterator: tuples or dicts; reads the drawn samples and up to 10,000 targets.
         n_samples: how many to draw at most; None: 100.
-        n_columns: pictures in a row; None: one for each class of a few, or a row for each class with ``per_class``, otherwise 10.
         seed: draws random samples; any int not below 0.
+        columns: positions, names or keys of the picture, then of the labels; None: by the meta, or the first part of a tuple and
+            the second one, or the first picture of a dict and its first single value.
         per_class: how many of each class to draw at most; without ``n_samples`` of all classes.
+        n_columns: pictures in a row; None: one for each class of a few, or a row for each class with ``per_class``, otherwise 10.
         title: the first line; None: the dataset's name and tag.
-        sample_pos: position, name or key of the picture; None: by the meta, or the first part of a tuple, or the first picture
-            of a dict.
-        target_pos: position, name or key of the label, or several; None: by the meta, or the second part of a tuple, or the
-            first single value of a dict.
 
     Raises:
-        ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0; ``per_class`` without classes.
+        ConfigError: ``n_samples``, ``n_columns`` or ``per_class`` is below 1, or ``seed`` below 0; ``columns`` is empty;
+            ``per_class`` without classes.
     """
     for name, value in {"n_samples": n_samples, "n_columns": n_columns, "per_class": per_class, "seed": seed}.items():
         least = 0 if name == "seed" else 1
@@ -236,28 +229,20 @@ def contact_sheet(
     if n_total == 0:
         return _sheet(title, "no samples", 320, 0)[0]
     sample_key, target_key = default_keys(meta, iterator[0])
-    sample_key = sample_key if sample_pos is None else column_key(iterator, sample_pos)
-    given = [target_pos] if isinstance(target_pos, (int, str)) else target_pos
-    target_keys = [target_key] if given is None else [column_key(iterator, key) for key in given]
+    classes, target_keys = {target_key: getattr(meta, "class_names", None)}, [target_key]
+    if columns is not None:
+        given = [columns] if isinstance(columns, (int, str)) else list(columns)
+        if not given:
+            raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
+        sample_key, *target_keys = (column_key(iterator, key) for key in given)
     most = n_total if n_samples is None and per_class is not None else min(n_samples or _N_SAMPLES, n_total)
     chosen, n_classes = choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
     samples = [iterator[position] for position in chosen]
-    classes = {target_key: getattr(meta, "class_names", None)}
     labels = [" · ".join(label_text(part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
     tiles = _tiles(samples, sample_key, hints_of(iterator))
     if n_columns is None:
         n_columns = per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10
     return _draw(tiles, labels, n_columns, title, f"{len(samples):,} of {n_total:,} samples")
-
-
-def show(iterator: DatasetIteratorIF, *, columns: Sequence[int | str] | int | str | None = None, **options: Any) -> Image.Image:
-    """See ``iterator.show``."""
-    if columns is not None:
-        keys = [columns] if isinstance(columns, (int, str)) else list(columns)
-        if not keys:
-            raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
-        options.update(sample_pos=keys[0], target_pos=keys[1:])
-    return contact_sheet(iterator, **options)
 
 
 # ------------------------------------------------------------------ drawing
@@ -287,15 +272,10 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
             over = overlays_of(sample, hints) if look.kind == "image" else {}
             tiles.append(_thumbnail(draw(look, _MAX_PIXELS, span, **over)))
         else:
-            tiles.append(_text_tile(part_of(sample, key)))
+            tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
+            text = textwrap.fill(shorten(part_of(sample, key), 100), 20)
+            ImageDraw.Draw(tiles[-1]).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tiles
-
-
-def _text_tile(value: Any) -> Image.Image:
-    tile = Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER)
-    text = textwrap.fill(shorten(value, 100), 20)
-    ImageDraw.Draw(tile).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
-    return tile
 
 
 def _thumbnail(image: Image.Image) -> Image.Image:
@@ -303,11 +283,8 @@ def _thumbnail(image: Image.Image) -> Image.Image:
     if image.mode == "RGBA":
         image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
     image = image.convert("RGB")
-    edge = max(image.size)
-    if edge > _MAX_CELL:
-        image.thumbnail((_MAX_CELL, _MAX_CELL))
-        return image
-    factor = math.ceil(_CELL_PIXELS / edge)
+    image.thumbnail((_MAX_CELL, _MAX_CELL))
+    factor = math.ceil(_CELL_PIXELS / max(image.size))
     return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 

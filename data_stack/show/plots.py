@@ -110,9 +110,7 @@ def plot_counts(
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    totals: Counter[Any] = Counter()
-    for each in counts.values():
-        totals.update(each)
+    totals = sum(map(Counter, counts.values()), Counter[Any]())
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
     most = {target for target, _ in totals.most_common(_MAX_BARS)}
@@ -128,13 +126,11 @@ def plot_counts(
     title_of_counts = "samples" + (f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else "")
     title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
     if is_upright:
-        axes.set_xticks(places, labels)
-        axes.set(xlabel=title_of_classes, ylabel=title_of_counts)
+        axes.set(xlabel=title_of_classes, ylabel=title_of_counts, xticks=places, xticklabels=labels)
     else:
         figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
-        axes.set_yticks(places, labels)
+        axes.set(xlabel=title_of_counts, ylabel=title_of_classes, yticks=places, yticklabels=labels)
         axes.invert_yaxis()
-        axes.set(xlabel=title_of_counts, ylabel=title_of_classes)
     if len(counts) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK)  # beside the bars
     return figure
@@ -142,10 +138,9 @@ def plot_counts(
 
 def _figure(title: str) -> tuple[Plot, Any]:
     figure = Plot(layout="constrained")
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     axes.tick_params(colors=_INK)
-    parts: list[Any] = [*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title]
-    for part in parts:
+    for part in (*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title):
         part.set_color(_INK)
     if title:
         axes.set_title(shorten(title))

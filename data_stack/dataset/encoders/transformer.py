@@ -111,6 +111,7 @@ class SklearnEncoder(Encoder):
     """
 
     kind = "sklearn"
+    _special = {"sklearn": load_transformer}
 
     def __init__(self, transformer: Any) -> None:
         if isinstance(transformer, type):

@@ -121,9 +121,9 @@ class DescribedIterator(FamiliarNames):
             ConfigError: a number is out of range, or a column does not exist.
             MissingDependencyError: Pillow is not installed.
         """
-        from data_stack.show.pictures import show
+        from data_stack.show.pictures import contact_sheet
 
-        return show(self, n_samples=n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
+        return contact_sheet(self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
 
     def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
         """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
