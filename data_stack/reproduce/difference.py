@@ -330,10 +330,8 @@ class _Side:
         repeated = Counter(self.keys).most_common(1)
         if repeated and repeated[0][1] > 1:
             split, place = self.where[self.keys.index(repeated[0][0])]
-            raise ConfigError(
-                f"key {key!r:.80} does not identify samples: {repeated[0][1]} samples have the value of sample {place} "
-                f"of split {names[split]!r}. Name a column whose values differ, or leave key out"
-            )
+            problem = f"{repeated[0][1]} samples have the value of sample {place} of split {names[split]!r}"
+            raise ConfigError(f"key {key!r:.80} does not identify samples: {problem}. Name another column, or leave key out")
 
     def _digest(self, split: int, iterator: DatasetIteratorIF) -> None:
         access, meta = access_to(iterator), getattr(iterator, "dataset_meta", None)

@@ -101,11 +101,8 @@ class LockFile:
             advice = "Make one with `data-stack lock add NAME`" if is_missing else "Restore it from version control"
             raise LockError(f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}") from error
         if fields.get("format") != _FORMAT or not _is_whole(fields):
-            raise LockError(
-                f"the lock file {str(path)!r} is damaged, or another data_stack made it: its format is "
-                f"{shorten(fields.get('format'))}, and this data_stack reads {_FORMAT}. Restore it from version control, or "
-                f"delete it and lock again"
-            )
+            problem = f"is damaged, or from another data_stack: its format is {shorten(fields.get('format'))}, not {_FORMAT}"
+            raise LockError(f"the lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
         return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -216,10 +213,8 @@ class LockFile:
             LockError: the lock has no such dataset.
         """
         if name not in self.datasets:
-            raise LockError(
-                f"dataset {name!r:.80} is not in the lock file{did_you_mean(name, self.datasets)}; it has "
-                f"{', '.join(sorted(self.datasets)) or 'no datasets'}. Add it with `data-stack lock add {name}`"
-            )
+            known = f"{did_you_mean(name, self.datasets)}; it has {', '.join(sorted(self.datasets)) or 'no datasets'}"
+            raise LockError(f"dataset {name!r:.80} is not in the lock file{known}. Add it with `data-stack lock add {name}`")
         return dict(self.datasets[name])
 
     def _check_datasets(

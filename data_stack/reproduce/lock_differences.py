@@ -79,8 +79,10 @@ class SampleDigests:
         if (known := self._notes().get(key)) is not None:
             return known
         iterator, title = load(), f"{self._name}/{split}" if split else self._name
-        digest = _digest_samples(iterator, f"{title}: reading all samples once, for the lock")
-        found = {"length": len(iterator), "samples": digest}
+        digest, samples, title = hashlib.sha256(), access_to(iterator), f"{title}: reading all samples once, for the lock"
+        for start in with_bar(range(0, len(iterator), _ROWS_AT_ONCE), None, desc=title, unit="batch"):
+            digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(iterator))))).tobytes())
+        found = {"length": len(iterator), "samples": digest.hexdigest()}
         if self._stored is not None:
             latest = [*self._notes().items(), (key, found)][-_MAX_NOTES:]
             try:
@@ -112,14 +114,6 @@ def libraries_of(distribution: str | None) -> list[str] | None:
         with suppress(importlib.metadata.PackageNotFoundError):  # of another platform
             found.append(f"{name} {importlib.metadata.version(name)}")
     return found
-
-
-def _digest_samples(iterator: DatasetIteratorIF, title: str) -> str:
-    """SHA-256 of the digests of all samples, in order."""
-    digest, samples = hashlib.sha256(), access_to(iterator)
-    for start in with_bar(range(0, samples.n_samples, _ROWS_AT_ONCE), None, desc=title, unit="batch"):
-        digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, samples.n_samples)))).tobytes())
-    return digest.hexdigest()
 
 
 class Difference(NamedTuple):
@@ -222,10 +216,8 @@ def advise_code(entry: Mapping[str, Any]) -> str:
     distribution, _, version = str(entry.get("plugin", "")).partition(" ")
     if not distribution:
         return "Register the dataset with its earlier code"
-    return (
-        f"Install it with {install_command(f'{distribution} {version}')}; if it is installed, its code or a library has changed "
-        f"since: restore the earlier code, and give changed code another version, or install the earlier libraries"
-    )
+    advice = "if it is installed, its code or a library has changed: restore these, and give changed code another version"
+    return f"Install it with {install_command(f'{distribution} {version}')}; {advice}"
 
 
 def sources_of(factory: Any) -> list[dict[str, Any]]:
@@ -240,11 +232,8 @@ def sources_of(factory: Any) -> list[dict[str, Any]]:
 def prepared_of(factory: Any) -> list[dict[str, Any]]:
     """The prepared resources of a dataset, as a lock file lists them; empty if it is not ready or has no manifest."""
     manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
-    records = () if manifest is None else manifest.prepared
-    return [
-        {"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""}
-        for each in sorted(records, key=lambda each: each.identifier)
-    ]
+    records = [] if manifest is None else sorted(manifest.prepared, key=lambda each: each.identifier)
+    return [{"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""} for each in records]
 
 
 def without_none(fields: dict[str, Any]) -> dict[str, Any]:

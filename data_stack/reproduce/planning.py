@@ -100,10 +100,8 @@ class Plan(Document):
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
         if self.sources:
-            rows = [
-                (each.identifier, _size(each.size), "the store" if each.is_stored else each.source or "no source answers")
-                for each in self.sources
-            ]
+            places = ["the store" if each.is_stored else each.source or "no source answers" for each in self.sources]
+            rows = [(each.identifier, _size(each.size), place) for each, place in zip(self.sources, places, strict=True)]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
         blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
@@ -173,9 +171,7 @@ def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline
     problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
     free, needed = planned.bytes_free, planned.bytes_to_fetch
     if free is not None and (needed or 0) > free:
-        problems.append(
-            f"{connector!r} needs {_size(needed)}, but its disk has {_size(free)} free; make room, or use another store"
-        )
+        problems.append(f"{connector!r} needs {_size(needed)}, its disk has {_size(free)} free; make room, or use another store")
     return replace(planned, problems=(*planned.problems, *problems))
 
 
@@ -313,10 +309,10 @@ class DatasetReport(Document):
         """The description of the dataset, and the report of each split."""
         facts = [each for each in self.description.facts() if each[0] not in ("splits", "options")]
         blocks = [*self.description.header(level), Facts([*facts, ("stored in", self.storage)])]
-        rows = [
-            (name, f"{split.length:,}", *(_kind_at(split, position) for position in (split.sample_pos, split.target_pos)))
-            for name, split in self.splits.items()
-        ]
+        rows = []
+        for name, split in self.splits.items():
+            kinds = {column.key: kind_of(column) for column in split.columns}
+            rows.append((name, f"{split.length:,}", *(kinds.get(key, "-") for key in (split.sample_pos, split.target_pos))))
         blocks.append(Table(["split", "samples", "sample", "target"], rows, frozenset({1})))
         for split in self.splits.values():
             blocks += split.document(level + 1)
@@ -327,10 +323,6 @@ class DatasetReport(Document):
         times = [*self.steps, ("all", sum(seconds for _, seconds in self.steps))]
         rows = [(step, f"{seconds:.3f} s") for step, seconds in times]
         return [*blocks, Heading(level + 1, "Time"), Table(["step", "time"], rows, frozenset({1}))]
-
-
-def _kind_at(report: DatasetIteratorReport, position: int | str | None) -> str:
-    return next((kind_of(column) for column in report.columns if column.key == position), "-")
 
 
 def _blocks_of_resources(manifest: Manifest) -> list[Block]:

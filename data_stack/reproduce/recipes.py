@@ -46,10 +46,7 @@ _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, Pr
 
 _ABSENT: Any = object()
 
-_ADVICE = (
-    "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
-    "recipe again"
-)
+_ADVICE = "Samples differ: prepare the dataset as it was then, from its store or the code of then, or make the recipe again"
 
 
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
@@ -144,10 +141,8 @@ def _nodes_of(recipe: Any) -> list[_Node]:
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     version = recipe.get("data_stack_recipe") if isinstance(recipe, Mapping) else None
     if type(version) is not int or version != RECIPE_VERSION:
-        raise RecipeError(
-            f"not a recipe of version {RECIPE_VERSION}, as this data_stack reads: 'data_stack_recipe' is {shorten(version)}. "
-            f"Make an older recipe again, with iterator.recipe(); a newer one needs the data_stack that wrote it"
-        )
+        problem = f"not a recipe of version {RECIPE_VERSION}: 'data_stack_recipe' is {shorten(version)}"
+        raise RecipeError(f"{problem}. Make an older one again by iterator.recipe(); a newer one needs a newer data_stack")
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
@@ -194,10 +189,8 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     for digest, alike_sources in alike.items():
         numbers = [number for number, other in enumerate(digests) if other == digest]
         if not numbers or len(alike_sources) not in (1, len(numbers)):
-            raise RecipeError(
-                f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal the "
-                f"last node of its own recipe; pass one source for all such nodes, or one for each in their order"
-            )
+            problem = f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal its last"
+            raise RecipeError(f"{problem}; pass one source for all such nodes, or one for each in their order")
         given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
     return given
 
@@ -332,11 +325,8 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     versioned = str(name) if version is None else f"{name}@{version}"
     is_named = origin.keys() == _ORIGIN_FIELDS and not node.of and isinstance(name, str) and not is_place(versioned)
     if not is_named or not (isinstance(samples, str) or (samples is None and resources)):
-        _refuse(
-            node,
-            f"a dataset has the arguments {_list(_ORIGIN_FIELDS)}, a name, not a path or URL (pass what it is in sources=), and "
-            f"resources or a fingerprint of its samples; this has {shorten(origin)}",
-        )
+        need = f"the arguments {_list(_ORIGIN_FIELDS)}, a name (a path or URL comes in sources=), resources or a fingerprint"
+        _refuse(node, f"a dataset has {need}; this has {shorten(origin)}")
     try:
         dataset: Any = repository.resolve(versioned, storage)
         if dataset.version != version:

@@ -230,10 +230,8 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
         for key, column in fields_of(batch).items():
             if key in collectors:
                 collectors[key].add(column)
-    return tuple(
-        replace(column, shape=collectors[column.key].shape(column.shape), statistics=collectors[column.key].statistics())
-        for column in columns
-    )
+    found = [(column, collectors[column.key]) for column in columns]
+    return tuple(replace(column, shape=each.shape(column.shape), statistics=each.statistics()) for column, each in found)
 
 
 def fields_of(sample: Any) -> dict[Any, Any]:
@@ -254,10 +252,8 @@ def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
     """The types of values, and their common shape."""
     found = [value for value in values if not is_null(value)]
     columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
-    types = {
-        type(value).__name__ if column.dtype == object else str(column.dtype): None
-        for value, column in zip(found, columns, strict=True)
-    }
+    pairs = zip(found, columns, strict=True)
+    types = dict.fromkeys(type(value).__name__ if column.dtype == object else str(column.dtype) for value, column in pairs)
     dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
     return dtype, _common_shape({column.shape[1:] for column in columns}) if columns else ()
 

@@ -281,7 +281,13 @@ class DatasetIteratorReportGenerator:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
             return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
-        return _as_yaml(plain_report(report, has_text_keys=False)) if wanted is formats.YAML else report
+        if wanted is formats.DATA_CLASS:
+            return report
+        try:
+            import yaml  # optional, for this format alone
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
+        return yaml.safe_dump(plain_report(report, has_text_keys=False), indent=4, sort_keys=False, allow_unicode=True)
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
@@ -327,9 +333,7 @@ class _Reporter:
             target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples else {},
             iteration_speed=speed,
             sub_reports=[],
-            target_kind=getattr(meta, "target_kind", None),
-            class_names=getattr(meta, "class_names", None),
-            feature_names=getattr(meta, "feature_names", None),
+            **{name: getattr(meta, name, None) for name in ("target_kind", "class_names", "feature_names")},
             provenance=tuple(getattr(meta, "provenance", ())),
         )
 
@@ -358,12 +362,3 @@ def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     """``iterator.features``."""
     return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
-
-
-def _as_yaml(report: Any) -> str:
-    try:
-        import yaml  # optional, for this format alone
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
-    text: str = yaml.safe_dump(report, indent=4, sort_keys=False, allow_unicode=True)
-    return text

@@ -95,10 +95,8 @@ def value_shown(value: Any) -> str:
 
 
 def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
-    raise ConfigError(
-        f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
-        f"Leave such samples out first (iterator.filter), or replace their value (iterator.map)."
-    )
+    advice = "Leave such samples out first (iterator.filter), or replace their value (iterator.map)"
+    raise ConfigError(f"{refusal}: its value at position {position} is {value_shown(column[position])}. {advice}")
 
 
 def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:

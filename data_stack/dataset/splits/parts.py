@@ -168,10 +168,8 @@ def _draw(
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")
         if too_small := np.flatnonzero(classes.counts < shares.n_wanted).tolist():
             small = f"{len(too_small):,} classes are too small, such as {classes.shorten(too_small[0])}"
-            raise ConfigError(
-                f"samples cannot be stratified by column {stratify!r} into {shares.n_wanted} parts: {small}. Merge rare classes "
-                f"(iterator.map_classes), or leave them out."
-            )
+            problem = f"samples cannot be stratified by column {stratify!r} into {shares.n_wanted} parts: {small}"
+            raise ConfigError(f"{problem}. Merge rare classes (iterator.map_classes), or leave them out")
     if group_by is None:
         return divide(len(iterator), shares, seed, classes)
     groups = class_numbers(columns[-1], f"samples cannot be grouped by column {group_by!r}")
@@ -354,10 +352,8 @@ class SavedSplits:
         found = fingerprint(dataset) if len(dataset) == self.n_samples else None
         if found != self.fingerprint:
             given = f"{len(dataset):,} samples" + ("" if found is None else f" with fingerprint {found}")
-            raise ConfigError(
-                f"these splits are of a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}, but the one "
-                f"given has {given}. Stack the iterator as it was when it was split, or split it again."
-            )
+            of = f"a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}"
+            raise ConfigError(f"these splits are of {of}, the one given has {given}. Stack it as it was then, or split it again")
 
         def make_part(content: Any) -> DatasetIteratorIF:
             tag, indices = content[0], np.asarray(from_plain(content[1]))
@@ -430,10 +426,8 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
             if dataset is None:
                 break
         else:
-            raise ConfigError(
-                f"part {name!r} is not a view of the iterator that was split: it is a {type(part).__name__} on a "
-                f"{type(below).__name__}. Save views of one and the same iterator; name it with iterator=… if they are deeper."
-            )
+            kinds = f"a {type(part).__name__} on a {type(below).__name__}"
+            raise ConfigError(f"part {name!r} is {kinds}, not a view of the iterator that was split; name that with iterator=…")
     return positions, below
 
 

@@ -82,10 +82,8 @@ class Shares:
             return cls.of_ratios(sizes)
         if (left := n_samples - sum(counts)) != 0:
             what = f"add a part for the other {left:,}" if left > 0 else f"{-left:,} too many"
-            raise ConfigError(
-                f"parts of {', '.join(f'{count:,}' for count in counts)} samples are {sum(counts):,} together, but there are "
-                f"{n_samples:,}: {what}, or give ratios that sum to 1"
-            )
+            together = f"{' + '.join(f'{count:,}' for count in counts)} = {sum(counts):,}"
+            raise ConfigError(f"parts of {together} samples, but there are {n_samples:,}: {what}, or give ratios that sum to 1")
         return cls(tuple(counts), n_samples)
 
     @property
@@ -170,16 +168,13 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
         for number, count in members:
             placed_of_class[number] += count
         candidates = [part for part in wanted if not has[part]] if n_left <= n_empty else wanted
-        lags = [
-            (
-                sum(
-                    importance[number] * count * (weights[part] * placed_of_class[number] - total * has_of_class[part][number])
-                    for number, count in members
-                ),
-                weights[part] * placed - total * has[part],
-            )
-            for part in candidates
-        ]
+        lags = []
+        for part in candidates:
+            of_class = 0
+            for number, count in members:
+                lag = weights[part] * placed_of_class[number] - total * has_of_class[part][number]
+                of_class += importance[number] * count * lag
+            lags.append((of_class, weights[part] * placed - total * has[part]))
         part = candidates[lags.index(max(lags))]
         n_empty -= not has[part]
         has[part] += size
