@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -89,18 +88,17 @@ class DuplicatesReport(Document):
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, with :attr:`is_leaking`."""
-        return {**dataclasses.asdict(self), "is_leaking": self.is_leaking}
+        return {**asdict(self), "is_leaking": self.is_leaking}
 
     def document(self, level: int = 1) -> list[Block]:
         """The report as a document."""
         what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
         blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
-        rows = [
-            [readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", _pairs(each.positions, each.n_repeats)]
-            for each in self.within
-        ]
-        header = ["split", "samples", "repeats", "first and repeat at"]
-        blocks += [Heading(level + 1, "Within splits"), Table(header, rows, frozenset({1, 2}))]
+        repeats = [_pairs(each.positions, each.n_repeats) for each in self.within]
+        found = zip(self.within, repeats, strict=True)
+        rows = [[readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", at] for each, at in found]
+        within = Table(["split", "samples", "repeats", "first and repeat at"], rows, frozenset({1, 2}))
+        blocks += [Heading(level + 1, "Within splits"), within]
         if self.between:
             lengths = {each.split: each.n_samples for each in self.within}
             rows = []
@@ -169,8 +167,7 @@ def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] 
 
 def digests_of(batch: Any) -> list[bytes]:
     """The digests of the samples in a batch."""
-    digests: list[bytes] = row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist()
-    return digests
+    return list(row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist())
 
 
 def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
@@ -213,7 +210,7 @@ class DatasetDiff(Document):
     relabelled: tuple[_Positions, _Positions]
     changed: tuple[_Positions, _Positions]
     changed_columns: Mapping[str, int]
-    _iterators: tuple[Sequence[Any], Sequence[Any]] = dataclasses.field(repr=False, compare=False)
+    _iterators: tuple[Sequence[Any], Sequence[Any]] = field(repr=False, compare=False)
 
     @property
     def differs(self) -> bool:
@@ -397,8 +394,6 @@ def _changed_columns(one: _Side, other: _Side, changed: _Pairs) -> dict[str, int
     counts: Counter[str] = Counter()
     for a, b in changed:
         then, now = one.sample(a), other.sample(b)
-        for column in dict.fromkeys([*then, *now]):
-            is_in_both = column in then and column in now
-            if not is_in_both or sample_digest((then[column],)) != sample_digest((now[column],)):
-                counts[str(column)] += 1
+        digests = [{column: sample_digest((value,)) for column, value in sample.items()} for sample in (then, now)]
+        counts.update(str(column) for column in {**then, **now} if digests[0].get(column) != digests[1].get(column))
     return dict(counts)

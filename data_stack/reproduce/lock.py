@@ -80,9 +80,8 @@ class LockFile:
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self.datasets: dict[str, Any] = dict(datasets or {})
-        self.stacks: dict[str, Any] = _with_recipes(
-            stacks or {}, functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
-        )
+        to_absolute = functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
+        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, to_absolute)
 
     # ------------------------------------------------------------------ the file
 
@@ -102,7 +101,7 @@ class LockFile:
             raise LockError(f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}") from error
         if fields.get("format") != _FORMAT or not _is_whole(fields):
             problem = f"is damaged, or from another data_stack: its format is {shorten(fields.get('format'))}, not {_FORMAT}"
-            raise LockError(f"the lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
+            raise LockError(f"lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
         return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -290,10 +289,8 @@ class LockFile:
 
 def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Stacks with changed recipes; a damaged one is an error when it is made."""
-    return {
-        name: {**each, "recipe": change(each["recipe"])} if isinstance(each.get("recipe"), str) else each
-        for name, each in stacks.items()
-    }
+    changed = {name: {"recipe": change(each["recipe"])} for name, each in stacks.items() if isinstance(each.get("recipe"), str)}
+    return {name: {**each, **changed.get(name, {})} for name, each in stacks.items()}
 
 
 def _is_whole(fields: Mapping[str, Any]) -> bool:
@@ -358,11 +355,9 @@ def lock(
         for origin in list_origins(iterator)[0]:
             each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
             wanted += [] if each in wanted else [each]
-    versions: dict[str, str] = {}
-    for name, _ in wanted:
-        dataset, _, version = name.rpartition("@")
-        if versions.setdefault(dataset or name, version) != version:
-            raise ConfigError(f"{name} and another version of it cannot be in one lock file; use two files (path=)")
+    named = {name for name, _ in wanted}
+    if len({name.rpartition("@")[0] or name for name in named}) < len(named):
+        raise ConfigError(f"two versions of a dataset cannot be in one lock file; use two files (path=): {sorted(named)}")
     for name, config in wanted:
         locked.add(name, storage=storage, **config)
     locked.write(path)

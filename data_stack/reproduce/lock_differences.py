@@ -38,8 +38,6 @@ ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NA
 UNPREPARED = "it is not prepared here; `data-stack lock restore` prepares it"
 
 _ROWS_AT_ONCE = 1024
-#: Splits and configurations of the last few versions of the code.
-_MAX_NOTES = 200
 
 
 class SampleDigests:
@@ -84,7 +82,7 @@ class SampleDigests:
             digest.update(row_digests(samples.batch(np.arange(start, min(start + _ROWS_AT_ONCE, len(iterator))))).tobytes())
         found = {"length": len(iterator), "samples": digest.hexdigest()}
         if self._stored is not None:
-            latest = [*self._notes().items(), (key, found)][-_MAX_NOTES:]
+            latest = [*self._notes().items(), (key, found)][-200:]
             try:
                 self._stored.write(SAMPLE_DIGESTS, seal_json({"splits": [{"key": key, **each} for key, each in latest]}))
             except (StorageError, UnsupportedStorageOperationError) as error:
@@ -165,19 +163,20 @@ def differing_samples(
     digests, known = SampleDigests(name, dataset.factory, distribution), dataset.splits or ("",)
     differing = []
     try:
-        for config, then, splits in _wanted(entry["configurations"], known, only):
+        for config, locked, splits in _wanted(entry["configurations"], known, only):
             options = f" ({', '.join(f'{key}={value!r:.40}' for key, value in config.items())})" if config else ""
             for split in splits:
                 load = functools.partial(dataset.load, split or None, **config)
-                now = digests.of(config, split, load) if split in known else None
-                if now != then.get(split):
+                if locked.get(split) != (digests.of(config, split, load) if split in known else None):
                     differing.append(f"{split!r}{options}")
     except DatasetFileCorruptError as error:
         yield Difference(name, "preparation", f"its samples cannot be read: {error} {ADVICE}")
         return
     if same_bytes and not differing:
         return
-    libraries = _differing_libraries(entry, distribution)
+    then, now = set(entry.get("libraries") or ()), set(libraries_of(distribution) or ())
+    here, there = (", ".join(sorted(each)) for each in (now - then, then - now))
+    libraries = f"; libraries here: {here}, then: {there}" if now and there else ""
     if differing:
         although = ", although the prepared bytes are equal" if same_bytes and entry.get("prepared") else ""
         made_by = f"{' '.join(dataset.package or ('this program',))} made them here, {entry.get('plugin', 'another program')}"
@@ -189,13 +188,6 @@ def differing_samples(
     else:
         message = f"the prepared bytes differ from those in the lock, but all samples are equal{libraries}"
         yield Difference(name, "preparation", message, is_harmless=True)
-
-
-def _differing_libraries(entry: Mapping[str, Any], distribution: str | None) -> str:
-    """Which libraries of a plugin have other versions than in the lock, as the end of a sentence."""
-    then, now = set(entry.get("libraries") or ()), set(libraries_of(distribution) or ())
-    here, there = (", ".join(sorted(libraries)) for libraries in (now - then, then - now))
-    return f"; libraries here: {here}, then: {there}" if now and there else ""
 
 
 def _wanted(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
+from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.inquiry import ask_sources
@@ -207,11 +207,7 @@ def _size(n_bytes: int | None) -> str:
     return "unknown" if n_bytes is None else size_text(n_bytes)
 
 
-if TYPE_CHECKING:
-    from data_stack.factories.manifest import Manifest
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class DatasetReport(Document):
     """A prepared dataset. It prints as text, and shows as HTML in a notebook.
 
@@ -231,7 +227,7 @@ class DatasetReport(Document):
     manifest: Manifest | None
     steps: tuple[tuple[str, float], ...]
     duplicates: DuplicatesReport | None = None
-    iterators: Mapping[str, Any] = dataclasses.field(default_factory=dict, repr=False, compare=False)
+    iterators: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -283,10 +279,10 @@ class DatasetReport(Document):
     def to_dict(self) -> dict[str, Any]:
         """The report as plain JSON data; full digests, sizes in bytes, times in seconds."""
         fields: dict[str, Any] = {
-            **dataclasses.asdict(self.description),
+            **asdict(self.description),
             "storage": self.storage,
             "splits": {name: plain_report(report, has_text_keys=True) for name, report in self.splits.items()},
-            "manifest": dataclasses.asdict(self.manifest) if self.manifest is not None else None,
+            "manifest": asdict(self.manifest) if self.manifest is not None else None,
             "steps": [{"step": step, "seconds": round(seconds, 6)} for step, seconds in self.steps],
         }
         return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}

@@ -15,7 +15,7 @@ from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
 from data_stack.dataset.iterator.registry import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
-from data_stack.dataset.recipes.functions import function_at, register_function
+from data_stack.dataset.recipes.functions import NAMED, function_at
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
 from data_stack.exception import (
     ConfigError,
@@ -39,7 +39,6 @@ _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 
-_MAX_MISSING_SHOWN = 20
 
 # Errors of the environment, not of the recipe.
 _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
@@ -244,7 +243,7 @@ class _Reader:
             (f"{functions}trusted_modules=[module]", self._not_allowed.values()),
         ):
             if missing:
-                raise RecipeError(problem + "".join(f"\n  {line}" for line in islice(missing, _MAX_MISSING_SHOWN)))
+                raise RecipeError(problem + "".join(f"\n  {line}" for line in islice(missing, 20)))
 
     def _value(self, plain: Any) -> Any:
         return from_plain(plain, self._special)
@@ -256,7 +255,7 @@ class _Reader:
         is_path = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *qualified_name.split(".")))
         if not isinstance(name, str) or not (is_named or is_path):
             raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
-        found = self._functions.get(name, register_function(name) if is_named else None)
+        found = self._functions.get(name, NAMED.get(name) if is_named else None)
         if found is not None:
             return found
         if is_named or not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):

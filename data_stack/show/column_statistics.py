@@ -29,9 +29,6 @@ MAX_VALUES_OF_A_TARGET = 64
 
 # More distinct numbers are reported as ranges.
 _MAX_CLASSES = 1000
-_MAX_CLASSES_OF_FLOATS = 100
-_N_RANGES = 10
-_MAX_DISTINCT = 100_000
 _NULLABLE = " or None"
 
 _Numbers = npt.NDArray[Any]
@@ -115,7 +112,7 @@ def n_values_of(target: Any) -> int:
 def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
     is_fractional = targets.dtype.kind == "f"
     values, counts = np.unique(targets, return_counts=True)
-    if len(values) > (_MAX_CLASSES_OF_FLOATS if is_fractional else _MAX_CLASSES):
+    if len(values) > (100 if is_fractional else _MAX_CLASSES):
         return _distribution_of_ranges(targets.astype(np.float64))
     return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
 
@@ -132,7 +129,7 @@ def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
     finite = targets[np.isfinite(targets)]
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            counts, edges = np.histogram(finite, bins=_N_RANGES)
+            counts, edges = np.histogram(finite, bins=10)
     except ValueError:  # the range is too wide or too narrow to divide
         counts, edges = np.array([len(finite)]), np.array([finite.min(), finite.max()])
     texts = [f"{edge:.6g}" for edge in edges.tolist()]
@@ -348,5 +345,5 @@ class _Collector:
                 self._distinct.update(values)
         except TypeError:  # not hashable
             self._distinct = None
-        if self._distinct is not None and len(self._distinct) > _MAX_DISTINCT:
+        if self._distinct is not None and len(self._distinct) > 100_000:
             self._distinct = None

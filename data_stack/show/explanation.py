@@ -21,9 +21,7 @@ from data_stack.dataset.recipes.recipe import list_origins
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Rich, Table, printable, readable
 from data_stack.util.distributions import distributions_of
 
-_MAX_PARTS = 8
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
-_MAX_CHARACTERS_OF_ARGUMENTS = 120
 _MAX_DATASETS = 20
 _ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
 _OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
@@ -58,13 +56,6 @@ class ExplainedLayer(NamedTuple):
     license: str | None
     is_origin: bool
     notes: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        """Name, arguments and length in one line."""
-        arguments = f"({self.arguments})" if self.arguments else ""
-        length = "of unknown length" if self.n_samples is None else samples_text(self.n_samples)
-        return f"{self.layer}{arguments}  {length}"
 
 
 class Explanation(Document):
@@ -105,19 +96,20 @@ class Explanation(Document):
         """The tree below a layer; ``first`` begins its first line, ``rest`` its others."""
         while True:  # a chain may be deep: it has no indent, and needs no recursion
             layer = self.layers[number - 1]
+            arguments = f"({layer.arguments})" if layer.arguments else ""
+            length = "of unknown length" if layer.n_samples is None else samples_text(layer.n_samples)
             name = f"[{number}] " if self._n_above[number] > 1 else ""
+            yield f"{first}{name}{layer.layer}{arguments}  {length}{', as above' if number in drawn else ''}"
             if number in drawn:
-                yield f"{first}{name}{layer.title}, as above"
                 return
             drawn.add(number)
-            yield first + name + layer.title
             below = rest + ("│  " if layer.stacked_on else "   ")
             yield from (below + fact for fact in self._facts(layer))
             if len(layer.stacked_on) != 1:
                 break
             number, first = layer.stacked_on[0], rest
         parts = layer.stacked_on
-        n_left_out = len(parts) - _PARTS_FIRST - 1 if len(parts) > _MAX_PARTS else 0
+        n_left_out = len(parts) - _PARTS_FIRST - 1 if len(parts) > 8 else 0
         for part in parts[:_PARTS_FIRST] if n_left_out else parts[:-1]:
             yield from self._lines(part, rest + "├─ ", rest + "│  ", drawn)
         if n_left_out:
@@ -215,7 +207,7 @@ def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:
 def _arguments_text(layer: Any) -> str:
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
     given = {name: value for name, value in layer._arguments().items() if value is not defaults.get(name, layer)}
-    return readable(", ".join(f"{name}={_short(value)}" for name, value in given.items()), _MAX_CHARACTERS_OF_ARGUMENTS)
+    return readable(", ".join(f"{name}={_short(value)}" for name, value in given.items()), 120)
 
 
 def _short(value: Any) -> str:

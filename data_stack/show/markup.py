@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
 
 _MAX_CHARACTERS = 80
-_MAX_ROWS = 100
-_MAX_WORD = 28
 
 # Inherits the colour and font of the page; the greys and blues are readable in light and dark themes.
 _STYLE = """\
@@ -77,7 +75,7 @@ class Table(NamedTuple):
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
-    max_rows: int = _MAX_ROWS
+    max_rows: int = 100
 
     def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and the number of the others."""
@@ -268,7 +266,7 @@ def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
 
 def _html_cell(kind: str, cell: str, is_number: bool = False) -> str:
     # Words stay whole, and a wide table scrolls; only long words, such as digests and URLs, are broken.
-    is_long = not is_number and max(map(len, cell.split()), default=0) > _MAX_WORD
+    is_long = not is_number and max(map(len, cell.split()), default=0) > 28
     name = ' class="number"' if is_number else ' class="long"' if is_long else ""
     return f"<{kind}{name} {_RIGHT if is_number else _LEFT}>{_html(cell)}</{kind}>"
 

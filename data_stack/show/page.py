@@ -36,20 +36,7 @@ from data_stack.show.samples import (
 from data_stack.values.stacking import stack_values
 
 _EDGE = 112  # of a picture on the page
-_MIN_FACTOR = 3  # pictures enlarged at least this much show sharp pixels
-_MAX_PIXELS = 2 * _EDGE * _EDGE
-_FEWEST_PIXELS = 256
-_WIDTH_OF_LINES = 170
-_MIN_RATE = 8_000
-_MAX_CHARACTERS = 240
-_MAX_COLUMNS_OF_SAMPLES = 12
 _MAX_CLASSES = 16
-_MAX_TARGET_BYTES = 1_000_000
-_TEXT_BYTES = 32  # overhead of a text
-_MAX_BLOCKS = 100
-_SECONDS = 1.0
-_MAX_CAPTIONS = 3
-_MAX_SPLITS = 8
 _N_BYTES = 130_000
 
 _Iterator = TypeVar("_Iterator")
@@ -71,14 +58,14 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
         return _player(look, n_bytes)
     if look.is_picture:
         return _picture(look, 3 * n_bytes // 4, span, over or {})
-    return "missing" if look.kind == "missing" else shorten(look.data, _MAX_CHARACTERS)
+    return "missing" if look.kind == "missing" else shorten(look.data, 240)
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
     from data_stack.show.pictures import draw, file_of  # needs Pillow
 
-    max_pixels, media, data = _MAX_PIXELS, "png", b""
-    while not data or (len(data) > n_bytes and max_pixels > _FEWEST_PIXELS):
+    max_pixels, media, data = 2 * _EDGE * _EDGE, "png", b""
+    while not data or (len(data) > n_bytes and max_pixels > 256):
         image = draw(look, max_pixels, span, **over)
         media, data = "png", file_of(image)
         if len(data) > n_bytes and image.mode == "RGB":
@@ -86,8 +73,8 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
         max_pixels //= 2
     is_series, shape = look.kind == "series", look.data.shape
     height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
-    scale = (_WIDTH_OF_LINES if is_series else _EDGE) / max(height, width)
-    scale, style = (int(scale), ' style="image-rendering:pixelated"') if scale >= _MIN_FACTOR else (scale, "")
+    scale = (170 if is_series else _EDGE) / max(height, width)
+    scale, style = (int(scale), ' style="image-rendering:pixelated"') if scale >= 3 else (scale, "")
     size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
     text = f"{look.data.dtype} {' × '.join(f'{extent:,}' for extent in (shape[:1] if is_series and shape[1] == 1 else shape))}"
     shown = f'<img {size}{style} alt="{text}" src="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/>'
@@ -102,7 +89,7 @@ def _player(look: Look, n_bytes: int) -> Rich:
     samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
     samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
     rate, room = look.rate, 3 * n_bytes // 4
-    while rate >= 2 * _MIN_RATE and len(samples) > room:
+    while rate >= 16_000 and len(samples) > room:
         samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
     samples = samples[:room]
     seconds, shown = len(look.data) / look.rate, len(samples) / rate
@@ -172,7 +159,20 @@ class IteratorPage(Document):
 
     @cached_property
     def _rows(self) -> list[_Row]:
-        return _read_some(self.iterator, self.n_samples)
+        """Samples with their positions; stops after a second."""
+        iterator, blocks = self.iterator, access_to(self.iterator).blocks()
+        n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
+        places = np.linspace(0, max(0, n_near - 1), min(self.n_samples, n_near)).astype(np.int64).tolist()
+        rows: list[_Row] = []
+        started = time.perf_counter()
+        for position in dict.fromkeys(places):
+            try:
+                rows.append((position, iterator[position], ""))
+            except Exception as error:  # noqa: BLE001  # foreign code, damaged files
+                rows.append((position, None, _reason(error)))
+            if time.perf_counter() - started > 1.0:
+                break
+        return rows
 
     @cached_property
     def _whole(self) -> list[Any]:
@@ -185,10 +185,6 @@ class IteratorPage(Document):
     @property
     def _meta(self) -> Any:
         return getattr(self.iterator, "dataset_meta", None)
-
-    @cached_property
-    def _hints(self) -> dict[Any, str]:
-        return dict(hints_of(self.iterator))
 
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:
@@ -228,21 +224,21 @@ class IteratorPage(Document):
         """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
-        shown = self._columns[:_MAX_COLUMNS_OF_SAMPLES]
-        keys = [each.key for each in shown]
+        shown = self._columns[:12]
+        keys, hints = [each.key for each in shown], hints_of(self.iterator)
         looks: list[dict[Any, Look]] = [
-            {} if reason else {key: look_at(part_of(sample, key), self._hints.get(key)) for key in keys}
+            {} if reason else {key: look_at(part_of(sample, key), hints.get(key)) for key in keys}
             for _, sample, reason in self._rows
         ]
         whole = list(filter(None, looks))
         pictured = [key for key in keys if any(row[key].is_picture for row in whole)]
         if any(row[key].kind == "image" for row in whole for key in pictured):
-            pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
+            pictured = [key for key in pictured if not hints.get(key, "").startswith(("mask", "boxes"))]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
         spans = {key: span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
 
         def cell(sample: Any, look: Look, key: Any) -> str:
-            over = overlays_of(sample, self._hints) if look.kind == "image" and key in pictured else {}
+            over = overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
             try:
                 return cell_of(look, n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
@@ -270,7 +266,7 @@ class IteratorPage(Document):
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
         others = [each for each in self._columns if each.key in looks and each.key not in (key, self._target_key)]
         others = [each for each in others if each.role != "tag" and looks[each.key].kind in ("text", "number")]
-        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
+        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:3]]
 
     @_part
     def columns(self) -> list[Block]:
@@ -307,29 +303,13 @@ class IteratorPage(Document):
         return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
 
 
-def _read_some(iterator: Any, n_samples: int) -> list[_Row]:
-    """Samples with their positions; stops after a second."""
-    blocks = access_to(iterator).blocks()
-    n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
-    rows: list[_Row] = []
-    started = time.perf_counter()
-    for position in dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist()):
-        try:
-            rows.append((position, iterator[position], ""))
-        except Exception as error:  # noqa: BLE001  # foreign code, damaged files
-            rows.append((position, None, _reason(error)))
-        if time.perf_counter() - started > _SECONDS:
-            break
-    return rows
-
-
 def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
     values = [part_of(sample, key) for sample in samples]
     kinds = {look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
-    n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
-    if len(iterator) * n_bytes > _MAX_TARGET_BYTES or not _reads_columns(iterator):
+    n_bytes = max(32 + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
+    if len(iterator) * n_bytes > 1_000_000 or not _reads_columns(iterator):
         return {}, ""
     column = iterator.read_column(key)
     counts = target_distribution(column)
@@ -349,7 +329,7 @@ def _reads_columns(iterator: Any) -> bool:
         source = access_to(layer).unwrap()[0]
         has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
         blocks = source.blocks()
-        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MAX_BLOCKS):
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > 100):
             return False
         waiting += layer._stack_on()
     return True
@@ -377,7 +357,7 @@ class Splits(dict[str, _Iterator], Document):
 
     def document(self, level: int = 1) -> list[Block]:
         """The title, the splits side by side, and the columns that they share."""
-        shown = list(self.items())[:_MAX_SPLITS]
+        shown = list(self.items())[:8]
         pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
         if not pages:
             return [Paragraph("no splits")]
@@ -387,7 +367,6 @@ class Splits(dict[str, _Iterator], Document):
             [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
             for (name, page), own in zip(pages.items(), columns, strict=True)
         ]
-        n_more = len(self) - len(shown)
-        more: list[Block] = [Paragraph(f"… {n_more:,} more splits")] if n_more else []
+        more: list[Block] = [Paragraph(f"… {len(self) - len(shown):,} more splits")] if len(self) > len(shown) else []
         title = next(iter(pages.values())).title
         return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

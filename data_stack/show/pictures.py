@@ -41,9 +41,6 @@ __all__ = ["as_png", "contact_sheet", "kind_of_value", "shorten"]
 _Array = npt.NDArray[Any]
 _Span = tuple[float, float]
 
-_OVERSAMPLED = 16  # pixels of a large picture that are averaged into one
-_MIN_OVERLAID = 160  # smaller pictures are enlarged before boxes and masks are drawn
-_MAX_BOXES = 200
 
 #: Evenly spaced colours of matplotlib's viridis.
 _HEAT = np.array(
@@ -58,8 +55,6 @@ _PAPER, _INK, _GREY = "#ffffff", "#1b1f24", "#6a737d"
 _MARGIN, _GAP, _LINE_HEIGHT, _TITLE_HEIGHT = 28, 10, 22, 66
 _TITLE_SIZE, _TEXT_SIZE = 24, 15
 _CELL_PIXELS, _MAX_CELL = 80, 160
-_N_SAMPLES = 100
-_MAX_PIXELS = 1 << 18  # of a picture before Pillow fits it into its cell
 
 
 def as_png(
@@ -115,8 +110,11 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
     if look.kind == "mask":
         return _colours_of(small, 255)
     if look.kind == "array":
-        return _heat_map(small, span_of([array], from_zero=False))
-    grey, span = np.ascontiguousarray(_thin_out(array, _OVERSAMPLED * max_pixels)), span or span_of([array])
+        low, high = span_of([array], from_zero=False)
+        where = np.clip((small.astype(np.float64) - low) / (high - low), 0, 1)
+        heat = [np.interp(where, np.linspace(0, 1, len(_HEAT)), channel) for channel in _HEAT.T]
+        return Image.fromarray(np.nan_to_num(np.stack([*heat, np.where(np.isnan(where), 0, 255)], axis=2)).astype(np.uint8))
+    grey, span = np.ascontiguousarray(_thin_out(array, 16 * max_pixels)), span or span_of([array])
     if grey.dtype != np.uint8 or span != (0.0, 255.0):
         with np.errstate(all="ignore"):
             grey = np.nan_to_num(np.interp(grey.astype(np.float64), span, (0, 255))).round().astype(np.uint8)
@@ -124,7 +122,7 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
     image = image.resize((small.shape[1], small.shape[0]), Image.Resampling.BOX)
     if boxes is None and mask is None:
         return image
-    times = math.ceil(_MIN_OVERLAID / max(image.size))
+    times = math.ceil(160 / max(image.size))  # smaller pictures are enlarged before boxes and masks are drawn
     image = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
     if mask is not None and (of_mask := look_at(mask, "mask")).kind == "mask":
         over = _colours_of(_thin_out(of_mask.data, image.width * image.height), 128)
@@ -144,12 +142,6 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
         return array
     rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), new, strict=True))
     return array[rows][:, columns]
-
-
-def _heat_map(array: _Array, span: _Span) -> Image.Image:
-    where = np.clip((array.astype(np.float64) - span[0]) / (span[1] - span[0]), 0, 1)
-    colours = [np.interp(where, np.linspace(0, 1, len(_HEAT)), _HEAT[:, channel]) for channel in range(3)]
-    return Image.fromarray(np.nan_to_num(np.stack([*colours, np.where(np.isnan(where), 0, 255)], axis=2)).astype(np.uint8))
 
 
 def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
@@ -183,7 +175,7 @@ def _colours_of(mask: _Array, opacity: int) -> Image.Image:
 def _draw_boxes(image: Image.Image, boxes: _Array, shape: tuple[int, ...]) -> None:
     scale = np.array([image.width / shape[1], image.height / shape[0]] * 2)
     drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
-    for number, box in enumerate(boxes[np.isfinite(boxes).all(axis=1)][:_MAX_BOXES]):
+    for number, box in enumerate(boxes[np.isfinite(boxes).all(axis=1)][:200]):
         edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
         colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
         drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
@@ -235,7 +227,7 @@ def contact_sheet(
         if not given:
             raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
         sample_key, *target_keys = (column_key(iterator, key) for key in given)
-    most = n_total if n_samples is None and per_class is not None else min(n_samples or _N_SAMPLES, n_total)
+    most = n_total if n_samples is None and per_class is not None else min(n_samples or 100, n_total)
     chosen, n_classes = choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
     samples = [iterator[position] for position in chosen]
     labels = [" · ".join(label_text(part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
@@ -270,7 +262,7 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     for sample, look in zip(samples, looks, strict=True):
         if look.is_picture:
             over = overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(draw(look, _MAX_PIXELS, span, **over)))
+            tiles.append(_thumbnail(draw(look, 1 << 18, span, **over)))  # of a picture before Pillow fits it into its cell
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
             text = textwrap.fill(shorten(part_of(sample, key), 100), 20)

@@ -25,9 +25,7 @@ except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
 _MAX_BARS = 50
-_MAX_UPRIGHT = 12
 _INK = "#777777"  # readable on light and dark pages
-_MAX_CLASSES = 30  # more distinct numbers are drawn as a histogram
 
 
 class Plot(Figure):
@@ -72,7 +70,7 @@ def plot_values(
     if bins < 1:
         raise ConfigError(f"bins must be at least 1, got {bins}")
     found = None if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
-    counts = target_distribution(values) if found is None or len(np.unique(found)) <= _MAX_CLASSES else None
+    counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
     if counts is not None and not counts:
         raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
     if counts is not None or found is None:
@@ -118,7 +116,7 @@ def plot_counts(
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
     labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
-    is_upright = len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12
+    is_upright = len(shown) <= 12 and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))
     for number, (name, each) in enumerate(counts.items()):
         offsets = places + (number - (len(counts) - 1) / 2) * thickness
@@ -142,6 +140,5 @@ def _figure(title: str) -> tuple[Plot, Any]:
     axes.tick_params(colors=_INK)
     for part in (*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title):
         part.set_color(_INK)
-    if title:
-        axes.set_title(shorten(title))
+    axes.set_title(shorten(title))
     return figure, axes

@@ -37,19 +37,11 @@ from data_stack.values.stacking import as_array, value_of
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 
-_SPEED_MAX_SAMPLES = 10_000
-_SPEED_MAX_SECONDS = 0.2
-
-_N_SAMPLES_READ = 8  # to find the columns
-
-
-# Parsers of JSON and YAML limit nesting.
-_MAX_NESTED = 25
 
 _MAX_NUMBERS_IN_A_CELL = 10
 
 
-@dataclasses.dataclass(repr=False)
+@dataclasses.dataclass(repr=False)  # there may be a thousand layers
 class DatasetIteratorReport(Document):
     """The report on one iterator. It prints as text, and shows as HTML in a notebook.
 
@@ -87,11 +79,6 @@ class DatasetIteratorReport(Document):
     provenance: tuple[str, ...] = ()
     columns: tuple[ColumnReport, ...] = ()
 
-    def __repr__(self) -> str:  # short, as there may be a thousand layers
-        tag = "" if self.tag is None else f" {self.tag!r}"
-        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
-        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
-
     def plot(self) -> Any:
         """Plot the number of samples by target, as a figure of matplotlib that notebooks display.
 
@@ -126,7 +113,7 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
     def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
         is_known = id(each) in numbers
         number = numbers.setdefault(id(each), len(numbers) + 1)
-        if is_known or depth > _MAX_NESTED:
+        if is_known or depth > 25:  # parsers of JSON and YAML limit nesting
             name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
             return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
         counts: dict[Any, int] = {}
@@ -160,18 +147,14 @@ def _title(report: DatasetIteratorReport) -> str:
 
 
 def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
-    facts = [("samples", f"{report.length:,}")]
-    if report.identifier is not None:
-        facts.append(("identifier", readable(report.identifier)))
-    for name, values in (("classes", report.class_names), ("features", report.feature_names)):
-        if values is not None:
-            more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
-            facts.append((name, ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more))
-    if report.provenance:
-        facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
-    if report.iteration_speed is not None:
-        facts.append(("speed", f"{report.iteration_speed:,.0f} samples per second"))
-    return facts
+    facts = {"samples": f"{report.length:,}", "identifier": readable(report.identifier or "")}
+    for name, values in (("classes", report.class_names or ()), ("features", report.feature_names or ())):
+        more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
+        facts[name] = ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more
+    facts["layers"] = " → ".join(map(readable, report.provenance[-100:]))
+    speed = report.iteration_speed
+    facts["speed"] = "" if speed is None else f"{speed:,.0f} samples per second"
+    return [(name, text) for name, text in facts.items() if text]
 
 
 def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
@@ -294,9 +277,9 @@ class DatasetIteratorReportGenerator:
         """Samples per second of iterating over up to 10,000 samples, for 0.2 s at most; 0 for an empty iterator."""
         started = time.perf_counter()
         n_samples, seconds = 0, 0.0
-        for n_samples, _ in enumerate(islice(iterator, _SPEED_MAX_SAMPLES), start=1):  # noqa: B007  # counted to the last
+        for n_samples, _ in enumerate(islice(iterator, 10_000), start=1):  # noqa: B007  # counted to the last
             seconds = time.perf_counter() - started
-            if seconds > _SPEED_MAX_SECONDS:
+            if seconds > 0.2:
                 break
         return n_samples / max(seconds, 1e-9)
 
@@ -320,21 +303,16 @@ class _Reporter:
         meta = getattr(iterator, "dataset_meta", None)
         speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
         n_samples = len(iterator)
-        if meta is None:
-            return DatasetIteratorReport(None, type(iterator).__name__, None, n_samples, None, None, None, {}, speed, [])
+        same = ("identifier", "sample_pos", "target_pos", "tag_pos", "target_kind", "class_names", "feature_names")
         return DatasetIteratorReport(
-            identifier=meta.identifier,
-            name=meta.dataset_name,
-            tag=meta.dataset_tag,
+            name=type(iterator).__name__ if meta is None else meta.dataset_name,
+            tag=getattr(meta, "dataset_tag", None),
             length=n_samples,
-            sample_pos=meta.sample_pos,
-            target_pos=meta.target_pos,
-            tag_pos=meta.tag_pos,
-            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples else {},
+            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples and meta is not None else {},
             iteration_speed=speed,
             sub_reports=[],
-            **{name: getattr(meta, name, None) for name in ("target_kind", "class_names", "feature_names")},
             provenance=tuple(getattr(meta, "provenance", ())),
+            **{name: getattr(meta, name, None) for name in same},
         )
 
     def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
@@ -355,7 +333,7 @@ class _Reporter:
 
 def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     n_samples = len(iterator)
-    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, _N_SAMPLES_READ)).round().astype(int).tolist()))
+    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist()))  # to find the columns
     return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
 
 

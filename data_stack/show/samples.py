@@ -26,17 +26,10 @@ Kind = Literal["image", "mask", "boxes", "audio", "series", "array", "number", "
 
 _Array = npt.NDArray[Any]
 
-_MIN_EDGE = 4  # smaller arrays are not shown as pictures
 _SHORT = 16  # vectors of up to 16 numbers are written out
-_MAX_LINES = 12
 _CHANNELS = (1, 3, 4)
 _PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
-_RATES = range(1_000, 400_000)  # of sound
-_MAX_DECODED_PIXELS = 1 << 25
-_MAX_DECODED_BYTES = 1 << 26
-_MAX_IN_LIST = 100_000
 _MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
-_N_LABELS_READ = 10_000  # at most, evenly spread
 _SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
@@ -153,9 +146,9 @@ def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     if name is None or media not in ("image", "audio"):
         return Look("bytes", value)
     if media == "image":
-        with codec_class(max_pixels=_MAX_DECODED_PIXELS).open(value) as image:
+        with codec_class(max_pixels=1 << 25).open(value) as image:
             return _look(image, wanted or media, option)
-    return _look(codec_class(max_bytes=_MAX_DECODED_BYTES).decode(value), wanted or media, option)
+    return _look(codec_class(max_bytes=1 << 26).decode(value), wanted or media, option)
 
 
 def _sound_of(value: Any, rate: str) -> Look | None:
@@ -165,7 +158,7 @@ def _sound_of(value: Any, rate: str) -> Look | None:
         samples, hertz = value["array"], value["sampling_rate"]
     elif isinstance(value, tuple) and len(value) == 2 and isinstance(value[1], (int, np.integer)):
         samples, hertz = value
-    array = exact_array(samples) if hertz is not None and int(hertz) in _RATES else None
+    array = exact_array(samples) if hertz is not None and int(hertz) in range(1_000, 400_000) else None
     if array is None or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or len(array) < 2:
         return None
     columns = array.reshape(len(array), -1)
@@ -175,7 +168,7 @@ def _sound_of(value: Any, rate: str) -> Look | None:
 def _numbers_of(value: Any, wanted: str) -> _Array | None:
     """The numbers of a value; of a Pillow image its colours: palettes (except those of masks) and inks are converted."""
     if isinstance(value, (list, tuple)):
-        value = value[:_MAX_IN_LIST]
+        value = value[:100_000]
     elif type(value).__module__.startswith("PIL.") and value.mode not in (*_MODES, "P" if wanted == "mask" else ""):
         value = value.convert("RGBA" if value.has_transparency_data else "RGB")
     array = exact_array(value)
@@ -209,7 +202,7 @@ def _picture_of(array: _Array) -> _Array | None:
         array = np.moveaxis(array, 0, 2)
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] not in _CHANNELS):
         return None
-    if min(array.shape[:2]) < (_MIN_EDGE if array.ndim == 2 or array.dtype != np.uint8 else 1):
+    if min(array.shape[:2]) < (4 if array.ndim == 2 or array.dtype != np.uint8 else 1):
         return None
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
 
@@ -220,7 +213,7 @@ def _lines_of(array: _Array) -> _Array | None:
         return None
     lines = array.reshape(len(array), -1)
     lines = lines.T if lines.shape[0] < lines.shape[1] else lines
-    return lines if lines.shape[1] <= _MAX_LINES and len(lines) >= 4 * lines.shape[1] else None
+    return lines if lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1] else None
 
 
 Key = int | str | None
@@ -283,7 +276,7 @@ def choose(
     If the targets are not classes, the count is 0, and the positions are evenly spread.
     """
     n_total = len(iterator)
-    candidates = np.linspace(0, n_total - 1, min(n_total, _N_LABELS_READ)).astype(np.intp)
+    candidates = np.linspace(0, n_total - 1, min(n_total, 10_000)).astype(np.intp)  # at most, evenly spread
     if seed is not None:
         np.random.default_rng(seed).shuffle(candidates)
     try:

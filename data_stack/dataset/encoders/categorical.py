@@ -23,8 +23,6 @@ Codes = npt.NDArray[np.intp]
 NAN = math.nan
 """The one NaN among categories: NaN is unequal to itself, but found again as the same object."""
 
-_INT64 = range(-(2**63), 2**63)
-
 
 def category(value: Any) -> Any:
     """``value`` as a hashable Python value; all NaN become one object.
@@ -145,7 +143,7 @@ class CategoriesLearner(Learner):
 def _values_column(values: Sequence[Any]) -> Column:
     """Values as an array: of numbers if all are of one type that numpy has; otherwise of objects."""
     types = set(map(type, values))
-    if types == {bool} or types == {float} or (types == {int} and all(value in _INT64 for value in values)):
+    if types == {bool} or types == {float} or (types == {int} and all(value in range(-(2**63), 2**63) for value in values)):
         return np.array(values)
     return objects(values)
 

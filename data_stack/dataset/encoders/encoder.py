@@ -29,8 +29,6 @@ Column = npt.NDArray[Any]
 Blocks = Union[Column, Sequence[Any], Iterable[Any]]
 """One column, or its blocks one after the other."""
 
-_NUMBERS = "biuf"
-
 
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
@@ -60,7 +58,7 @@ def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
         ConfigError: the dtype is not one of real numbers.
     """
     kind = column.dtype.kind
-    if kind in _NUMBERS:
+    if kind in "biuf":
         return column.astype(np.float64, copy=False)
     if kind not in "OUS":
         raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")

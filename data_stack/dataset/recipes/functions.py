@@ -18,10 +18,9 @@ from data_stack.exception import ConfigError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_MAIN = ("__main__", "__mp_main__")
-_DEEPEST = 20
 
-_NAMED: dict[str, Callable[..., Any]] = {}
+NAMED: dict[str, Callable[..., Any]] = {}
+"""The functions registered by :func:`named_function`."""
 
 # Tells apart, in all processes, objects that cannot be described.
 _PROCESS = os.urandom(8).hex()
@@ -49,18 +48,13 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         raise ConfigError(f"the name of a function is a text without a colon, got {name!r:.80}")
 
     def register(function: _Function) -> _Function:
-        other = _NAMED.setdefault(name, function)
+        other = NAMED.setdefault(name, function)
         if shorten(other) != shorten(function):
             raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
-        _NAMED[name] = function
+        NAMED[name] = function
         return function
 
     return register
-
-
-def register_function(name: str) -> Callable[..., Any] | None:
-    """The function registered by :func:`named_function` under this name."""
-    return _NAMED.get(name)
 
 
 def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any] | None:
@@ -73,7 +67,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
     Returns:
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
-    for name, named in _NAMED.items():
+    for name, named in NAMED.items():
         if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a new method
             return {"function": {"name": name}}
     if type(function) is functools.partial:
@@ -82,7 +76,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
         arguments, keywords = map(plain, function.args), {name: plain(value) for name, value in function.keywords.items()}
         return {"partial": {"function": plain(function.func), "arguments": list(arguments), "keywords": keywords}}
     module, qualified_name = _module_of(function), _name_of(function)
-    if module is None or qualified_name is None or module in _MAIN or module not in sys.modules:
+    if module is None or qualified_name is None or module in ("__main__", "__mp_main__") or module not in sys.modules:
         return None
     found = function_at(sys.modules[module], module, qualified_name)
     is_of_class = isinstance(getattr(function, "__self__", None), type)  # each access makes a new method
@@ -157,7 +151,7 @@ class _Content:
         self._seen: dict[int, tuple[int, Any]] = {}  # keeps the objects, so that no other object gets one of these ids
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        if depth > _DEEPEST:
+        if depth > 20:
             raise ConfigError("nested too deeply to be described")
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.of(item, depth + 1) for item in value]}
@@ -200,12 +194,11 @@ def _parts_of(value: Any) -> list[Any]:
         return [value.__wrapped__]
     if isinstance(value, property):
         return [value.fget, value.fset, value.fdel]
-    try:
+    reduced: Any = ""
+    with contextlib.suppress(Exception):  # any class may raise anything
         reduced = value.__reduce_ex__(2)
-    except Exception as error:  # any class may raise anything
-        raise ConfigError(f"{_class_name(type(value))} cannot be pickled, so its parts are unknown") from error
     if isinstance(reduced, str):
-        raise ConfigError(f"{_class_name(type(value))} is pickled by name, so its parts are unknown")
+        raise ConfigError(f"{_class_name(type(value))} cannot be pickled but by name, so its parts are unknown")
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
 
 

@@ -19,8 +19,6 @@ from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
 from data_stack.values.exact import as_array
 
-_MAX_COMPUTED_POSITIONS = 1 << 24
-_BYTES_AT_ONCE = 1 << 24
 _N_PROBED = 8
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
@@ -97,7 +95,7 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
 
 def _write_out(value: Any) -> Any:
     """Computed positions, up to a limit, as an array; anything else unchanged."""
-    if not isinstance(value, ComputedPositions) or len(value) > _MAX_COMPUTED_POSITIONS:
+    if not isinstance(value, ComputedPositions) or len(value) > (1 << 24):
         return value
     positions = as_index_array(value)
     return narrow(positions, int(positions.max(initial=0)) + 1)
@@ -147,7 +145,7 @@ def array_digest(array: npt.NDArray[Any]) -> str:
     """SHA-256 of an array's values, little-endian, the last index running fastest; read in blocks."""
     digest = hashlib.sha256()
     array = array.reshape(1, -1) if array.ndim == 0 or array.size == 0 else array
-    rows = max(1, _BYTES_AT_ONCE * len(array) // max(1, array.nbytes))
+    rows = max(1, (1 << 24) * len(array) // max(1, array.nbytes))
     for start in range(0, len(array), rows):
         block = np.ascontiguousarray(array[start : start + rows], dtype=array.dtype.newbyteorder("<"))
         digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")

@@ -14,8 +14,6 @@ from data_stack.values.stacked_values import is_missing, missing_in, one_hot_pos
 
 _Integers = npt.NDArray[np.integer[Any]]
 
-_MAX_IN_INT32 = 2**31
-
 
 @dataclass(frozen=True, eq=False)
 class ClassNumbers:
@@ -72,7 +70,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
 
 def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
-    dtype = np.int32 if len(numbers) <= _MAX_IN_INT32 else np.int64
+    dtype = np.int32 if len(numbers) <= 2**31 else np.int64
     return np.argsort(numbers, kind="stable").astype(dtype, copy=False)
 
 

@@ -24,9 +24,6 @@ from data_stack.values.exact import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
 
-_MAX_IN_INT32 = 2**31
-_MAX_PARTS_COMPARED = 16
-
 
 def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
     """Ratios as they were given: at least one, none negative, of sum 1 (to 1e-9).
@@ -62,24 +59,19 @@ class Shares:
     total: int
 
     @classmethod
-    def of_ratios(cls, ratios: Sequence[float]) -> Shares:
-        """What the ratios say in decimals: 0.1 is a tenth, not the nearest binary fraction."""
-        fractions = [Fraction(repr(float(ratio))) for ratio in ratios]
-        denominator = math.lcm(*(fraction.denominator for fraction in fractions))
-        weights = [int(fraction * denominator) for fraction in fractions]
-        divisor = math.gcd(*weights)
-        return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
-
-    @classmethod
     def of_sizes(cls, sizes: Sequence[float], n_samples: int) -> Shares:
-        """Of checked sizes.
+        """Of checked sizes. Ratios are what they say in decimals: 0.1 is a tenth, not the nearest binary fraction.
 
         Raises:
             ConfigError: they are counts, but not of ``n_samples``.
         """
         counts = [size for size in sizes if isinstance(size, int)]
         if len(counts) < len(sizes):
-            return cls.of_ratios(sizes)
+            fractions = [Fraction(repr(float(ratio))) for ratio in sizes]
+            denominator = math.lcm(*(fraction.denominator for fraction in fractions))
+            weights = [int(fraction * denominator) for fraction in fractions]
+            divisor = math.gcd(*weights)
+            return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
         if (left := n_samples - sum(counts)) != 0:
             what = f"add a part for the other {left:,}" if left > 0 else f"{-left:,} too many"
             together = f"{' + '.join(f'{count:,}' for count in counts)} = {sum(counts):,}"
@@ -114,11 +106,13 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
-    table = np.array(_sizes_by_class(counts, shares), dtype=np.intp).reshape(len(counts), len(shares.weights))
-    if classes is None:
-        order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
+    if len(counts) <= 1:
+        sizes = [shares.sizes(count) for count in counts]
     else:
-        order = group_positions(classes.numbers)
+        is_equal = len(set(shares.weights)) == 1
+        sizes = round_robin(counts, len(shares.weights)) if is_equal else _round_controlled(counts, shares)
+    table = np.array(sizes, dtype=np.intp).reshape(len(counts), len(shares.weights))
+    order = group_positions(np.zeros(n_samples, np.uint8) if classes is None else classes.numbers)
     if seed is not None:
         random = _random_state(seed)
         for start, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
@@ -223,7 +217,7 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
 
 def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Integers]:
     """The positions of each part's samples, ascending; a range where they follow each other."""
-    if n_parts <= _MAX_PARTS_COMPARED:
+    if n_parts <= 16:
         return [_run(np.flatnonzero(part_of == part)) for part in range(n_parts)]
     order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
@@ -258,13 +252,6 @@ def _members(groups: ClassNumbers, classes: ClassNumbers | None) -> list[list[tu
     for group, number, count in zip(*(each.tolist() for each in np.divmod(pairs, len(classes))), counts.tolist(), strict=True):
         members[group].append((number, count))
     return members
-
-
-def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
-    """How many members of each class come into each part."""
-    if len(counts) <= 1:
-        return [shares.sizes(count) for count in counts]
-    return round_robin(counts, len(shares.weights)) if len(set(shares.weights)) == 1 else _round_controlled(counts, shares)
 
 
 def _round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:

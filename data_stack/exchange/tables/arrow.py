@@ -29,7 +29,6 @@ from data_stack.io.url import scheme_of
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
-_MAX_HEADER_BYTES = 1 << 16
 _HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
 _UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
@@ -173,7 +172,7 @@ def from_csv(
 
 def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
     """Advice if the only column of the header contains another delimiter; empty otherwise."""
-    header = data[:_MAX_HEADER_BYTES].decode(encoding, "replace").partition("\n")[0]
+    header = data[: 1 << 16].decode(encoding, "replace").partition("\n")[0]
     other = next((each for each in ",;\t|" if each in header), None)
     return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
 

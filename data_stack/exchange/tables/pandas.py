@@ -21,7 +21,6 @@ except ImportError as error:
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
 #: Nullable dtypes whose names differ from numpy's.
-_NULLABLE = {"bool": "boolean", "float16": "Float32"}
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
@@ -89,7 +88,7 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
     numbers = types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type)
     if dtype is None and cells.null_count and numbers:
         known = np.dtype(cells.type.to_pandas_dtype()).name
-        dtype = pd.api.types.pandas_dtype(_NULLABLE.get(known, known.title().replace("Ui", "UI")))
+        dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)
