@@ -37,7 +37,6 @@ from data_stack.values.strict_json import distinct_fields
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
-_POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 
 
 # Errors of the environment, not of the recipe.
@@ -227,8 +226,7 @@ class _Reader:
         try:
             arguments = {name: self._value(plain) for name, plain in node.arguments.items()}
         except (ConfigError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            _refuse(node, reason, error)
+            _refuse(node, "nested too deeply" if isinstance(error, RecursionError) else str(error), error)
         if self._reasons:
             self._unavailable.append(f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}")
             return None
@@ -299,7 +297,7 @@ class _Reader:
     def _meta(self, content: Any) -> DatasetMeta:
         try:
             values = {name: self._value(plain) for name, plain in content.items()}
-            layout = IteratorMeta(**{name: values.pop(name) for name in _POSITIONS if name in values})
+            layout = IteratorMeta(**{name: values.pop(name) for name in list(values) if name.endswith("_pos")})
             return DatasetMeta(layout, **values)
         except (TypeError, AttributeError) as error:
             raise ConfigError(f"no meta of a dataset: {error}") from error

@@ -39,8 +39,8 @@ class Plot(Figure):
 
 def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
     """See ``iterator.plot``."""
-    if not len(iterator):
-        raise ConfigError("cannot plot: the iterator has no samples")
+    if not len(iterator) or bins < 1:
+        raise ConfigError(f"cannot plot: the iterator has no samples, or there are {bins} bins")
     meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
     target_key = default_keys(meta, first)[1]
     key = target_key if column is None else column_key(iterator, column)
@@ -49,32 +49,13 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
     classes = getattr(meta, "class_names", None) if key == target_key else None
     title = title_of(iterator) if title is None else title
-    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=title)
-
-
-def plot_values(
-    values: npt.NDArray[Any], name: str, class_names: Sequence[Any] | None = None, *, bins: int = 30, title: str = ""
-) -> Plot:
-    """Plot how often values occur: bars of classes, or a histogram of many distinct numbers or times.
-
-    Args:
-        values: a column, shape ``(n,)`` or one-hot ``(n, classes)``.
-        name: of the column.
-        class_names: by number.
-        bins: of a histogram.
-        title: of the figure.
-
-    Raises:
-        ConfigError: the values are arrays, or ``bins`` is below 1.
-    """
-    if bins < 1:
-        raise ConfigError(f"bins must be at least 1, got {bins}")
-    found = None if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
+    found = None if classes or values.ndim != 1 else _as_numbers(present_values(values)[0])
     counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
     if counts is not None and not counts:
         raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
     if counts is not None or found is None:
-        return plot_counts({name: counts or {}}, class_names, title=title)
+        return plot_counts({name: counts or {}}, classes, title=title)
     finite = found[np.isfinite(found)]  # or not NaT
     figure, axes = _figure(title)
     try:

@@ -162,12 +162,10 @@ def _values_in_row(column: Column) -> int:
 
 
 def _order(value: Any) -> tuple[int, Any]:
-    if value is NAN:
-        return 1, 0
+    if value is NAN or value is None:
+        return (1 if value is NAN else 5), 0
     if isinstance(value, tuple):
         return 4, repr(value)
-    if value is None:
-        return 5, 0
     return (0 if _is_number(value) else 2 if isinstance(value, str) else 3), value
 
 
@@ -201,7 +199,7 @@ class ClassMapping(Encoder):
             raise ConfigError(f"a class mapping must be a dict of new classes by old ones, got {mapping!r:.80}")
         self.unmapped: str = check_choice("unmapped", unmapped, ("keep", "error", "drop"))
         self._given = dict(mapping)
-        pairs: dict[Any, Any] = {}
+        self._new_by_old = pairs = dict[Any, Any]()
         for old_labels, new in self._given.items():
             new_class = _label(new, f"the new class of {old_labels!r:.80}")
             if isinstance(old_labels, tuple) and not old_labels:
@@ -214,7 +212,6 @@ class ClassMapping(Encoder):
         self._old = Categories(pairs, "label")
         new_classes = list(dict.fromkeys(pairs.values()))
         self.classes = tuple(sorted(new_classes) if all(map(_is_number, new_classes)) else new_classes)
-        self._new_by_old = pairs
         self._values = _values_column(list(pairs.values()))
         self._remember({})
 
@@ -239,9 +236,11 @@ class ClassMapping(Encoder):
         codes = self._old.codes(column)
         is_unmapped = codes < 0
         if self.unmapped == "keep":
-            dtype = _common_dtype(column.dtype, self._values)
-            kept = column.astype(dtype)
-            kept[~is_unmapped] = self._values.astype(dtype)[codes[~is_unmapped]]
+            are_numbers = column.dtype.kind in "biuf" and self._values.dtype.kind in "biuf"
+            common = np.result_type(column.dtype, self._values.dtype) if are_numbers else np.dtype(object)
+            is_exact = common.kind in "iu" or column.dtype.kind == self._values.dtype.kind  # for any batch
+            kept = column.astype(common if is_exact else object)
+            kept[~is_unmapped] = self._values.astype(kept.dtype)[codes[~is_unmapped]]
             return kept
         if is_unmapped.any():
             at = first_place(is_unmapped)
@@ -266,14 +265,6 @@ def _label(value: Any, what: str) -> Any:
         if not isinstance(value, tuple):
             return category(value)
     raise ConfigError(f"{what} must be a number, a string, bytes or None, got {value!r:.80}")
-
-
-def _common_dtype(dtype: np.dtype[Any], values: Column) -> np.dtype[Any]:
-    """The dtype that holds labels of ``dtype`` and the new classes exactly, for any batch."""
-    if dtype.kind not in "biuf" or values.dtype.kind not in "biuf":
-        return np.dtype(object)
-    common = np.result_type(dtype, values.dtype)
-    return common if common.kind in "iu" or dtype.kind == values.dtype.kind else np.dtype(object)
 
 
 @register_encoder
@@ -366,18 +357,15 @@ class CategoricalEncoder(Encoder):
     def _n_codes(self) -> int:
         return len(self._categories) + int(self._unknown == "index")
 
-    def _codes(self, column: Column) -> Codes:
-        """The number of each value; -1 for unknown values that become zeros."""
+    def _transform(self, column: Column) -> Column:
+        if len(column) == 0 and column.dtype.kind not in "OUSbiuf":
+            column = column.astype(object)
         codes = self._categories.codes(column)
         if self._unknown == "error" and codes.size and codes.min() < 0:
             at = first_place(codes < 0)
             raise EncodingError(f"{category(column[at])!r:.80} is an unknown {self._what}: {self._categories.shorten()}", at[0])
-        return np.where(codes < 0, len(self._categories), codes) if self._unknown == "index" else codes
-
-    def _transform(self, column: Column) -> Column:
-        if len(column) == 0 and column.dtype.kind not in "OUSbiuf":
-            column = column.astype(object)
-        codes = self._codes(column)
+        if self._unknown == "index":
+            codes = np.where(codes < 0, len(self._categories), codes)
         if self._output == "ordinal":
             return codes.astype(np.int64, copy=False)
         return np.equal(codes[..., np.newaxis], np.arange(self._n_codes)).astype(np.float32)

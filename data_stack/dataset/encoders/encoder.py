@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import importlib
 import os
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar, Union
@@ -30,17 +32,19 @@ Blocks = Union[Column, Sequence[Any], Iterable[Any]]
 """One column, or its blocks one after the other."""
 
 
+_FORMAT = "data_stack.encoders 2"
+_MAX_IN_A_RANGE = 1 << 20
+_STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
+
+
 def as_column(values: Any) -> Column:
     """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
-    if hasattr(values, "__array__"):
-        try:
-            column: Column = as_array(values)
-        except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
-            raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
-    elif isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        column = np.empty(())
-    else:
-        column = stack_values(list(values))
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+    try:
+        is_array = hasattr(values, "__array__")
+        column: Column = as_array(values) if is_array else stack_values(list(values)) if is_list else np.empty(())
+    except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
+        raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
     if column.ndim == 0:
         raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
     return column
@@ -94,16 +98,22 @@ def blocks_of(columns: Blocks) -> Iterator[Column]:
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
-BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
-"""The classes of this package by their kinds."""
+_KINDS: dict[str, type[Encoder]] = {}
 
 _EncoderClass = TypeVar("_EncoderClass", bound="type[Encoder]")
 
 
 def register_encoder(encoder_class: _EncoderClass) -> _EncoderClass:
     """Register an encoder of this package by its ``kind``; a class decorator. The modules of the package are scanned."""
-    BUILT_IN_KINDS[encoder_class.kind] = encoder_class
+    _KINDS[encoder_class.kind] = encoder_class
     return encoder_class
+
+
+def built_in_kinds() -> dict[str, type[Encoder]]:
+    """The classes of this package by their kinds; imports its modules."""
+    for module in pkgutil.iter_modules([os.path.dirname(__file__)], f"{__package__}."):
+        importlib.import_module(module.name)
+    return _KINDS
 
 
 class Learner(ABC):
@@ -340,11 +350,6 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
     return value
 
 
-_FORMAT = "data_stack.encoders 2"
-_MAX_IN_A_RANGE = 1 << 20
-_STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
-
-
 def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str) -> None:
     """Store an encoder, fitted or not, under ``identifier``, as JSON with a digest; the store may be a path or a URL.
 
@@ -389,7 +394,7 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
     Raises:
         ConfigError: the state is damaged, or of an unknown kind.
     """
-    kinds = {**BUILT_IN_KINDS, **(kinds or {})}
+    kinds = {**built_in_kinds(), **(kinds or {})}
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
         raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
@@ -401,10 +406,9 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
             raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
         special = {"range": _short_range, **kinds[kind]._special}
         encoder = kinds[kind](**{name: from_plain(value, special) for name, value in config.items()})
-        if encoder._learner() is None:
-            if learned != {}:
-                raise ValueError("it has nothing to learn")
-        elif learned is not None:
+        if encoder._learner() is None and learned != {}:
+            raise ValueError("it has nothing to learn")
+        if encoder._learner() is not None and learned is not None:
             encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error

@@ -254,8 +254,7 @@ class _ImageLearner(Learner):
         images = images[..., np.newaxis] if images.ndim == 3 else images
         axis = 1 if self._channels == "first" and block.ndim == 4 else -1
         pixels = np.moveaxis(images, axis, -1).reshape(-1, images.shape[axis]).astype(np.float64)
-        n_channels = np.size(self._moments.mean)
-        if not np.isfinite(pixels).all() or (np.ndim(self._moments.mean) and n_channels != pixels.shape[1]):
+        if not np.isfinite(pixels).all() or np.shape(self._moments.mean) not in ((), pixels.shape[1:]):
             raise EncodingError(f"images must have finite values, and the same channels; got {pixels.shape[1]} channels", first)
         if len(pixels):
             self._moments.add(pixels * self._scale)

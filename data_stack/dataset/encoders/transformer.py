@@ -12,7 +12,7 @@ import math
 import warnings
 import zipfile
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, WholeC
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, ModelNotTrainedError
 from data_stack.util.request_limit import check_request
 from data_stack.values.exact import as_array
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _SCHEMA = "schema.json"
 #: Harmless, but not trusted by skops itself: SimpleImputer and KBinsDiscretizer store their dtype.
@@ -49,22 +46,6 @@ def load_transformer(text: Any) -> Any:
         raise ConfigError(f"could not read the state of a transformer of scikit-learn: {error!s:.300}") from error
 
 
-def describe_transformer(transformer: Any) -> Any:
-    """Plain data that is equal for equal transformers: without the names of parts, which skops derives from memory addresses.
-
-    Raises:
-        ConfigError: a part of it has a type that :func:`load_transformer` refuses.
-        MissingDependencyError: skops is not installed.
-    """
-    with zipfile.ZipFile(io.BytesIO(_dump(transformer))) as archive:
-        digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
-
-        def without_addresses(node: dict[str, Any]) -> dict[str, Any]:
-            return {key: digests.get(value, value) if key == "file" else value for key, value in node.items() if key != "__id__"}
-
-        return json.loads(archive.read(_SCHEMA), object_hook=without_addresses)
-
-
 def _dump(transformer: Any) -> bytes:
     skops = _skops()
     try:
@@ -76,12 +57,12 @@ def _dump(transformer: Any) -> bytes:
     return data
 
 
-def _skops() -> ModuleType:
+def _skops() -> Any:
     try:
         from skops import io as skops_io
     except ImportError:
         raise MissingDependencyError("writing a transformer of scikit-learn as plain data", "skops", extra="sklearn") from None
-    return cast("ModuleType", skops_io)
+    return skops_io
 
 
 EncoderLike = Any
@@ -217,10 +198,15 @@ class SklearnEncoder(Encoder):
         return {**super().state(), "config": {"transformer": {"sklearn": text}}}
 
     def _plain_config(self) -> dict[str, Any]:
-        return {"transformer": describe_transformer(self.transformer)}
+        """Equal for equal transformers: without the names of parts, which skops derives from memory addresses."""
+        with zipfile.ZipFile(io.BytesIO(_dump(self.transformer))) as archive:
+            digests = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name != _SCHEMA}
 
-    def __repr__(self) -> str:
-        return f"<SklearnEncoder({shorten(self.transformer)}){'' if self.is_fitted else ', not fitted'}>"
+            def without_addresses(node: dict[str, Any]) -> dict[str, Any]:
+                known = {key: value for key, value in node.items() if key != "__id__"}
+                return {key: digests.get(value, value) if key == "file" else value for key, value in known.items()}
+
+            return {"transformer": json.loads(archive.read(_SCHEMA), object_hook=without_addresses)}
 
 
 def as_encoder(encoder: Any) -> Encoder:

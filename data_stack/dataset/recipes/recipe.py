@@ -89,15 +89,13 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
         known = of[0] if layer.name in _TRANSPARENT and len(of) == 1 else _fingerprint_left_behind(layer.iterator)
-        if known is not None:
-            digests[id(layer.iterator)] = known
-            continue
-        if layer.name == TABLE_FILE:  # the same wherever the file lies
-            layer = _describe_source(layer.iterator, probed=True)
-        given = layer.arguments.items()
-        arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
-        content = {"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments}
-        digests[id(layer.iterator)] = json_digest(content)
+        if known is None:
+            if layer.name == TABLE_FILE:  # the same wherever the file lies
+                layer = _describe_source(layer.iterator, probed=True)
+            given = layer.arguments.items()
+            arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
+            known = json_digest({"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments})
+        digests[id(layer.iterator)] = known
     return digests[id(layers[-1].iterator)]
 
 
@@ -212,9 +210,8 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
     name = iterator._layer_name if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)) else None
     if name == TABLE_FILE and iterator._read_from is not None:
         return Layer(iterator, name, [], iterator._read_from)
-    if name in (None, TABLE_FILE) or not (
-        below or type(iterator) is not InMemoryDatasetIterator
-    ):  # which without one is a source
+    # samples in memory without a source are one
+    if name in (None, TABLE_FILE) or (type(iterator) is InMemoryDatasetIterator and not below):
         return _describe_source(iterator, probed, below)
     arguments = iterator._arguments()
     return Layer(iterator, name, below, {"dataset_meta": arguments["dataset_meta"]} if name == "informed" else arguments)
@@ -286,8 +283,8 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
             drawn[id(layer.iterator)] = layer.iterator
             continue
         if layer.name is None:
-            name = class_name(layer.iterator)
-            raise ConfigError(f"{name} cannot be made again for another epoch: put it below the layers that are random")
+            kind = class_name(layer.iterator)
+            raise ConfigError(f"{kind} cannot be made again for another epoch: put it below the layers that are random")
         drawn[id(layer.iterator)] = type(layer.iterator)._rebuilt(below, arguments)
     return drawn[id(layers[-1].iterator)]  # type: ignore[no-any-return]
 

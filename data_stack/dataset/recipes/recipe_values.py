@@ -22,7 +22,6 @@ from data_stack.values.exact import as_array
 _N_PROBED = 8
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
-_SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
-    same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
+    same = (np.bool_, np.int64, np.float64) if of_samples else _SAME_AS_ARGUMENTS
     notes = [] if reasons is None else reasons
 
     def content(value: Any) -> Any:

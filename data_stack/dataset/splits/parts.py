@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, SupportsIndex, Union
+from typing import Any, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -245,13 +245,7 @@ class FoldPartIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        *,
-        fold: int,
-        side: Literal["train", "test"],
-        positions: PositionsOfPart | None = None,
-        **folding: Any,
+        self, dataset_iterator: DatasetIteratorIF, *, fold: int, side: str, positions: Any = None, **folding: Any
     ) -> None:
         checked = check_folding(**folding)
         if positions is None:
@@ -278,10 +272,8 @@ def split(
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
-    parts = {
-        part: iterator._stack_layer(SplitPartIterator, part=part, positions=positions, **division)
-        for part, positions in divide_positions(iterator, division).items()
-    }
+    found = divide_positions(iterator, division)
+    parts = {part: iterator._stack_layer(SplitPartIterator, part=part, positions=found[part], **division) for part in found}
     return parts if has_names(division) else list(parts.values())
 
 
@@ -334,7 +326,12 @@ class SavedSplits:
         def describe(part: DatasetIteratorIF, name: str, tag: str | None) -> Any:
             nonlocal dataset
             positions, dataset = _positions_in(part, dataset, name)
-            return {"part": [tag, to_plain(_pack(positions, len(dataset)))]}
+            indices = as_index_array(positions)
+            if not bool((indices[1:] > indices[:-1]).all()):
+                return {"part": [tag, to_plain(narrow(indices, len(dataset)))]}
+            mask = np.zeros(len(dataset), dtype=bool)
+            mask[indices] = True
+            return {"part": [tag, to_plain(np.packbits(mask, bitorder="little"))]}
 
         parts = canonical_json(_arrange(splits, (), None, describe))
         if dataset is None:
@@ -429,12 +426,3 @@ def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
             kinds = f"a {type(part).__name__} on a {type(below).__name__}"
             raise ConfigError(f"part {name!r} is {kinds}, not a view of the iterator that was split; name that with iterator=…")
     return positions, below
-
-
-def _pack(positions: Positions, n_samples: int) -> Any:
-    indices = as_index_array(positions)
-    if not bool((indices[1:] > indices[:-1]).all()):
-        return narrow(indices, n_samples)
-    mask = np.zeros(n_samples, dtype=bool)
-    mask[indices] = True
-    return np.packbits(mask, bitorder="little")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import os
@@ -136,19 +137,10 @@ def from_csv(
     Warns:
         UserWarning: the file has one column, whose name contains another delimiter.
     """
-    nulls = list(missing)
-    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": nulls}
+    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
     name, data, types, read_from = _load(file, dtypes, "from_csv", options)
 
-    def read(types: Mapping[str, pa.DataType], columns: list[str] | None = None) -> pa.Table:
-        return pa.csv.read_csv(
-            pa.BufferReader(data),
-            pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
-            pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            pa.csv.ConvertOptions(column_types=types, null_values=nulls, strings_can_be_null=True, include_columns=columns),
-        )
-
-    hint = _delimiter_hint(data, delimiter, encoding)
+    hint, read = _delimiter_hint(data, delimiter, encoding), functools.partial(_read_csv, data, options)
     try:
         table = read(types)
     except MemoryError:  # Arrow's, which is an ArrowException too
@@ -168,6 +160,18 @@ def from_csv(
         if pa.types.is_binary(field.type) and field.name not in types:
             raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
     return _iterator_of(table, name, target, types, read_from)
+
+
+def _read_csv(
+    data: bytes, options: Mapping[str, Any], types: Mapping[str, pa.DataType], columns: list[str] | None = None
+) -> pa.Table:
+    delimiter, encoding, nulls = (options[name] for name in ("delimiter", "encoding", "missing"))
+    return pa.csv.read_csv(
+        pa.BufferReader(data),
+        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
+        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=types, null_values=nulls, strings_can_be_null=True, include_columns=columns),
+    )
 
 
 def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:

@@ -41,6 +41,10 @@ from data_stack.values.stacking import join_columns
 _Array = npt.NDArray[Any]
 #: Those of pyarrow for values, without that for memory.
 ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, pa.ArrowCapacityError)
+#: The functions that read a file as a table, by their names in recipes.
+READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
+#: Types for which pyarrow lacks take(), and types to cast them to.
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
 _UNSUITABLE = (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError)
 
 
@@ -163,8 +167,7 @@ def _cells(values: _Array) -> pa.Array:
     if len(kinds) == 1 and (kind := kinds.pop())[1] > 1:  # pyarrow does not convert such arrays
         type_ = functools.reduce(lambda inner, _: pa.list_(inner), range(kind[1]), pa.from_numpy_dtype(kind[0]))
         return pa.array([value if value is None else value.tolist() for value in values], type_)
-    cells = _cells_at_once(values, None)
-    if cells is not None:
+    if (cells := _cells_at_once(values, None)) is not None:
         return cells
     (field,) = schema_of_columns("", {"value": values})
     return field.cells.encode_column(field, values)
@@ -188,13 +191,6 @@ def _cells_at_once(values: _Array, type_: pa.DataType | None) -> pa.Array | None
     with contextlib.suppress(*ARROW_ERRORS, TypeError, ValueError, OverflowError):
         return pa.array(values, type_, from_pandas=False) if values.dtype == object else None
     return None
-
-
-#: The functions that read a file as a table, by their names in recipes.
-READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
-#: Types for which pyarrow lacks take(), and types to cast them to.
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-_Array = npt.NDArray[Any]
 
 
 class PlainColumn(ArrayColumn):
