@@ -16,8 +16,8 @@ from data_stack.browse.table import Table
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.reproduce.difference import find_duplicates
+from data_stack.show.looks import label_text, overlays_of, shorten
 from data_stack.show.markup import printable, readable
-from data_stack.show.samples import label_text, overlays_of, shorten
 
 _MAX_SAMPLES: Final = 200
 _MAX_CELLS: Final = 40

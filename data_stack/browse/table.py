@@ -16,8 +16,8 @@ import numpy.typing as npt
 from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.show.column_statistics import columns_of, plain_value
+from data_stack.show.looks import Kind, hints_of, look_at, part_of
 from data_stack.show.markup import readable
-from data_stack.show.samples import Kind, hints_of, look_at, part_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.stacked_values import is_missing, is_null, present_values
 from data_stack.values.stacking import join_columns, stack_values

@@ -124,7 +124,7 @@ def _check_array(array: Any) -> Any:
     if checked.ndim == 0:
         raise ConfigError(f"from_numpy() expects arrays of shape (n, …), got {array!r:.80}")
     if isinstance(checked, np.ma.MaskedArray):
-        return np.where(np.ma.getmaskarray(checked), None, checked.data.astype(object))
+        return np.where(np.ma.getmaskarray(checked), np.array(None), checked.data.astype(object))
     return checked
 
 

@@ -35,19 +35,8 @@ from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.repository.resolved import Published
-from data_stack.reproduce.lock_differences import (
-    ADVICE,
-    UNPREPARED,
-    Difference,
-    SampleDigests,
-    advise_code,
-    differing_samples,
-    differing_sources,
-    libraries_of,
-    prepared_of,
-    sources_of,
-    without_none,
-)
+from data_stack.reproduce import lock_differences as parts
+from data_stack.reproduce.lock_differences import Difference, SampleDigests
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
@@ -147,13 +136,13 @@ class LockFile:
             splits = loaded if isinstance(loaded, dict) else {"": loaded}
             found = {split: digests.of(each, split, functools.partial(splits.__getitem__, split)) for split in splits}
             locked.append({"config": each, "splits": found})
-        self.datasets[key] = without_none(
+        self.datasets[key] = parts.without_none(
             {
                 "version": dataset.version,
                 "plugin": package and " ".join(package),
-                "libraries": libraries_of(package and package[0]),
-                "sources": sources_of(factory),
-                "prepared": prepared_of(factory),
+                "libraries": parts.libraries_of(package and package[0]),
+                "sources": parts.sources_of(factory),
+                "prepared": parts.prepared_of(factory),
                 "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
             }
         )
@@ -236,7 +225,7 @@ class LockFile:
         self, name: str, dataset: Any, *, prepares: bool, samples: bool | None = None, only: tuple[Any, str | None] | None = None
     ) -> Iterator[Difference]:
         entry, factory = self.datasets[name], dataset.factory
-        yield from differing_sources(name, entry.get("sources", []), factory)
+        yield from parts.differing_sources(name, entry.get("sources", []), factory)
         if prepares:
             try:
                 for each in entry["configurations"]:
@@ -246,11 +235,11 @@ class LockFile:
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
             reason = factory.readiness().reason
-            problem = f"what is stored here cannot be used: {reason}. {ADVICE}" if reason else UNPREPARED
+            problem = f"what is stored here cannot be used: {reason}. {parts.ADVICE}" if reason else parts.UNPREPARED
             yield Difference(name, "preparation", problem)
             return
         compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
-        yield from differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
+        yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
         self,
@@ -304,7 +293,7 @@ def _is_whole(fields: Mapping[str, Any]) -> bool:
 
 
 def _name_plugin(entry: Mapping[str, Any]) -> str:
-    return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {advise_code(entry)}"
+    return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {parts.advise_code(entry)}"
 
 
 def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None) -> Any:

@@ -120,9 +120,9 @@ def from_recipe(
 
 class _Node(NamedTuple):
     number: int
-    layer: str | None
-    of: list[int]
-    arguments: dict[str, Any]
+    layer: Any
+    of: Any
+    arguments: Any
 
 
 def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoReturn:

@@ -17,7 +17,6 @@ from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.named_columns import column_names
-from data_stack.dataset.meta import DatasetMetaIF
 from data_stack.show.markup import readable
 from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
@@ -58,7 +57,11 @@ def target_distribution(targets: npt.NDArray[Any]) -> dict[Any, int]:
     if targets.dtype.kind in "Mm" and targets.ndim > 1:
         targets = targets.astype(np.str_)  # Python has no time in nanoseconds
     values = targets if targets.dtype.kind in "Mm" else targets.tolist()
-    return _limit_classes(Counter(map(plain_value, values)))
+    counts = Counter(map(plain_value, values))
+    if (n_all := counts.total()) and len(counts) > _MAX_CLASSES:
+        counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
+        counts["(others)"] += n_all - counts.total()
+    return {target: counts[target] for target in sorted(counts, key=_order)}
 
 
 def plain_value(value: Any) -> Any:
@@ -115,14 +118,6 @@ def _distribution_of_numbers(targets: npt.NDArray[Any]) -> dict[Any, int]:
     if len(values) > (100 if is_fractional else _MAX_CLASSES):
         return _distribution_of_ranges(targets.astype(np.float64))
     return dict(zip(map(plain_value, values.tolist()), counts.tolist(), strict=True))
-
-
-def _limit_classes(counts: Counter[Any]) -> dict[Any, int]:
-    if len(counts) > _MAX_CLASSES:
-        n_all = counts.total()
-        counts = Counter(dict(counts.most_common(_MAX_CLASSES)))
-        counts["(others)"] += n_all - counts.total()
-    return {target: counts[target] for target in sorted(counts, key=_order)}
 
 
 def _distribution_of_ranges(targets: npt.NDArray[np.float64]) -> dict[Any, int]:
@@ -206,7 +201,10 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
     meta, names = getattr(iterator, "dataset_meta", None), column_names(iterator)
     declared = access_to(iterator).unwrap()[0].declare_columns() or {}
     rows = [fields_of(sample) for sample in samples]
-    roles = {} if meta is None else _roles(meta, len(rows[0]))
+    roles: dict[Any, str] = {}
+    for role in ("tag", "target", "sample"):  # the last role wins if positions are equal
+        position = getattr(meta, f"{role}_pos", None)
+        roles[position + len(rows[0]) if isinstance(position, int) and -len(rows[0]) <= position < 0 else position] = role
     columns = []
     for key in rows[0]:
         of_schema = declared.get(key) or DeclaredColumn()
@@ -216,7 +214,7 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
         if of_schema.is_nullable and not dtype.endswith(_NULLABLE):
             dtype += _NULLABLE
         name = names[key] if isinstance(key, int) and key < len(names) else None
-        columns.append(ColumnReport(key, roles.get(key), dtype, shape, name=name))
+        columns.append(ColumnReport(key, None if key is None else roles.get(key), dtype, shape, name=name))
     return tuple(columns)
 
 
@@ -236,13 +234,6 @@ def fields_of(sample: Any) -> dict[Any, Any]:
     if isinstance(sample, Mapping):
         return dict(sample)
     return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {None: sample}
-
-
-def _roles(meta: DatasetMetaIF, n_columns: int) -> dict[Any, str]:
-    found = [(getattr(meta, f"{role}_pos", None), role) for role in ("tag", "target", "sample")]
-    known = [(key, role) for key, role in found if isinstance(key, (int, str))]
-    # the last role wins if positions are equal
-    return {key + n_columns if isinstance(key, int) and -n_columns <= key < 0 else key: role for key, role in known}
 
 
 def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:

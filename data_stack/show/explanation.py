@@ -186,11 +186,9 @@ def _is_ours(layer: Any) -> bool:
 
 
 def _dataset_text(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
-    parts: list[Any] = []
+    parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
     if origin is not None:
         parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key) is not None), origin.get("split")]
-    elif meta is not None:
-        parts = [meta.dataset_name, meta.dataset_tag]
     return ", ".join(readable(part) for part in parts if part) or None
 
 

@@ -17,22 +17,12 @@ import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.show import looks
 from data_stack.show.column_statistics import ColumnReport, columns_of, target_distribution
 from data_stack.show.explanation import Explanation, explain, samples_text
+from data_stack.show.looks import Look
 from data_stack.show.markup import Beside, Block, Document, Facts, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
 from data_stack.show.reporting import table_of_columns, table_of_targets
-from data_stack.show.samples import (
-    Look,
-    default_keys,
-    hints_of,
-    label_text,
-    look_at,
-    overlays_of,
-    part_of,
-    sampled,
-    shorten,
-    span_of,
-)
 from data_stack.values.stacking import stack_values
 
 _EDGE = 112  # of a picture on the page
@@ -58,7 +48,7 @@ def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, o
         return _player(look, n_bytes)
     if look.is_picture:
         return _picture(look, 3 * n_bytes // 4, span, over or {})
-    return "missing" if look.kind == "missing" else shorten(look.data, 240)
+    return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
@@ -80,7 +70,7 @@ def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: M
     shown = f'<img {size}{style} alt="{text}" src="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/>'
     if not is_series and look.kind != "array":
         return Rich(text, shown)
-    finite = sampled(look.data)[np.isfinite(sampled(look.data))]
+    finite = looks.sampled(look.data)[np.isfinite(looks.sampled(look.data))]
     return Rich(text, shown + _soft(f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"))
 
 
@@ -109,7 +99,7 @@ def _soft(text: str) -> str:
 
 def _reason(error: Exception) -> str:
     try:
-        return f"{type(error).__name__}: {shorten(str(error))}"
+        return f"{type(error).__name__}: {looks.shorten(str(error))}"
     except Exception:  # noqa: BLE001  # foreign code
         return type(error).__name__
 
@@ -180,7 +170,7 @@ class IteratorPage(Document):
 
     @cached_property
     def _target_key(self) -> Any:
-        return default_keys(self._meta, self._whole[0])[1] if self._whole else None
+        return looks.default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
     @property
     def _meta(self) -> Any:
@@ -204,7 +194,7 @@ class IteratorPage(Document):
         try:
             layers = self._explanation.layers
             origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
-            known = list(map(shorten, origins or filter(None, [layers[0].dataset])))
+            known = list(map(looks.shorten, origins or filter(None, [layers[0].dataset])))
             return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
         except Exception:  # noqa: BLE001  # foreign code
             return type(self.iterator).__name__
@@ -214,7 +204,7 @@ class IteratorPage(Document):
         """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else samples_text(n_samples)
-        licences = [f"licence {shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
+        licences = [f"licence {looks.shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
         return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
@@ -225,20 +215,21 @@ class IteratorPage(Document):
         if not self._rows:
             return []
         shown = self._columns[:12]
-        keys, hints = [each.key for each in shown], hints_of(self.iterator)
-        looks: list[dict[Any, Look]] = [
-            {} if reason else {key: look_at(part_of(sample, key), hints.get(key)) for key in keys}
+        keys: list[Any] = [each.key for each in shown]
+        hints: dict[Any, str] = {**looks.hints_of(self.iterator)}
+        views: list[dict[Any, Look]] = [
+            {} if reason else {key: looks.look_at(looks.part_of(sample, key), hints.get(key)) for key in keys}
             for _, sample, reason in self._rows
         ]
-        whole = list(filter(None, looks))
+        whole = list(filter(None, views))
         pictured = [key for key in keys if any(row[key].is_picture for row in whole)]
         if any(row[key].kind == "image" for row in whole for key in pictured):
             pictured = [key for key in pictured if not hints.get(key, "").startswith(("mask", "boxes"))]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
-        spans = {key: span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
+        spans = {key: looks.span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
 
         def cell(sample: Any, look: Look, key: Any) -> str:
-            over = overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
+            over = looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
             try:
                 return cell_of(look, n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
@@ -246,7 +237,7 @@ class IteratorPage(Document):
 
         tiles: list[tuple[str, list[str]]] = []
         table: list[list[str]] = []
-        for (at, sample, reason), row in zip(self._rows, looks, strict=True):
+        for (at, sample, reason), row in zip(self._rows, views, strict=True):
             cells = [reason, *[""] * (len(keys) - 1)] if reason else [cell(sample, row[key], key) for key in keys]
             table.append([f"#{at:,}", *cells])
             if len(pictured) == 1:
@@ -259,14 +250,14 @@ class IteratorPage(Document):
         numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
         return [Table(["", *names], table, frozenset(numbers))]
 
-    def _captions(self, position: int, sample: Any, looks: dict[Any, Look], key: Any) -> list[str]:
+    def _captions(self, position: int, sample: Any, row: dict[Any, Look], key: Any) -> list[str]:
         captions = [f"#{position:,}"]
-        if self._target_key in looks and self._target_key != key and not looks[self._target_key].is_picture:
-            text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
+        if self._target_key in row and self._target_key != key and not row[self._target_key].is_picture:
+            text = looks.label_text(looks.part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
-        others = [each for each in self._columns if each.key in looks and each.key not in (key, self._target_key)]
-        others = [each for each in others if each.role != "tag" and looks[each.key].kind in ("text", "number")]
-        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:3]]
+        others = [each for each in self._columns if each.key in row and each.key not in (key, self._target_key)]
+        others = [each for each in others if each.role != "tag" and row[each.key].kind in ("text", "number")]
+        return captions + [f"{each.name or each.key} {looks.shorten(row[each.key].data, 40)}" for each in others[:3]]
 
     @_part
     def columns(self) -> list[Block]:
@@ -288,7 +279,7 @@ class IteratorPage(Document):
             counts = dict(Counter(counts).most_common())
         table = table_of_targets(counts, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
         name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
-        return [Heading(2, f"Classes of {shorten(name)}"), table._replace(max_rows=_MAX_CLASSES)]
+        return [Heading(2, f"Classes of {looks.shorten(name)}"), table._replace(max_rows=_MAX_CLASSES)]
 
     @_part
     def tree(self) -> list[Block]:
@@ -300,12 +291,12 @@ class IteratorPage(Document):
         """The tree of layers, folded below their names."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
-        return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
+        return [Fold(f"Stack: {' ← '.join(map(looks.shorten, names[:4]))}{more}", self._explanation.document())]
 
 
 def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
-    values = [part_of(sample, key) for sample in samples]
-    kinds = {look_at(value).kind for value in values}
+    values = [looks.part_of(sample, key) for sample in samples]
+    kinds = {looks.look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
     n_bytes = max(32 + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)

@@ -15,21 +15,9 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
+from data_stack.show import looks
+from data_stack.show.looks import Look, kind_of_value, shorten
 from data_stack.show.markup import readable
-from data_stack.show.samples import (
-    Look,
-    choose,
-    default_keys,
-    hints_of,
-    kind_of_value,
-    label_text,
-    look_at,
-    overlays_of,
-    part_of,
-    shorten,
-    span_of,
-    title_of,
-)
 
 try:
     from PIL import Image, ImageDraw, ImageFont
@@ -76,7 +64,7 @@ def as_png(
     Args:
         value: see :func:`kind_of_value`.
         max_pixels: maximum size of the picture; its longer edge is at most four times the square root of it.
-        span: the values drawn as black and white; None: as :func:`~data_stack.show.samples.span_of` returns.
+        span: the values drawn as black and white; None: as :func:`~data_stack.show.looks.span_of` returns.
         hint: the kind of the column in the meta, see :func:`kind_of_value`.
         boxes: drawn over the picture: shape ``(n, 4)``, x and y of two corners, in pixels.
         mask: drawn over the picture: classes or bools, of any shape ``(h, w)``; 0 is transparent.
@@ -84,7 +72,7 @@ def as_png(
     Raises:
         ConfigError: the value is not an image, mask, sound or array of numbers.
     """
-    look = look_at(value, hint)
+    look = looks.look_at(value, hint)
     if look.kind == "array" and look.data.ndim == 1:
         look = Look("array", look.data[np.newaxis])
     if not look.is_picture:
@@ -110,11 +98,11 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
     if look.kind == "mask":
         return _colours_of(small, 255)
     if look.kind == "array":
-        low, high = span_of([array], from_zero=False)
+        low, high = looks.span_of([array], from_zero=False)
         where = np.clip((small.astype(np.float64) - low) / (high - low), 0, 1)
         heat = [np.interp(where, np.linspace(0, 1, len(_HEAT)), channel) for channel in _HEAT.T]
         return Image.fromarray(np.nan_to_num(np.stack([*heat, np.where(np.isnan(where), 0, 255)], axis=2)).astype(np.uint8))
-    grey, span = np.ascontiguousarray(_thin_out(array, 16 * max_pixels)), span or span_of([array])
+    grey, span = np.ascontiguousarray(_thin_out(array, 16 * max_pixels)), span or looks.span_of([array])
     if grey.dtype != np.uint8 or span != (0.0, 255.0):
         with np.errstate(all="ignore"):
             grey = np.nan_to_num(np.interp(grey.astype(np.float64), span, (0, 255))).round().astype(np.uint8)
@@ -124,11 +112,11 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
         return image
     times = math.ceil(160 / max(image.size))  # smaller pictures are enlarged before boxes and masks are drawn
     image = image.convert("RGB").resize((image.width * times, image.height * times), Image.Resampling.NEAREST)
-    if mask is not None and (of_mask := look_at(mask, "mask")).kind == "mask":
+    if mask is not None and (of_mask := looks.look_at(mask, "mask")).kind == "mask":
         over = _colours_of(_thin_out(of_mask.data, image.width * image.height), 128)
         over = over.resize(image.size, Image.Resampling.NEAREST)
         image.paste(over, (0, 0), over)
-    if boxes is not None and (of_boxes := look_at(boxes, "boxes")).kind == "boxes":
+    if boxes is not None and (of_boxes := looks.look_at(boxes, "boxes")).kind == "boxes":
         _draw_boxes(image, of_boxes.data, array.shape)
     return image
 
@@ -141,14 +129,15 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
     if new == [height, width]:
         return array
     rows, columns = (np.arange(n) * edge // n for edge, n in zip((height, width), new, strict=True))
-    return array[rows][:, columns]
+    thin: _Array = array[rows][:, columns]
+    return thin
 
 
 def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
     """Numbers in time, shape ``(n, lines)``, with gaps where not finite; of many, the least and the largest neighbours."""
     width = min(_WIDEST_LINES, math.isqrt(3 * max_pixels))
     height = width // 3
-    low, high = span_of([lines], from_zero=False)
+    low, high = looks.span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
         values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MAX_LINES].astype(np.float64)
@@ -216,11 +205,11 @@ def contact_sheet(
         least = 0 if name == "seed" else 1
         if value is not None and value < least:
             raise ConfigError(f"{name} must be at least {least}, got {value}")
-    title = title_of(iterator) if title is None else title
+    title = looks.title_of(iterator) if title is None else title
     meta, n_total = getattr(iterator, "dataset_meta", None), len(iterator)
     if n_total == 0:
         return _sheet(title, "no samples", 320, 0)[0]
-    sample_key, target_key = default_keys(meta, iterator[0])
+    sample_key, target_key = looks.default_keys(meta, iterator[0])
     classes, target_keys = {target_key: getattr(meta, "class_names", None)}, [target_key]
     if columns is not None:
         given = [columns] if isinstance(columns, (int, str)) else list(columns)
@@ -228,10 +217,10 @@ def contact_sheet(
             raise ConfigError("columns is empty; name the column of the picture, then those of the labels")
         sample_key, *target_keys = (column_key(iterator, key) for key in given)
     most = n_total if n_samples is None and per_class is not None else min(n_samples or 100, n_total)
-    chosen, n_classes = choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
+    chosen, n_classes = looks.choose(iterator, target_keys[0] if target_keys else None, most, seed, per_class)
     samples = [iterator[position] for position in chosen]
-    labels = [" · ".join(label_text(part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
-    tiles = _tiles(samples, sample_key, hints_of(iterator))
+    labels = [" · ".join(looks.label_text(looks.part_of(each, key), classes.get(key)) for key in target_keys) for each in samples]
+    tiles = _tiles(samples, sample_key, looks.hints_of(iterator))
     if n_columns is None:
         n_columns = per_class if per_class and n_classes else n_classes if 4 <= n_classes <= 12 else 10
     return _draw(tiles, labels, n_columns, title, f"{len(samples):,} of {n_total:,} samples")
@@ -256,16 +245,16 @@ def _draw(tiles: Sequence[Image.Image], labels: Sequence[str], n_columns: int, t
 
 def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[Image.Image]:
     """A picture or text for each sample."""
-    looks = [look_at(part_of(sample, key), hints.get(key, "image")) for sample in samples]
-    span = span_of([look.data for look in looks if look.kind == "image"])
+    views = [looks.look_at(looks.part_of(sample, key), hints.get(key, "image")) for sample in samples]
+    span = looks.span_of([look.data for look in views if look.kind == "image"])
     tiles = []
-    for sample, look in zip(samples, looks, strict=True):
+    for sample, look in zip(samples, views, strict=True):
         if look.is_picture:
-            over = overlays_of(sample, hints) if look.kind == "image" else {}
+            over = looks.overlays_of(sample, hints) if look.kind == "image" else {}
             tiles.append(_thumbnail(draw(look, 1 << 18, span, **over)))  # of a picture before Pillow fits it into its cell
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
-            text = textwrap.fill(shorten(part_of(sample, key), 100), 20)
+            text = textwrap.fill(shorten(looks.part_of(sample, key), 100), 20)
             ImageDraw.Draw(tiles[-1]).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tiles
 

@@ -20,16 +20,8 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
 from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.column_statistics import (
-    MAX_VALUES_OF_A_TARGET,
-    ColumnReport,
-    class_name,
-    columns_of,
-    n_values_of,
-    plain_value,
-    target_distribution,
-    with_statistics,
-)
+from data_stack.show import column_statistics
+from data_stack.show.column_statistics import ColumnReport, class_name, plain_value, target_distribution
 from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
@@ -259,7 +251,7 @@ class DatasetIteratorReportGenerator:
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
-            report.columns = with_statistics(as_iterator(iterator), report.columns)
+            report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
@@ -303,7 +295,8 @@ class _Reporter:
         meta = getattr(iterator, "dataset_meta", None)
         speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
         n_samples = len(iterator)
-        same = ("identifier", "sample_pos", "target_pos", "tag_pos", "target_kind", "class_names", "feature_names")
+        names = ("identifier", "sample_pos", "target_pos", "tag_pos", "target_kind", "class_names", "feature_names")
+        same: dict[str, Any] = {name: getattr(meta, name, None) for name in names}
         return DatasetIteratorReport(
             name=type(iterator).__name__ if meta is None else meta.dataset_name,
             tag=getattr(meta, "dataset_tag", None),
@@ -312,7 +305,7 @@ class _Reporter:
             iteration_speed=speed,
             sub_reports=[],
             provenance=tuple(getattr(meta, "provenance", ())),
-            **{name: getattr(meta, name, None) for name in same},
+            **same,
         )
 
     def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
@@ -320,7 +313,8 @@ class _Reporter:
         try:
             if (source, target_pos) not in self._columns:
                 target = value_of(iterator[0], target_pos)
-                if n_values_of(target) > MAX_VALUES_OF_A_TARGET and one_hot_positions(as_array(target)[None]) is None:
+                is_small = column_statistics.n_values_of(target) <= column_statistics.MAX_VALUES_OF_A_TARGET
+                if not is_small and one_hot_positions(as_array(target)[None]) is None:
                     return {}
                 if positions is not None:
                     return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
@@ -334,7 +328,7 @@ class _Reporter:
 def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     n_samples = len(iterator)
     positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist()))  # to find the columns
-    return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
+    return column_statistics.columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:

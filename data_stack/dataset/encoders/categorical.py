@@ -32,7 +32,8 @@ def category(value: Any) -> Any:
     """
     if isinstance(value, np.generic) or (getattr(value, "ndim", None) == 0 and hasattr(value, "item")):
         value = float(value) if isinstance(value, np.longdouble) else value.item()
-    for kind in (bool, str, int, float, bytes):
+    kinds: tuple[Any, ...] = (bool, str, int, float, bytes)
+    for kind in kinds:
         if isinstance(value, kind):
             return NAN if value != value else kind(value)
     if value is None or isinstance(value, tuple):

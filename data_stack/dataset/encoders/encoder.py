@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import contextlib
 import importlib
 import os
 import pkgutil
@@ -48,34 +47,6 @@ def as_column(values: Any) -> Column:
     if column.ndim == 0:
         raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
     return column
-
-
-def as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
-    """Numbers as float64, None as NaN; strings as the numbers that they spell.
-
-    Args:
-        column: shape ``(n, ...)``.
-        first: position of its first value, for errors.
-
-    Raises:
-        EncodingError: a value is not a number.
-        ConfigError: the dtype is not one of real numbers.
-    """
-    kind = column.dtype.kind
-    if kind in "biuf":
-        return column.astype(np.float64, copy=False)
-    if kind not in "OUS":
-        raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")
-    with contextlib.suppress(ValueError, TypeError):
-        return column.astype(np.float64)
-    numbers: list[npt.NDArray[np.float64]] = []
-    for position, value in enumerate(column, first):
-        try:
-            number = np.asarray(value, dtype=np.float64)
-            numbers.append(np.stack([number, *numbers[:1]])[0])  # of one shape
-        except (ValueError, TypeError):
-            raise EncodingError(f"{value!r:.80} is not a number, or of another shape than those before", position) from None
-    return np.stack(numbers)
 
 
 def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:

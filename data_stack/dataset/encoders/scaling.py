@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.encoders.encoder import (
-    Column,
-    Encoder,
-    Learner,
-    as_column,
-    as_floats,
-    check_choice,
-    first_place,
-    register_encoder,
-)
+from data_stack.dataset.encoders.encoder import Column, Encoder, Learner, as_column, check_choice, first_place, register_encoder
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
@@ -95,7 +87,7 @@ class ContinuousEncoder(Encoder):
     # ------------------------------------------------------------------ encoding
 
     def _transform(self, column: Column) -> Column:
-        numbers = as_floats(column)
+        numbers = _as_floats(column)
         if self._scaling != "none" and numbers.shape[1:] != self.centre.shape:
             if len(numbers) == 0:
                 return np.empty((0, *self.centre.shape), dtype=self._dtype)
@@ -114,7 +106,7 @@ class ContinuousEncoder(Encoder):
 
     def _inverse(self, column: Column) -> Column:
         """The numbers as float64, up to rounding; NaN that ``missing="zeros"`` replaced become the centre."""
-        return as_floats(column) * self.scale + self.centre
+        return _as_floats(column) * self.scale + self.centre
 
 
 class _NumbersLearner(Learner):
@@ -123,7 +115,7 @@ class _NumbersLearner(Learner):
         self._moments = RunningMoments()
 
     def add(self, block: Column, first: int) -> None:
-        numbers = as_floats(block, first)
+        numbers = _as_floats(block, first)
         _check(numbers, self._missing, first)
         if first and (shape := np.shape(self._moments.mean)) != numbers.shape[1:]:
             raise EncodingError(f"values have the shape {numbers.shape[1:]}, those before {shape}", first)
@@ -144,6 +136,34 @@ class _NumbersLearner(Learner):
             else:
                 centre, scale = np.zeros_like(moments.low), np.maximum(np.abs(moments.low), np.abs(moments.high))
         return {"centre": np.asarray(centre, dtype=np.float64), "scale": np.where(scale == 0, 1.0, scale)}
+
+
+def _as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
+    """Numbers as float64, None as NaN; strings as the numbers that they spell.
+
+    Args:
+        column: shape ``(n, ...)``.
+        first: position of its first value, for errors.
+
+    Raises:
+        EncodingError: a value is not a number.
+        ConfigError: the dtype is not one of real numbers.
+    """
+    kind = column.dtype.kind
+    if kind in "biuf":
+        return column.astype(np.float64, copy=False)
+    if kind not in "OUS":
+        raise ConfigError(f"a column of real numbers is required, got dtype {column.dtype}")
+    with contextlib.suppress(ValueError, TypeError):
+        return column.astype(np.float64)
+    numbers: list[npt.NDArray[np.float64]] = []
+    for position, value in enumerate(column, first):
+        try:
+            number = np.asarray(value, dtype=np.float64)
+            numbers.append(np.stack([number, *numbers[:1]])[0])  # of one shape
+        except (ValueError, TypeError):
+            raise EncodingError(f"{value!r:.80} is not a number, or of another shape than those before", position) from None
+    return np.stack(numbers)
 
 
 def _check(numbers: Floats, missing: str, first: int) -> None:

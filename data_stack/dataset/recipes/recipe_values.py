@@ -169,7 +169,11 @@ def other_values(value: Any) -> list[Any]:
     def skip(other: Any) -> dict[str, Any] | None:
         return {} if isinstance(other, (range, DatasetMetaIF)) or _array_of(other) is not None else None
 
-    to_plain(value, lambda other: {"found": found.append(other)}, skip)
+    def note(other: Any) -> dict[str, Any]:
+        found.append(other)
+        return {}
+
+    to_plain(value, note, skip)
     return found
 
 

@@ -26,9 +26,10 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
-from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
 from data_stack.dataset.splits.splitting import Shares, divide
 from data_stack.exception import ConfigError
 

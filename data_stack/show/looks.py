@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -108,15 +107,11 @@ def span_of(arrays: Sequence[_Array], *, from_zero: bool = True) -> tuple[float,
         arrays: of numbers; only some values of large arrays are read.
         from_zero: False: black is always the smallest value.
     """
-    low, high = math.inf, -math.inf
-    for array in map(sampled, arrays):
-        finite = array[np.isfinite(array)]
-        if finite.size:
-            low, high = min(low, float(finite.min())), max(high, float(finite.max()))
-    if low > high:
+    finite = [found for array in map(sampled, arrays) if (found := array[np.isfinite(array)]).size]
+    if not finite:
         return 0.0, 1.0
-    if from_zero:
-        low, high = min(low, 0.0), max(high, 0.0)
+    low, high = float(min(each.min() for each in finite)), float(max(each.max() for each in finite))
+    low, high = (min(low, 0.0), max(high, 0.0)) if from_zero else (low, high)
     if high > 127 and all(array.dtype == np.uint8 for array in arrays):
         high = 255.0
     return (low, high) if high > low else (low, low + 1)
@@ -189,8 +184,7 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
         return Look("array", array)
     if picture is not None and (wanted == "image" or (wanted != "series" and is_image)):
         return Look("image", picture)
-    lines = _lines_of(array)
-    if lines is not None:
+    if (lines := _lines_of(array)) is not None:
         return Look("series", lines)
     is_natural = picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
     return Look("image", picture) if is_natural else Look("array", array)
