@@ -78,7 +78,6 @@ HEAVY = {
     "pandas": {"data_stack.exchange.tables.pandas"},
     "PIL": {
         "data_stack.cli.pictures",
-        "data_stack.show.contact_sheet",
         "data_stack.show.pictures",
         "data_stack.codecs.images",
     },

@@ -15,11 +15,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import Column, DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
-from data_stack.show.column_statistics import columns_of
-from data_stack.show.kinds import Kind, look_at
+from data_stack.show.column_statistics import columns_of, plain_value
+from data_stack.show.looks import Kind, hints_of, look_at, part_of
 from data_stack.show.markup import readable
-from data_stack.show.samples import hints_of, part_of
-from data_stack.show.target_distribution import plain_value
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.stacked_values import is_missing, is_null, present_values, stack_values
 from data_stack.values.stacking import join_columns

@@ -120,7 +120,7 @@ def report(settings: Settings, name: str, options: tuple[str, ...], **what: Any)
 
     Prepares the dataset first if it is not ready.
     """
-    from data_stack.reproduce.dataset_report import DatasetReport
+    from data_stack.reproduce.planning import DatasetReport
 
     document = DatasetReport.of(name, storage=settings.connector(), config=parse_options(options), **what)
     answer(settings, document.to_dict(), *document.document())

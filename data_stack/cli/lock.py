@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -78,7 +77,7 @@ def _answer(context: click.Context, settings: Settings, differences: list[Differ
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
     answer(
         settings,
-        [asdict(each) for each in differences],
+        [each._asdict() for each in differences],
         *([Facts(rows)] if rows else []),
         "the data differs from the lock file" if differs else "all data is as the lock file says",
     )

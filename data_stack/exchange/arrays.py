@@ -1,4 +1,4 @@
-"""Reads arrays, PyTorch datasets and image folders as samples."""
+"""Reads arrays, PyTorch datasets, image folders as samples."""
 
 from __future__ import annotations
 
@@ -122,8 +122,24 @@ def _check_array(array: Any) -> Any:
     checked: Any = np.asanyarray(array)
     if checked.ndim == 0:
         raise ConfigError(f"from_numpy() expects arrays of shape (n, …), got {array!r:.80}")
-    if not isinstance(checked, np.ma.MaskedArray):
-        return checked
-    values = checked.data.astype(object)
-    values[np.ma.getmaskarray(checked)] = None
-    return values
+    if isinstance(checked, np.ma.MaskedArray):
+        return np.where(np.ma.getmaskarray(checked), np.array(None), checked.data.astype(object))
+    return checked
+
+
+def to_tensorflow(iterator: Any, *, batch_size: int | None = None, **options: Any) -> Any:
+    """The samples as a ``tf.data.Dataset`` that reads them when it is iterated, see ``Loader.tensorflow``.
+
+    Args:
+        iterator: any iterator.
+        batch_size: number of samples in each element; None for single samples, which must have one shape.
+        options: options of the loader, such as ``shuffle=True, seed=7, epochs=3``; one epoch by default.
+
+    Raises:
+        MissingDependencyError: TensorFlow is not installed.
+        ConfigError: TensorFlow has no tensors for a column, or there are no samples to infer its shape from.
+    """
+    from data_stack.loader.loader import Loader
+
+    dataset = Loader(iterator, batch_size or 64, **options).tensorflow().dataset()
+    return dataset if batch_size is not None else dataset.unbatch()

@@ -18,7 +18,7 @@ import pluggy
 
 from data_stack.codecs import Codec
 from data_stack.codecs.registry import registered_types
-from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder
+from data_stack.dataset.encoders.encoder import Encoder, built_in_kinds
 from data_stack.exception import (
     AmbiguousDatasetError,
     ConfigError,
@@ -67,7 +67,7 @@ _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[st
     "storage_connectors": (_is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
     "retrievers": (_is_function, lambda: _RETRIEVER_SCHEMES),
     "engines": (_is_function, lambda: {"processes"}),
-    "encoders": (_is_encoder, lambda: BUILT_IN_KINDS),
+    "encoders": (_is_encoder, built_in_kinds),
     "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
     "catalogues": (_is_catalogue, lambda: ()),
 }

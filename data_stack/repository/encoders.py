@@ -7,7 +7,7 @@ from typing import Any
 from data_stack.dataset.encoders import Encoder
 from data_stack.dataset.encoders import encoder_from_state as encoder_from_known_state
 from data_stack.dataset.encoders import load_encoder as load_known_encoder
-from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS
+from data_stack.dataset.encoders.encoder import built_in_kinds
 from data_stack.exception import ConfigError
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.default_storage import Storage
@@ -16,7 +16,7 @@ from data_stack.util.suggestions import did_you_mean
 
 def encoder_kinds() -> dict[str, type[Encoder]]:
     """The classes of all encoders by kind, sorted; imports the plugins that implement hooks."""
-    return dict(sorted({**BUILT_IN_KINDS, **default_manager().encoder_kinds()}.items()))
+    return dict(sorted({**built_in_kinds(), **default_manager().encoder_kinds()}.items()))
 
 
 def encoder(kind: str, **config: Any) -> Encoder:
@@ -25,7 +25,7 @@ def encoder(kind: str, **config: Any) -> Encoder:
     Raises:
         ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
-    kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else encoder_kinds()
+    kinds = built_in_kinds() if kind in built_in_kinds() else encoder_kinds()
     if kind not in kinds:
         raise ConfigError(f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(kinds)}")
     try:

@@ -124,7 +124,7 @@ class Place:
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Any:
-        from data_stack.show.splits import Splits
+        from data_stack.show.page import Splits
 
         place = location_of_place(self.name)
         found = find_places(place, format)
@@ -215,7 +215,7 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
     from data_stack.exchange.arrays import from_folder, with_target
 
     if kind in ("csv", "jsonl"):
-        from data_stack.exchange.tables.files import from_csv, from_jsonl
+        from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 
         opened: Any = place.path or place.open()
         return from_csv(opened, target=target, **options) if kind == "csv" else from_jsonl(opened, target=target, **options)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import TracebackType
 
 from data_stack.exception import ConfigError, LicenceDeniedError
-from data_stack.show.licences import is_denied
+from data_stack.show.explanation import is_denied
 
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"

@@ -105,7 +105,7 @@ class NamedDataset:
 
         def load_split(name: str | None) -> Any:
             if name is None and self.splits:
-                from data_stack.show.splits import Splits
+                from data_stack.show.page import Splits
 
                 return Splits({each: load_split(each) for each in self.splits})
             with progress_as(progress):

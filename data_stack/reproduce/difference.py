@@ -1,11 +1,11 @@
-"""What differs between two datasets, sample by sample."""
+"""Compares samples by their digests: of one dataset, or of two."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,17 +20,163 @@ from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import default_repository
 from data_stack.show.column_statistics import fields_of
-from data_stack.show.leakage import digests_of
+from data_stack.show.looks import default_keys
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Table, readable
 from data_stack.show.page import IteratorPage
-from data_stack.show.samples import default_keys
-from data_stack.values.digests import sample_digest
+from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
+from data_stack.values.stacking import keys_of
+
+_EXAMPLES_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSamples:
+    """Samples that occur more than once in one split.
+
+    Attributes:
+        split: its name.
+        n_samples: samples in the split.
+        n_repeats: number of samples that equal an earlier one.
+        positions: (first occurrence, repeat) of some repeats, in order.
+    """
+
+    split: str
+    n_samples: int
+    n_repeats: int
+    positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SharedSamples:
+    """Samples that occur in two splits.
+
+    Attributes:
+        first, second: names of the splits.
+        n_distinct: number of different samples that are in both splits.
+        n_in_first: number of samples of ``first`` that are also in ``second``.
+        n_in_second: number of samples of ``second`` that are also in ``first``.
+        positions: (first occurrence in ``first``, first occurrence in ``second``) of some of these samples, in order.
+    """
+
+    first: str
+    second: str
+    n_distinct: int
+    n_in_first: int
+    n_in_second: int
+    positions: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicatesReport(Document):
+    """The result of :func:`find_duplicates`. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        columns: the compared columns; None for whole samples.
+        within: repeats within each split, in the order given.
+        between: shared samples of each pair of splits.
+    """
+
+    columns: tuple[ColumnKey, ...] | None
+    within: tuple[RepeatedSamples, ...]
+    between: tuple[SharedSamples, ...]
+
+    @property
+    def is_leaking(self) -> bool:
+        """Whether any sample occurs in two splits."""
+        return any(pair.n_distinct for pair in self.between)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data, with :attr:`is_leaking`."""
+        return {**asdict(self), "is_leaking": self.is_leaking}
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The report as a document."""
+        what = "whole samples" if self.columns is None else "column " + ", ".join(map(readable, self.columns))
+        blocks: list[Block] = [Heading(level, "Duplicates"), Paragraph(f"Compared: {what}.")]
+        repeats = [_pairs(each.positions, each.n_repeats) for each in self.within]
+        found = zip(self.within, repeats, strict=True)
+        rows = [[readable(each.split), f"{each.n_samples:,}", f"{each.n_repeats:,}", at] for each, at in found]
+        within = Table(["split", "samples", "repeats", "first and repeat at"], rows, frozenset({1, 2}))
+        blocks += [Heading(level + 1, "Within splits"), within]
+        if self.between:
+            lengths = {each.split: each.n_samples for each in self.within}
+            rows = []
+            for pair in self.between:
+                sides = ((pair.n_in_first, lengths[pair.first]), (pair.n_in_second, lengths[pair.second]))
+                shares = [f"{n_samples:,} ({100 * n_samples / max(1, n_all):.2f} %)" for n_samples, n_all in sides]
+                names, at = f"{readable(pair.first)}, {readable(pair.second)}", _pairs(pair.positions, pair.n_distinct)
+                rows.append([names, f"{pair.n_distinct:,}", *shares, at])
+            header = ["splits", "shared samples", "of the first", "of the second", "at"]
+            blocks += [Heading(level + 1, "Between splits"), Table(header, rows, frozenset({1, 2, 3}))]
+            blocks.append(Paragraph("There is leakage." if self.is_leaking else "No sample is in two splits."))
+        return blocks
+
+
+def find_duplicates(
+    splits: Mapping[str, DatasetIteratorIF] | DatasetIteratorIF,
+    columns: ColumnKey | Sequence[ColumnKey] | None = None,
+    *,
+    max_positions: int = 20,
+) -> DuplicatesReport:
+    """Find equal samples within and between ``splits``; exact, by the samples' digests.
+
+    ::
+
+        found = find_duplicates({"train": train, "test": test}, columns=0)  # the same picture, with any label
+        assert not found.is_leaking
+
+    Reads every sample once, a few thousand at a time; each takes some 200 bytes of memory. Samples are equal if their
+    ``sample_digest`` is equal: numbers of different types are equal if their values are.
+
+    Args:
+        splits: iterators by name, or one iterator to search for repeats.
+        columns: the columns to compare; None for whole samples.
+        max_positions: maximum number of positions to list for each finding; all are counted.
+
+    Raises:
+        ConfigError: ``splits`` is empty, or a split lacks a column.
+    """
+    by_name = dict(splits) if isinstance(splits, Mapping) else {"all": splits}
+    keys = None if columns is None else tuple(keys_of(columns))
+    if not by_name or keys == ():
+        raise ConfigError("find_duplicates needs a split, as in {'train': …}, and columns; None compares whole samples")
+    digests = {name: _digest(name, as_iterator(iterator), keys) for name, iterator in by_name.items()}
+    firsts = {name: {digest: at for at, digest in reversed(list(enumerate(found)))} for name, found in digests.items()}
+    within, between = [], []
+    for name, found in digests.items():
+        repeats = [(firsts[name][digest], at) for at, digest in enumerate(found) if firsts[name][digest] != at]
+        within.append(RepeatedSamples(name, len(found), len(repeats), tuple(repeats[: max(0, max_positions)])))
+    for first, second in combinations(digests, 2):
+        shared = firsts[first].keys() & firsts[second].keys()
+        positions = sorted((firsts[first][digest], firsts[second][digest]) for digest in shared)
+        n_first, n_second = (sum(digest in shared for digest in digests[name]) for name in (first, second))
+        between.append(SharedSamples(first, second, len(shared), n_first, n_second, tuple(positions[: max(0, max_positions)])))
+    return DuplicatesReport(keys, tuple(within), tuple(between))
+
+
+def _digest(name: str, iterator: DatasetIteratorIF, keys: tuple[ColumnKey, ...] | None) -> list[bytes]:
+    """The digests of the samples of a split."""
+    access = access_to(iterator)
+    read = access.batch if keys is None else lambda positions: tuple(access.columns(keys, positions))
+    try:
+        return [digest for _, batch in in_blocks(len(iterator), read) for digest in digests_of(batch)]
+    except ConfigError as error:
+        raise ConfigError(f"split {name!r} cannot be searched for duplicates: {error}") from error
+
+
+def digests_of(batch: Any) -> list[bytes]:
+    """The digests of the samples in a batch."""
+    return list(row_digests(batch).view(f"V{DIGEST_BYTES}").ravel().tolist())
+
+
+def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
+    shown = ", ".join(f"{first:,} and {second:,}" for first, second in positions[:_EXAMPLES_SHOWN])
+    return shown + (", …" if n_all > min(len(positions), _EXAMPLES_SHOWN) else "")
+
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _Pairs: TypeAlias = list[tuple[int, int]]
 _N_SHOWN = 8
-_WHOLE = ""
-"""The split of a dataset without splits."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +209,7 @@ class DatasetDiff(Document):
     relabelled: tuple[_Positions, _Positions]
     changed: tuple[_Positions, _Positions]
     changed_columns: Mapping[str, int]
-    _iterators: tuple[Sequence[Any], Sequence[Any]] = dataclasses.field(repr=False, compare=False)
+    _iterators: tuple[Sequence[Any], Sequence[Any]] = field(repr=False, compare=False)
 
     @property
     def differs(self) -> bool:
@@ -136,13 +282,14 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         ConfigError: the key does not exist, or two samples have the same key; a sample cannot be compared.
         DatasetNotFoundError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
     """
-    splits_of = [_splits_of(each, storage) for each in (first, second)]
+    loaded = [default_repository().load(each, None, storage) if isinstance(each, str) else each for each in (first, second)]
+    splits_of = [dict(each) if isinstance(each, Mapping) else {"": each} for each in loaded]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
     one, other = (_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of)
     pairs = _pair_by_content(one, other) if key is None else _pair_by_key(one, other)
-    places = {
-        name: (one.places(each[0] for each in found), other.places(each[1] for each in found)) for name, found in pairs.items()
-    }
+    places: dict[str, Any] = {}
+    for name in ("moved", "relabelled", "changed"):
+        places[name] = one.places(pair[0] for pair in pairs[name]), other.places(pair[1] for pair in pairs[name])
     paired = [{pair[side] for found in pairs.values() for pair in found} for side in (0, 1)]
     return DatasetDiff(
         splits=names,
@@ -151,17 +298,10 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         n_equal=len(pairs["equal"]),
         added=other.places(each for each in range(len(other.contents)) if each not in paired[1]),
         removed=one.places(each for each in range(len(one.contents)) if each not in paired[0]),
-        moved=places["moved"],
-        relabelled=places["relabelled"],
-        changed=places["changed"],
         changed_columns=_changed_columns(one, other, pairs["changed"]),
         _iterators=(one.iterators, other.iterators),
+        **places,
     )
-
-
-def _splits_of(given: Any, storage: Storage | None) -> dict[str, Any]:
-    loaded = default_repository().load(given, None, storage) if isinstance(given, str) else given
-    return dict(loaded) if isinstance(loaded, Mapping) else {_WHOLE: loaded}
 
 
 class _Side:
@@ -186,10 +326,8 @@ class _Side:
         repeated = Counter(self.keys).most_common(1)
         if repeated and repeated[0][1] > 1:
             split, place = self.where[self.keys.index(repeated[0][0])]
-            raise ConfigError(
-                f"key {key!r:.80} does not identify samples: {repeated[0][1]} samples have the value of sample {place} "
-                f"of split {names[split]!r}. Name a column whose values differ, or leave key out"
-            )
+            problem = f"{repeated[0][1]} samples have the value of sample {place} of split {names[split]!r}"
+            raise ConfigError(f"key {key!r:.80} does not identify samples: {problem}. Name another column, or leave key out")
 
     def _digest(self, split: int, iterator: DatasetIteratorIF) -> None:
         access, meta = access_to(iterator), getattr(iterator, "dataset_meta", None)
@@ -198,9 +336,7 @@ class _Side:
         kept = [each for each in columns if each not in (default_keys(meta, sample)[1], getattr(meta, "tag_pos", None))]
         key = None if self._key is None else column_key(iterator, self._key)
         if key is not None and key not in columns:
-            raise ConfigError(
-                f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by; it has {columns!r:.200}"
-            )
+            raise ConfigError(f"split {self._names[split]!r} has no column {self._key!r:.80} to compare by, but {columns!r:.200}")
         batch: Any
         for _, batch in in_blocks(len(iterator), access.batch):
             self.contents += digests_of(batch)
@@ -221,7 +357,7 @@ class _Side:
 
 def _pair_by_key(one: _Side, other: _Side) -> dict[str, _Pairs]:
     """Pairs of samples with equal keys, by how they differ."""
-    pairs: dict[str, _Pairs] = {"equal": [], "moved": [], "relabelled": [], "changed": []}
+    pairs = defaultdict[str, _Pairs](list)
     for a, b in _match(one.keys, other.keys, range(len(one.keys)), range(len(other.keys))):
         if one.contents[a] == other.contents[b]:
             kind = "equal" if one.where[a][0] == other.where[b][0] else "moved"
@@ -236,7 +372,7 @@ def _pair_by_content(one: _Side, other: _Side) -> dict[str, _Pairs]:
     a, b = list(range(len(one.contents))), list(range(len(other.contents)))
     in_splits = [[(where[0], content) for where, content in zip(side.where, side.contents, strict=True)] for side in (one, other)]
     inputs = (one.inputs, other.inputs) if one.inputs and other.inputs else ([None] * len(a), range(len(b)))
-    pairs: dict[str, _Pairs] = {"changed": []}
+    pairs = defaultdict[str, _Pairs](list)
     for name, values in (("equal", in_splits), ("moved", (one.contents, other.contents)), ("relabelled", inputs)):
         pairs[name] = _match(values[0], values[1], a, b)
         matched = [{pair[side] for pair in pairs[name]} for side in (0, 1)]
@@ -257,8 +393,6 @@ def _changed_columns(one: _Side, other: _Side, changed: _Pairs) -> dict[str, int
     counts: Counter[str] = Counter()
     for a, b in changed:
         then, now = one.sample(a), other.sample(b)
-        for column in dict.fromkeys([*then, *now]):
-            is_in_both = column in then and column in now
-            if not is_in_both or sample_digest((then[column],)) != sample_digest((now[column],)):
-                counts[str(column)] += 1
+        digests = [{column: sample_digest((value,)) for column, value in sample.items()} for sample in (then, now)]
+        counts.update(str(column) for column in {**then, **now} if digests[0].get(column) != digests[1].get(column))
     return dict(counts)

@@ -35,18 +35,8 @@ from data_stack.repository.lock_paths import absolute_from, relative_to
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetRepository, default_repository
 from data_stack.repository.resolved import Published
-from data_stack.reproduce.lock_differences import (
-    ADVICE,
-    Chosen,
-    Difference,
-    advise_code,
-    differing_samples,
-    differing_sources,
-    prepared_of,
-    sources_of,
-    without_none,
-)
-from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
+from data_stack.reproduce import lock_differences as parts
+from data_stack.reproduce.lock_differences import Difference, SampleDigests
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
@@ -79,9 +69,8 @@ class LockFile:
         folder: str | os.PathLike[str] | None = None,
     ) -> None:
         self.datasets: dict[str, Any] = dict(datasets or {})
-        self.stacks: dict[str, Any] = _with_recipes(
-            stacks or {}, functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
-        )
+        to_absolute = functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
+        self.stacks: dict[str, Any] = _with_recipes(stacks or {}, to_absolute)
 
     # ------------------------------------------------------------------ the file
 
@@ -95,18 +84,13 @@ class LockFile:
         try:
             with open(path, "rb") as file:
                 fields = parse_toml(file.read(MAX_BYTES + 1))
-        except FileNotFoundError as error:
-            raise LockError(f"lock file {str(path)!r} does not exist; make one with `data-stack lock add NAME`") from error
         except (OSError, ValueError) as error:
-            raise LockError(
-                f"the lock file {str(path)!r} cannot be read: {error!s:.200}. Restore it from version control"
-            ) from error
+            is_missing = isinstance(error, FileNotFoundError)
+            advice = "Make one with `data-stack lock add NAME`" if is_missing else "Restore it from version control"
+            raise LockError(f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}") from error
         if fields.get("format") != _FORMAT or not _is_whole(fields):
-            raise LockError(
-                f"the lock file {str(path)!r} is damaged, or another data_stack made it: its format is "
-                f"{shorten(fields.get('format'))}, and this data_stack reads {_FORMAT}. Restore it from version control, or "
-                f"delete it and lock again"
-            )
+            problem = f"is damaged, or from another data_stack: its format is {shorten(fields.get('format'))}, not {_FORMAT}"
+            raise LockError(f"lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
         return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
 
     def write(self, path: str | os.PathLike[str]) -> None:
@@ -115,11 +99,9 @@ class LockFile:
         stacks = _with_recipes(self.stacks, functools.partial(relative_to, folder))
         fields = {"format": _FORMAT, "datasets": _sort(self.datasets), "stacks": _sort(stacks)}
         try:
-            text = _HEADER + tomli_w.dumps(fields, multiline_strings=False)
+            text = _HEADER + tomli_w.dumps(fields)
         except TypeError as error:
-            raise ConfigError(
-                f"an option of a dataset cannot be locked, as TOML has no such value: {error}; leave it out"
-            ) from error
+            raise ConfigError(f"an option of a dataset has a value that TOML lacks: {error}; leave it out") from error
         with LocalFolder(folder).create(name) as file:
             file.write(text.encode())
 
@@ -147,19 +129,20 @@ class LockFile:
         key, factory, package = dataset.plain_name, dataset.factory, dataset.package
         configs = [each["config"] for each in self.datasets.get(key, {}).get("configurations", ())]
         distinct = {canonical_json(each): each for each in (*configs, config)}.values()  # in TOML tuples are lists
-        opened = [(each, _splits_of(dataset.load(**each))) for each in distinct]
+        opened = [(each, dataset.load(**each)) for each in distinct]
         digests = SampleDigests(key, factory, package and package[0])  # of what is prepared now
         locked = []
-        for each, splits in opened:
+        for each, loaded in opened:
+            splits = loaded if isinstance(loaded, dict) else {"": loaded}
             found = {split: digests.of(each, split, functools.partial(splits.__getitem__, split)) for split in splits}
             locked.append({"config": each, "splits": found})
-        self.datasets[key] = without_none(
+        self.datasets[key] = parts.without_none(
             {
                 "version": dataset.version,
                 "plugin": package and " ".join(package),
-                "libraries": libraries_of(package and package[0]),
-                "sources": sources_of(factory),
-                "prepared": prepared_of(factory),
+                "libraries": parts.libraries_of(package and package[0]),
+                "sources": parts.sources_of(factory),
+                "prepared": parts.prepared_of(factory),
                 "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
             }
         )
@@ -193,14 +176,10 @@ class LockFile:
             samples: read all samples once for each version of the code, and compare their digests, which the store remembers;
                 False: only where the prepared bytes differ. None: True, unless ``DATA_STACK_LOCK_SAMPLES`` is 0.
         """
-        return self._check_all(storage, repository, prepares=False, samples=samples)
+        return list(self._check_datasets(storage, repository, prepares=False, samples=samples))
 
     def restore(
-        self,
-        storage: Storage | None = None,
-        *,
-        repository: DatasetRepository | None = None,
-        samples: bool | None = None,
+        self, storage: Storage | None = None, *, repository: DatasetRepository | None = None, samples: bool | None = None
     ) -> list[Difference]:
         """Retrieve and prepare the datasets in a store, and rebuild the stacks; return the differences from the lock.
 
@@ -209,7 +188,7 @@ class LockFile:
             repository: knows the datasets; None for the default one.
             samples: as for :meth:`check`.
         """
-        found = self._check_all(storage, repository, prepares=True, samples=samples)
+        found = list(self._check_datasets(storage, repository, prepares=True, samples=samples))
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
         for name, entry in sorted(self.stacks.items()):
             found += self._check_stack(name, entry, storage, repository, datasets)
@@ -222,37 +201,31 @@ class LockFile:
             LockError: the lock has no such dataset.
         """
         if name not in self.datasets:
-            raise LockError(
-                f"dataset {name!r:.80} is not in the lock file{did_you_mean(name, self.datasets)}; it has "
-                f"{', '.join(sorted(self.datasets)) or 'no datasets'}. Add it with `data-stack lock add {name}`"
-            )
-        entry: dict[str, Any] = self.datasets[name]
-        return entry
+            known = f"{did_you_mean(name, self.datasets)}; it has {', '.join(sorted(self.datasets)) or 'no datasets'}"
+            raise LockError(f"dataset {name!r:.80} is not in the lock file{known}. Add it with `data-stack lock add {name}`")
+        return dict(self.datasets[name])
 
-    def _check_all(self, storage: Storage | None, repository: DatasetRepository | None, **how: Any) -> list[Difference]:
-        connector = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
-        return [each for name in sorted(self.datasets) for each in self._check(name, connector, repository, **how)]
-
-    def _check(
-        self, name: str, storage: Storage | None, repository: DatasetRepository | None, **how: Any
+    def _check_datasets(
+        self, storage: Storage | None, repository: DatasetRepository | None, *, prepares: bool, samples: bool | None
     ) -> Iterator[Difference]:
-        entry = self.datasets[name]
-        try:
-            dataset = _resolve(name, entry, storage, repository)
-            if isinstance(dataset.factory, DatasetFactory):
-                for each in entry["configurations"]:
-                    dataset.factory._check_definition().check_config(each["config"])
-        except (DatasetNotFoundError, PluginError, ConfigError) as error:
-            what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
-            yield Difference(name, what, f"{error} {_name_plugin(entry)}")
-            return
-        yield from self._compare(name, dataset, **how)
+        connector = None if storage is None else as_storage_connector(storage)  # its errors are not the plugin's
+        for name, entry in sorted(self.datasets.items()):
+            try:
+                dataset = _resolve(name, entry, connector, repository)
+                if isinstance(dataset.factory, DatasetFactory):
+                    for each in entry["configurations"]:
+                        dataset.factory._check_definition().check_config(each["config"])
+            except (DatasetNotFoundError, PluginError, ConfigError) as error:
+                what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
+                yield Difference(name, what, f"{error} {_name_plugin(entry)}")
+            else:
+                yield from self._compare(name, dataset, prepares=prepares, samples=samples)
 
     def _compare(
-        self, name: str, dataset: Any, *, prepares: bool, samples: bool | None = None, only: Chosen | None = None
+        self, name: str, dataset: Any, *, prepares: bool, samples: bool | None = None, only: tuple[Any, str | None] | None = None
     ) -> Iterator[Difference]:
         entry, factory = self.datasets[name], dataset.factory
-        yield from differing_sources(name, entry.get("sources", []), factory)
+        yield from parts.differing_sources(name, entry.get("sources", []), factory)
         if prepares:
             try:
                 for each in entry["configurations"]:
@@ -262,13 +235,11 @@ class LockFile:
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
             reason = factory.readiness().reason
-            problem = "it is not prepared here; `data-stack lock restore` prepares it"
-            yield Difference(
-                name, "preparation", f"what is stored here cannot be used: {reason}. {ADVICE}" if reason else problem
-            )
+            problem = f"what is stored here cannot be used: {reason}. {parts.ADVICE}" if reason else parts.UNPREPARED
+            yield Difference(name, "preparation", problem)
             return
         compares = os.environ.get(SAMPLES_VARIABLE) != "0" if samples is None else samples
-        yield from differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
+        yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
         self,
@@ -307,10 +278,8 @@ class LockFile:
 
 def _with_recipes(stacks: Mapping[str, Any], change: Callable[[str], str]) -> dict[str, Any]:
     """Stacks with changed recipes; a damaged one is an error when it is made."""
-    return {
-        name: {**each, "recipe": change(each["recipe"])} if isinstance(each.get("recipe"), str) else each
-        for name, each in stacks.items()
-    }
+    changed = {name: {"recipe": change(each["recipe"])} for name, each in stacks.items() if isinstance(each.get("recipe"), str)}
+    return {name: {**each, **changed.get(name, {})} for name, each in stacks.items()}
 
 
 def _is_whole(fields: Mapping[str, Any]) -> bool:
@@ -324,17 +293,13 @@ def _is_whole(fields: Mapping[str, Any]) -> bool:
 
 
 def _name_plugin(entry: Mapping[str, Any]) -> str:
-    return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {advise_code(entry)}"
+    return f"The lock names the plugin {entry.get('plugin', 'of your own program')}. {parts.advise_code(entry)}"
 
 
 def _resolve(name: str, entry: Mapping[str, Any], storage: Storage | None, repository: DatasetRepository | None) -> Any:
     """The dataset of a lock file in the version of its entry."""
     versioned = name if entry.get("version") is None else f"{name}@{entry['version']}"
     return (repository or default_repository()).resolve(versioned, storage)
-
-
-def _splits_of(loaded: Any) -> dict[str, Any]:
-    return loaded if isinstance(loaded, dict) else {"": loaded}
 
 
 def _indices_digest(iterator: DatasetIteratorIF) -> str:
@@ -379,13 +344,9 @@ def lock(
         for origin in list_origins(iterator)[0]:
             each = (f"{origin['name']}@{origin['version']}" if origin["version"] else origin["name"], origin["config"])
             wanted += [] if each in wanted else [each]
-    versions: dict[str, str] = {}
-    for name, _ in wanted:
-        dataset, _, version = name.rpartition("@")
-        if versions.setdefault(dataset or name, version) != version:
-            raise ConfigError(
-                f"{name} and another version of it cannot be in one lock file; lock their stacks in two files (path=)"
-            )
+    named = {name for name, _ in wanted}
+    if len({name.rpartition("@")[0] or name for name in named}) < len(named):
+        raise ConfigError(f"two versions of a dataset cannot be in one lock file; use two files (path=): {sorted(named)}")
     for name, config in wanted:
         locked.add(name, storage=storage, **config)
     locked.write(path)
@@ -422,6 +383,6 @@ def load_by_lock(
     loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):
         found = list(locked._compare(name, dataset, prepares=False, only=(config, split)))
-    if problems := [each for each in found if not each.is_harmless]:
-        raise LockError("; ".join(map(str, problems)))
+    if problems := [str(each) for each in found if not each.is_harmless]:
+        raise LockError("; ".join(problems))
     return loaded

@@ -1,16 +1,18 @@
-"""``data_stack.plan``: what loading a dataset would do."""
+"""Datasets by their names: what loading one would do, what a prepared one holds."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from data_stack.exception import ConfigError, DataStackError, LicenceDeniedError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
+from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.inquiry import ask_sources
@@ -18,8 +20,11 @@ from data_stack.io.storage_connectors import FileStorageConnector, StorageConnec
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.repository.repository import default_repository
+from data_stack.repository.places import Place
+from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
+from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report
 from data_stack.util.distributions import distributions_of
 
 
@@ -95,22 +100,15 @@ class Plan(Document):
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
         if self.sources:
-            rows = [
-                (each.identifier, _size(each.size), "the store" if each.is_stored else each.source or "no source answers")
-                for each in self.sources
-            ]
+            places = ["the store" if each.is_stored else each.source or "no source answers" for each in self.sources]
+            rows = [(each.identifier, _size(each.size), place) for each, place in zip(self.sources, places, strict=True)]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
         blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
 
 
 def plan(
-    name: str,
-    storage: Storage | None = None,
-    *,
-    offline: bool | None = None,
-    timeout_seconds: float = 10.0,
-    **config: Any,
+    name: str, storage: Storage | None = None, *, offline: bool | None = None, timeout_seconds: float = 10.0, **config: Any
 ) -> Plan:
     """Find out what loading a dataset would retrieve, run and need; nothing is written.
 
@@ -173,9 +171,7 @@ def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline
     problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
     free, needed = planned.bytes_free, planned.bytes_to_fetch
     if free is not None and (needed or 0) > free:
-        problems.append(
-            f"{connector!r} needs {_size(needed)}, but its disk has {_size(free)} free; make room, or use another store"
-        )
+        problems.append(f"{connector!r} needs {_size(needed)}, its disk has {_size(free)} free; make room, or use another store")
     return replace(planned, problems=(*planned.problems, *problems))
 
 
@@ -209,3 +205,132 @@ def _free_bytes(connector: StorageConnector) -> int | None:
 
 def _size(n_bytes: int | None) -> str:
     return "unknown" if n_bytes is None else size_text(n_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetReport(Document):
+    """A prepared dataset. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        description: name, version, licence and so on.
+        storage: the store, without credentials.
+        splits: ``iterator.report()`` of each split, by its name, in the dataset's order.
+        manifest: resources with sizes and digests; None for a factory of the original DataStack.
+        steps: (name, seconds), in order.
+        duplicates: equal samples within and between the splits; None unless requested.
+        iterators: the splits themselves, by name.
+    """
+
+    description: DatasetDescription
+    storage: str
+    splits: dict[str, DatasetIteratorReport]
+    manifest: Manifest | None
+    steps: tuple[tuple[str, float], ...]
+    duplicates: DuplicatesReport | None = None
+    iterators: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        split: str | None = None,
+        *,
+        storage: Storage | None = None,
+        config: Mapping[str, Any] | None = None,
+        offline: bool | None = None,
+        statistics: bool = False,
+        duplicates: bool = False,
+    ) -> DatasetReport:
+        """Prepare a dataset if it is not ready, and read all targets and eight samples of each split.
+
+        Args:
+            name: of the dataset, as for ``data_stack.load``.
+            split: the only split of the report; None for all.
+            storage: the store: a connector, a path or a URL; None for the default store.
+            config: further options of the dataset.
+            offline: use no network; None reads ``DATA_STACK_OFFLINE``.
+            statistics: read all samples for missing values, extremes, means and distinct values of each column.
+            duplicates: read all samples, and search for equal ones.
+
+        Raises:
+            DataStackError: as ``data_stack.load`` raises.
+        """
+        dataset = default_repository().resolve(name, None if storage is None else as_storage_connector(storage))
+        factory: Any = None if isinstance(dataset, Place) else dataset.factory
+        steps = list(factory.prepare(offline=offline).steps) if hasattr(factory, "prepare") else []
+        started = time.perf_counter()
+        loaded = dataset.load(split, **(config or {}))
+        steps.append(("open", time.perf_counter() - started))
+        splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+        started = time.perf_counter()
+        generate = DatasetIteratorReportGenerator.generate_report
+        reports = {each: generate(iterator, statistics=statistics) for each, iterator in splits.items()}
+        steps.append(("read all samples" if statistics else "read all targets", time.perf_counter() - started))
+        return cls(
+            description=dataset.describe(),
+            storage=name if factory is None else repr(factory.storage_connector),
+            splits=reports,
+            manifest=factory.manifest() if hasattr(factory, "manifest") else None,
+            steps=tuple(steps),
+            duplicates=find_duplicates(splits) if duplicates else None,
+            iterators=splits,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain JSON data; full digests, sizes in bytes, times in seconds."""
+        fields: dict[str, Any] = {
+            **asdict(self.description),
+            "storage": self.storage,
+            "splits": {name: plain_report(report, has_text_keys=True) for name, report in self.splits.items()},
+            "manifest": asdict(self.manifest) if self.manifest is not None else None,
+            "steps": [{"step": step, "seconds": round(seconds, 6)} for step, seconds in self.steps],
+        }
+        return fields if self.duplicates is None else {**fields, "duplicates": self.duplicates.to_dict()}
+
+    def plot(self) -> Any:
+        """Plot the number of samples by target of all splits side by side, as ``iterator.report().plot()`` does for one.
+
+        Raises:
+            ConfigError: the targets were not counted.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from data_stack.show.plots import plot_counts
+
+        first = next(iter(self.splits.values()), None)
+        names, kind = (None, None) if first is None else (first.class_names, first.target_kind)
+        counts = {name: split.target_dist for name, split in self.splits.items()}
+        return plot_counts(counts, names, title=self.description.name, kind=kind)
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The description of the dataset, and the report of each split."""
+        facts = [each for each in self.description.facts() if each[0] not in ("splits", "options")]
+        blocks = [*self.description.header(level), Facts([*facts, ("stored in", self.storage)])]
+        rows = []
+        for name, split in self.splits.items():
+            kinds = {column.key: kind_of(column) for column in split.columns}
+            rows.append((name, f"{split.length:,}", *(kinds.get(key, "-") for key in (split.sample_pos, split.target_pos))))
+        blocks.append(Table(["split", "samples", "sample", "target"], rows, frozenset({1})))
+        for split in self.splits.values():
+            blocks += split.document(level + 1)
+        if self.duplicates is not None:
+            blocks += self.duplicates.document(level + 1)
+        if self.manifest is not None:
+            blocks += [Heading(level + 1, "Resources"), *_blocks_of_resources(self.manifest)]
+        times = [*self.steps, ("all", sum(seconds for _, seconds in self.steps))]
+        rows = [(step, f"{seconds:.3f} s") for step, seconds in times]
+        return [*blocks, Heading(level + 1, "Time"), Table(["step", "time"], rows, frozenset({1}))]
+
+
+def _blocks_of_resources(manifest: Manifest) -> list[Block]:
+    rows, raw = [], {each.identifier for each in manifest.sources}
+    blocks: list[Block] = []
+    for source in manifest.sources:
+        rows.append((source.identifier, size_text(source.size), source.sha256 or f"md5 {source.md5_sum}"))
+        verified = "verified" if source.verified else "NOT VERIFIED: its definition has no digest"
+        blocks.append(Paragraph(f"{source.identifier}: from {source.origin or 'the store'}, {verified}"))
+    # Without preprocessing, sources are listed as prepared, too.
+    prepared = [each for each in manifest.prepared if each.identifier not in raw]
+    rows += [(each.identifier, size_text(each.size), each.sha256 or "-") for each in prepared]
+    if manifest.adopted:
+        blocks.append(Paragraph("adopted: the store had all resources, without a manifest"))
+    return [Table(["resource", "size", "sha256"], rows, frozenset({1})), *blocks]

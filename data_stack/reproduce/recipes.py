@@ -6,16 +6,16 @@ import contextlib
 import functools
 import importlib
 import pkgutil
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
 from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
-from data_stack.dataset.recipes.functions import function_at, register_function
+from data_stack.dataset.recipes.functions import NAMED, function_at
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
 from data_stack.exception import (
     ConfigError,
@@ -36,19 +36,14 @@ from data_stack.util.untrusted_text import distinct_fields, parse_json
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
-_POSITIONS = ("sample_pos", "target_pos", "tag_pos")
 
-_MAX_MISSING_SHOWN = 20
 
 # Errors of the environment, not of the recipe.
 _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
 
 _ABSENT: Any = object()
 
-_ADVICE = (
-    "Samples differ: prepare the dataset as it was then (from its store, or from the code and sources of then), or make the "
-    "recipe again"
-)
+_ADVICE = "Samples differ: prepare the dataset as it was then, from its store or the code of then, or make the recipe again"
 
 
 def import_layers() -> dict[str, type[DatasetIteratorIF]]:
@@ -58,7 +53,7 @@ def import_layers() -> dict[str, type[DatasetIteratorIF]]:
     for module in pkgutil.iter_modules(layers.__path__, f"{layers.__name__}."):
         importlib.import_module(module.name)
     with contextlib.suppress(MissingDependencyError):
-        import data_stack.exchange.tables.files  # noqa: F401  # it registers its layer
+        import data_stack.exchange.tables.arrow  # noqa: F401  # it registers its layer
     return LAYERS
 
 
@@ -100,62 +95,51 @@ def from_recipe(
     """
     if isinstance(trusted_modules, str):
         raise ConfigError(f'trusted_modules are a list of names such as ["package.module"], got {shorten(trusted_modules)}')
-    nodes = _check_nodes(_parse(recipe))
+    nodes = _nodes_of(recipe)
     given = _match_sources(nodes, sources)
     reader = _Reader(storage, dict(functions or {}), list(trusted_modules))
     values: dict[int, dict[str, Any]] = {}
     needed = {len(nodes) - 1}
     for node in reversed(nodes):  # a node comes after what it is stacked on
-        if node.number in needed and node.number not in given:
-            arguments = reader.arguments_of(node)
-            if arguments is not None:
-                values[node.number] = arguments
-                needed.update(node.of)
+        if node.number in needed - given.keys() and (arguments := reader.arguments_of(node)) is not None:
+            values[node.number] = arguments
+            needed.update(node.of)
     reader.check_that_nothing_is_missing()
     made: dict[int, Any] = dict(given)
     for node in nodes:
-        if node.number in values:
-            below = [made[number] for number in node.of]
-            if node.layer == DATASET:
-                made[node.number] = _load(node, values[node.number], repository or default_repository(), storage)
-            else:
-                made[node.number] = _stack_layer(node, below, values[node.number])
+        if node.number in values and node.layer == DATASET:
+            made[node.number] = _load(node, values[node.number], repository or default_repository(), storage)
+        elif node.number in values:
+            made[node.number] = _stack_layer(node, [made[number] for number in node.of], values[node.number])
     return made[len(nodes) - 1]  # type: ignore[no-any-return]
 
 
 # ---------------------------------------------------------------------- the form of a recipe
 
 
-@dataclass(frozen=True)
-class _Node:
+class _Node(NamedTuple):
     number: int
-    layer: str | None
-    of: list[int]
-    arguments: dict[str, Any]
+    layer: Any
+    of: Any
+    arguments: Any
 
 
 def _refuse(node: _Node, reason: str, cause: BaseException | None = None) -> NoReturn:
     raise RecipeError(reason, node.number, node.layer) from cause
 
 
-def _parse(recipe: Any) -> Any:
-    if isinstance(recipe, Mapping):
-        return dict(recipe)
-    if not isinstance(recipe, (str, bytes, bytearray)):
+def _nodes_of(recipe: Any) -> list[_Node]:
+    if isinstance(recipe, (str, bytes, bytearray)):
+        try:
+            recipe = parse_json(recipe, object_pairs_hook=distinct_fields)
+        except ValueError as error:
+            raise RecipeError(f"the recipe is not valid JSON: {error!s:.200}") from error
+    elif not isinstance(recipe, Mapping):
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
-    try:
-        return parse_json(recipe, object_pairs_hook=distinct_fields)
-    except ValueError as error:
-        raise RecipeError(f"the recipe is not valid JSON: {error!s:.200}") from error
-
-
-def _check_nodes(recipe: Any) -> list[_Node]:
-    version = recipe.get("data_stack_recipe") if isinstance(recipe, dict) else None
+    version = recipe.get("data_stack_recipe") if isinstance(recipe, Mapping) else None
     if type(version) is not int or version != RECIPE_VERSION:
-        raise RecipeError(
-            f"not a recipe of version {RECIPE_VERSION}, as this data_stack reads: 'data_stack_recipe' is {shorten(version)}. "
-            f"Make an older recipe again, with iterator.recipe(); a newer one needs the data_stack that wrote it"
-        )
+        problem = f"not a recipe of version {RECIPE_VERSION}: 'data_stack_recipe' is {shorten(version)}"
+        raise RecipeError(f"{problem}. Make an older one again by iterator.recipe(); a newer one needs a newer data_stack")
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")
@@ -166,18 +150,13 @@ def _check_node(number: int, fields: Any) -> _Node:
     if not isinstance(fields, dict) or fields.keys() != _NODE_FIELDS:
         raise RecipeError(f"a node has the fields {_list(_NODE_FIELDS)}; this is {shorten(fields)}", number)
     node = _Node(number, **fields)
-    layer, of, arguments = fields["layer"], fields["of"], fields["arguments"]
-    if layer not in (None, DATASET) and not (isinstance(layer, str) and layer in import_layers()):
-        raise RecipeError(f"this version of data_stack has no layer {shorten(layer)}", number, str(layer))
-    if not _is_list_of(int, of) or not all(0 <= below < number for below in of):
-        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shorten(of)}")
-    if not isinstance(arguments, dict) or not _is_list_of(str, list(arguments)):
-        _refuse(node, f"the arguments are an object, with texts as keys; these are {shorten(arguments)}")
+    if node.layer not in (None, DATASET) and not (isinstance(node.layer, str) and node.layer in import_layers()):
+        raise RecipeError(f"this version of data_stack has no layer {shorten(node.layer)}", number, str(node.layer))
+    if not isinstance(node.of, list) or not all(type(below) is int and 0 <= below < number for below in node.of):
+        _refuse(node, f"a node is stacked on nodes before it, by their numbers; this is {shorten(node.of)}")
+    if not isinstance(node.arguments, dict) or not all(type(name) is str for name in node.arguments):
+        _refuse(node, f"the arguments are an object, with texts as keys; these are {shorten(node.arguments)}")
     return node
-
-
-def _is_list_of(kind: type, values: Any) -> bool:
-    return isinstance(values, list) and all(type(value) is kind for value in values)
 
 
 def _list(names: Iterable[Any]) -> str:
@@ -194,23 +173,21 @@ def _match_sources(nodes: Sequence[_Node], sources: Any) -> dict[int, Any]:
     distinct = list({id(source): source for source in sources}.values())
     if not distinct:
         return {}
-    alike: dict[str, list[Any]] = {}
+    alike = defaultdict[str, list[Any]](list)
     for number, source in enumerate(distinct):
         if not isinstance(source, DatasetIteratorIF):
             raise ConfigError(f"sources are iterators; number {number} is {shorten(source)}")
-        alike.setdefault(node_digests(recipe(source)["nodes"])[-1], []).append(source)
+        alike[node_digests(recipe(source)["nodes"])[-1]].append(source)
     try:
-        digests = node_digests([{"layer": node.layer, "of": node.of, "arguments": node.arguments} for node in nodes])
+        digests = node_digests([node._asdict() for node in nodes])
     except (TypeError, ValueError, RecursionError) as error:
         raise RecipeError(f"invalid JSON data: {error!s:.200}") from error
     given: dict[int, Any] = {}
     for digest, alike_sources in alike.items():
         numbers = [number for number, other in enumerate(digests) if other == digest]
         if not numbers or len(alike_sources) not in (1, len(numbers)):
-            raise RecipeError(
-                f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal the "
-                f"last node of its own recipe; pass one source for all such nodes, or one for each in their order"
-            )
+            problem = f"{len(alike_sources)} sources look like {alike_sources[0]!r:.80}, but {len(numbers)} nodes equal its last"
+            raise RecipeError(f"{problem}; pass one source for all such nodes, or one for each in their order")
         given.update(zip(numbers, alike_sources * (len(numbers) // len(alike_sources)), strict=True))
     return given
 
@@ -241,15 +218,14 @@ class _Reader:
     def arguments_of(self, node: _Node) -> dict[str, Any] | None:
         """The arguments as values; None if one of them, or the class itself, cannot be restored from a recipe."""
         if node.layer is None:
-            what = f"an iterator of {node.arguments.get('class')!s:.300} with {shorten(node.arguments.get('n_samples'))} samples"
-            self._unavailable.append(f"node {node.number}: {what}")
+            kind, n_samples = node.arguments.get("class"), shorten(node.arguments.get("n_samples"))
+            self._unavailable.append(f"node {node.number}: an iterator of {kind!s:.300} with {n_samples} samples")
             return None
         self._reasons, self._node = [], node
         try:
             arguments = {name: self._value(plain) for name, plain in node.arguments.items()}
         except (ConfigError, RecursionError) as error:
-            reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-            _refuse(node, reason, error)
+            _refuse(node, "nested too deeply" if isinstance(error, RecursionError) else str(error), error)
         if self._reasons:
             self._unavailable.append(f"node {node.number} ({node.layer}): {'; '.join(self._reasons)}")
             return None
@@ -257,61 +233,55 @@ class _Reader:
 
     def check_that_nothing_is_missing(self) -> None:
         """Raise RecipeError if the caller must pass something."""
-        if self._unavailable:
-            raise RecipeError(
-                f"{len(self._unavailable)} of the recipe's nodes cannot be made from it. Give the iterator that each was, as "
-                f"sources=[…]:{_lines(self._unavailable)}"
-            )
-        if self._not_allowed:
-            raise RecipeError(
-                "the recipe calls functions that are not allowed. If you trust them, pass "
-                f"functions={{name: function}}, or trusted_modules=[module]{_lines(self._not_allowed.values())}"
-            )
+        advice = "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
+        functions = "the recipe calls functions that are not allowed. If you trust them, pass functions={name: function}, or "
+        for problem, missing in (
+            (f"{len(self._unavailable)} {advice}", self._unavailable),
+            (f"{functions}trusted_modules=[module]", self._not_allowed.values()),
+        ):
+            if missing:
+                raise RecipeError(problem + "".join(f"\n  {line}" for line in islice(missing, 20)))
 
     def _value(self, plain: Any) -> Any:
         return from_plain(plain, self._special)
 
     def _function(self, content: Any) -> Any:
-        if isinstance(content, dict) and content.keys() == {"name"} and isinstance(content["name"], str):
-            name = content["name"]
-            found = self._functions.get(name, register_function(name))
-            hint = "; or import the module that names it by @data_stack.named_function"
-            return self._is_not_allowed(name, hint) if found is None else found
-        if not isinstance(content, str) or not _is_function_name(content):
+        is_named = isinstance(content, dict) and content.keys() == {"name"}
+        name = content["name"] if is_named else content
+        module, colon, qualified_name = str(name).partition(":")
+        is_path = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *qualified_name.split(".")))
+        if not isinstance(name, str) or not (is_named or is_path):
             raise ConfigError(f"a function is named as 'module:name', this is {shorten(content)}")
-        if content in self._functions:
-            return self._functions[content]
-        module, _, name = content.partition(":")
-        if not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):
-            return self._is_not_allowed(content, "")
+        found = self._functions.get(name, NAMED.get(name) if is_named else None)
+        if found is not None:
+            return found
+        if is_named or not any(module == trusted or module.startswith(f"{trusted}.") for trusted in self._modules):
+            hint = "; or import the module that names it by @data_stack.named_function" if is_named else ""
+            self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
+            return _ABSENT
         try:
             imported = importlib.import_module(module)
         except Exception as error:  # a module may raise anything
             raise ConfigError(f"module {module!r} cannot be imported: {error!s:.200}") from error
-        function = function_at(imported, module, name)
-        if function is None:
-            raise ConfigError(f"module {module!r} defines no {name!r}; what it imports from others is not allowed with it")
+        if (function := function_at(imported, module, qualified_name)) is None:
+            raise ConfigError(f"module {module!r} defines no {qualified_name!r}; what it imports is not allowed with it")
         return function
-
-    def _is_not_allowed(self, name: str, hint: str) -> Any:
-        self._not_allowed.setdefault(name, f"node {self._node.number} ({self._node.layer}): {shorten(name)}{hint}")
-        return _ABSENT
 
     def _partial(self, content: Any) -> Any:
         fields = content if isinstance(content, dict) else {}
         arguments, keywords = fields.get("arguments"), fields.get("keywords")
         if not isinstance(arguments, list) or not isinstance(keywords, dict) or "function" not in fields:
             raise ConfigError(f"a partial function has a function, a list of arguments, and keywords, this is {shorten(content)}")
-        function = self._value(content["function"])
+        function, values = self._value(content["function"]), [self._value(each) for each in arguments]
+        named = {name: self._value(each) for name, each in keywords.items()}
         if function is not _ABSENT and not callable(function):
             raise ConfigError(f"only a function can be partial, not {shorten(function)}")
-        values, named = [self._value(each) for each in arguments], {name: self._value(each) for name, each in keywords.items()}
         return _ABSENT if function is _ABSENT else functools.partial(function, *values, **named)
 
     def _storage_connector(self, content: Any) -> Any:
-        if content is not None:
-            raise ConfigError(f"a recipe must not name a store, but this one names {shorten(content)}")
-        return as_storage_connector(self._storage)
+        if content is None:
+            return as_storage_connector(self._storage)
+        raise ConfigError(f"a recipe must not name a store, but this one names {shorten(content)}")
 
     def _tensor(self, content: Any) -> Any:
         if not isinstance(content, dict) or content.keys() != {"dtype", "values"} or not isinstance(content["dtype"], str):
@@ -326,7 +296,7 @@ class _Reader:
     def _meta(self, content: Any) -> DatasetMeta:
         try:
             values = {name: self._value(plain) for name, plain in content.items()}
-            layout = IteratorMeta(**{name: values.pop(name) for name in _POSITIONS if name in values})
+            layout = IteratorMeta(**{name: values.pop(name) for name in list(values) if name.endswith("_pos")})
             return DatasetMeta(layout, **values)
         except (TypeError, AttributeError) as error:
             raise ConfigError(f"no meta of a dataset: {error}") from error
@@ -342,15 +312,6 @@ class _Reader:
         return note
 
 
-def _is_function_name(text: str) -> bool:
-    module, colon, name = text.partition(":")
-    return bool(colon) and all(part.isidentifier() for part in (*module.split("."), *name.split(".")))
-
-
-def _lines(items: Iterable[str]) -> str:
-    return "".join(f"\n  {line}" for line in islice(items, _MAX_MISSING_SHOWN))
-
-
 # ---------------------------------------------------------------------- nodes as iterators
 
 
@@ -360,11 +321,8 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
     versioned = str(name) if version is None else f"{name}@{version}"
     is_named = origin.keys() == _ORIGIN_FIELDS and not node.of and isinstance(name, str) and not is_place(versioned)
     if not is_named or not (isinstance(samples, str) or (samples is None and resources)):
-        _refuse(
-            node,
-            f"a dataset has the arguments {_list(_ORIGIN_FIELDS)}, a name, not a path or URL (pass what it is in sources=), and "
-            f"resources or a fingerprint of its samples; this has {shorten(origin)}",
-        )
+        need = f"the arguments {_list(_ORIGIN_FIELDS)}, a name (a path or URL comes in sources=), resources or a fingerprint"
+        _refuse(node, f"a dataset has {need}; this has {shorten(origin)}")
     try:
         dataset: Any = repository.resolve(versioned, storage)
         if dataset.version != version:
@@ -402,8 +360,7 @@ def _stack_layer(node: _Node, below: list[Any], arguments: dict[str, Any]) -> An
         _refuse(node, f"it cannot be made of its arguments: {_reason(error)}", error)
     if meta is not None and not isinstance(meta, DatasetMetaIF):
         _refuse(node, f"its meta is {shorten(meta)}")
-    unknown = arguments.keys() - description.arguments.keys()
-    if unknown:
+    if unknown := arguments.keys() - description.arguments.keys():
         _refuse(node, f"it has no arguments {_list(unknown)}; it has {_list(description.arguments)}")
     if len(description.of) != len(below) or any(one is not other for one, other in zip(description.of, below, strict=True)):
         _refuse(node, f"it cannot be stacked on {len(below)} iterators")

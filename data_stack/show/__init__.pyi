@@ -1,1 +1,1 @@
-from data_stack.show.contact_sheet import contact_sheet as contact_sheet
+from data_stack.show.pictures import contact_sheet as contact_sheet

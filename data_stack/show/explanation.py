@@ -1,28 +1,39 @@
-"""Implements ``iterator.explain``: the tree of layers with lengths, costs and licences."""
+"""Implements ``iterator.explain``, ``licences``, ``citation``, ``provenance``: what a stack consists of."""
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
 import functools
 import html
 import inspect
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
-from data_stack.show.markup import Block, Document, Paragraph, Rich, printable, readable
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
+from data_stack.dataset.iterator.walk import walk_stack
+from data_stack.dataset.recipes.recipe import list_origins
+from data_stack.show.markup import Block, Document, Heading, Paragraph, Rich, Table, printable, readable
+from data_stack.util.distributions import distributions_of
 
-_MAX_PARTS = 8
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
-_MAX_CHARACTERS_OF_ARGUMENTS = 120
 _MAX_DATASETS = 20
+_ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
+_OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
+_DATA_STACK = """\
+@software{data_stack,
+  title = {data_stack: any dataset, from any store, behind one lazy random-access interface},
+  version = {%s}
+}"""
 
 
-@dataclass(frozen=True, slots=True)
-class ExplainedLayer:
+class ExplainedLayer(NamedTuple):
     """One iterator of a stack; an :class:`InformedDatasetIterator` is described with the iterator that it wraps.
 
     Attributes:
@@ -47,13 +58,6 @@ class ExplainedLayer:
     is_origin: bool
     notes: tuple[str, ...]
 
-    @property
-    def title(self) -> str:
-        """Name, arguments and length in one line."""
-        arguments = f"({self.arguments})" if self.arguments else ""
-        length = "of unknown length" if self.n_samples is None else samples_text(self.n_samples)
-        return f"{self.layer}{arguments}  {length}"
-
 
 class Explanation(Document):
     """A stack of iterators as a tree. It prints as text, and shows as HTML in a notebook.
@@ -73,7 +77,7 @@ class Explanation(Document):
                 datasets.append(layer.dataset)
 
     def __str__(self) -> str:
-        return "\n".join([*self._lines(1, "", "", set()), *([""] if self.licenses else []), *self._summary()])
+        return "\n".join([*self._lines(1, "", "", set()), *[""] * bool(self.licenses), *self._summary()])
 
     __repr__ = __str__
 
@@ -93,22 +97,22 @@ class Explanation(Document):
         """The tree below a layer; ``first`` begins its first line, ``rest`` its others."""
         while True:  # a chain may be deep: it has no indent, and needs no recursion
             layer = self.layers[number - 1]
+            arguments = f"({layer.arguments})" if layer.arguments else ""
+            length = "of unknown length" if layer.n_samples is None else samples_text(layer.n_samples)
             name = f"[{number}] " if self._n_above[number] > 1 else ""
+            yield f"{first}{name}{layer.layer}{arguments}  {length}{', as above' if number in drawn else ''}"
             if number in drawn:
-                yield f"{first}{name}{layer.title}, as above"
                 return
             drawn.add(number)
-            yield first + name + layer.title
             below = rest + ("│  " if layer.stacked_on else "   ")
             yield from (below + fact for fact in self._facts(layer))
             if len(layer.stacked_on) != 1:
                 break
             number, first = layer.stacked_on[0], rest
         parts = layer.stacked_on
-        n_left_out = len(parts) - _PARTS_FIRST - 1 if len(parts) > _MAX_PARTS else 0
-        for place, part in enumerate(parts[:-1]):
-            if not n_left_out or place < _PARTS_FIRST:
-                yield from self._lines(part, rest + "├─ ", rest + "│  ", drawn)
+        n_left_out = len(parts) - _PARTS_FIRST - 1 if len(parts) > 8 else 0
+        for part in parts[:_PARTS_FIRST] if n_left_out else parts[:-1]:
+            yield from self._lines(part, rest + "├─ ", rest + "│  ", drawn)
         if n_left_out:
             yield f"{rest}├─ … {n_left_out:,} more"
         for part in parts[-1:]:
@@ -158,19 +162,22 @@ def explain(iterator: Any) -> Explanation:
     explained = []
     for layer, below in found:
         meta, origin = informed[id(layer)]
-        explained.append(
-            ExplainedLayer(
-                number=numbers[id(layer)],
-                layer=str(layer._layer_name) if _is_ours(layer) else type(layer).__name__,
-                arguments=_arguments_text(layer) if below and _is_ours(layer) else "",
-                n_samples=_length(layer),
-                stacked_on=tuple(numbers[id(each)] for each in reversed(below)),
-                dataset=_dataset_text(meta, origin),
-                license=(origin and origin.get("license") and str(origin["license"])) or None,
-                is_origin=origin is not None,
-                notes=tuple(_notes(layer, bool(below))),
-            )
+        n_samples = None
+        with contextlib.suppress(Exception):  # foreign code
+            n_samples = len(layer)
+        is_ours, license_ = _is_ours(layer), (origin or {}).get("license")
+        each = ExplainedLayer(
+            number=numbers[id(layer)],
+            layer=str(layer._layer_name) if is_ours else type(layer).__name__,
+            arguments=_arguments_text(layer) if below and is_ours else "",
+            n_samples=n_samples,
+            stacked_on=tuple(numbers[id(part)] for part in reversed(below)),
+            dataset=_dataset_text(meta, origin),
+            license=str(license_) if license_ else None,
+            is_origin=origin is not None,
+            notes=tuple(_notes(layer, bool(below))),
         )
+        explained.append(each)
     return Explanation(explained)
 
 
@@ -179,19 +186,10 @@ def _is_ours(layer: Any) -> bool:
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
 
 
-def _length(layer: Any) -> int | None:
-    try:
-        return len(layer)
-    except Exception:  # noqa: BLE001  # foreign code
-        return None
-
-
 def _dataset_text(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
-    parts: list[Any] = []
+    parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
     if origin is not None:
         parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key) is not None), origin.get("split")]
-    elif meta is not None:
-        parts = [meta.dataset_name, meta.dataset_tag]
     return ", ".join(readable(part) for part in parts if part) or None
 
 
@@ -208,7 +206,7 @@ def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:
 def _arguments_text(layer: Any) -> str:
     defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
     given = {name: value for name, value in layer._arguments().items() if value is not defaults.get(name, layer)}
-    return readable(", ".join(f"{name}={_short(value)}" for name, value in given.items()), _MAX_CHARACTERS_OF_ARGUMENTS)
+    return readable(", ".join(f"{name}={_short(value)}" for name, value in given.items()), 120)
 
 
 def _short(value: Any) -> str:
@@ -218,3 +216,137 @@ def _short(value: Any) -> str:
     if isinstance(value, functools.partial):
         return f"partial({_short(value.func)})"
     return shorten(value) if type(value).__module__ in ("builtins", "numpy") else type(value).__name__
+
+
+# ---------------------------------------------------------------------- licence expressions
+
+
+def spdx_problem(licence: str) -> str | None:
+    """Why a text is not an SPDX licence expression (https://spdx.org/licenses); None if it is one."""
+    if not licence.strip():
+        return "it is empty"
+    # references to licences of one's own are SPDX, too, and their terms are not known
+    found = _spdx().validate(_OWN_LICENCE.sub("MIT", licence))
+    return "; ".join(found.errors) or None
+
+
+def is_denied(licence: str | None, patterns: Sequence[str]) -> bool | None:
+    """Whether a licence is denied: no choice of its ``OR`` avoids the patterns; None if the licence is not known.
+
+    Args:
+        licence: an SPDX expression.
+        patterns: of SPDX identifiers, such as ``"*-NC-*"``, in upper or lower case.
+    """
+    if licence is None or spdx_problem(licence) is not None:
+        return None
+    own = _OWN_LICENCE.findall(licence)
+
+    def visit(node: Any) -> bool | None:
+        if node.args:
+            parts = [visit(each) for each in node.args]
+            decisive = type(node).__name__ != "OR"  # one denied part denies "A AND B"; one permitted part permits "A OR B"
+            return decisive if decisive in parts else None if None in parts else not decisive
+        name = getattr(node, "license_symbol", node).key  # "GPL-2.0-only WITH …": an exception only permits more
+        return None if name in own else any(fnmatch.fnmatchcase(name.upper(), pattern.upper()) for pattern in patterns)
+
+    return visit(_spdx().parse(licence))
+
+
+def _spdx() -> Any:
+    from license_expression import get_spdx_licensing  # with the list of SPDX 70 ms
+
+    return get_spdx_licensing()
+
+
+# ---------------------------------------------------------------------- licences of a stack
+
+
+class LicencedDataset(NamedTuple):
+    """A dataset of a stack.
+
+    Attributes:
+        name: such as ``"digits"``.
+        version: of the prepared data; None if its factory declares none.
+        licence: the licence on its card; None if the card names no licence.
+        homepage: where to read about it.
+    """
+
+    name: str
+    version: str | None
+    licence: str | None
+    homepage: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Licences(Document):
+    """The licences of all datasets in a stack. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        datasets: each once, in the order of the stack.
+        n_unnamed: sources of the stack that no dataset's card describes, such as arrays of your own.
+    """
+
+    datasets: tuple[LicencedDataset, ...]
+    n_unnamed: int
+
+    def document(self, level: int = 1) -> list[Block]:
+        rows = []
+        for each in self.datasets:
+            name = each.name if each.version is None else f"{each.name}@{each.version}"
+            rows.append((name, each.licence or "unknown", each.homepage or ""))
+        blocks: list[Block] = [Heading(level, "Licences"), Table(("dataset", "licence", "homepage"), rows)]
+        if self.n_unnamed:
+            blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."))
+        return blocks
+
+
+def provenance(iterator: DatasetIteratorIF) -> list[dict[str, Any]]:
+    """Who prepared each dataset of a stack, when, and from which sources; plain JSON data."""
+    keys = ("name", "version", "split", "config", "distribution", "preparation")
+    return [{key: origin.get(key) for key in keys} for origin in list_origins(iterator)[0]]
+
+
+def licences(iterator: DatasetIteratorIF) -> Licences:
+    """The licences of all datasets in a stack."""
+    origins, n_unnamed = list_origins(iterator)
+    found = {(each.get("name"), each.get("version")): each for each in origins}
+    fields = ("version", "license", "homepage")
+    datasets = (LicencedDataset(str(each.get("name")), *map(each.get, fields)) for each in found.values())
+    return Licences(tuple(datasets), n_unnamed)
+
+
+# ---------------------------------------------------------------------- citations
+
+
+def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
+    """BibTeX entries of all datasets in a stack, each once; datasets without a citation are named by a comment."""
+    entries: dict[str, str] = {}
+    for origin in list_origins(iterator)[0]:
+        for key, entry in _entries(origin):
+            number = 2
+            wanted = key
+            while entries.get(key, entry) != entry:
+                key, number = f"{wanted}_{number}", number + 1
+            entries[key] = entry if key == wanted else entry.replace(wanted, key, 1)
+    if with_data_stack:
+        version = (distributions_of("data_stack") or ("datastack unknown",))[0].rpartition(" ")[2]
+        entries["data_stack"] = _DATA_STACK % version
+    return "\n\n".join(entries.values())
+
+
+def _entries(origin: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The BibTeX entries of a dataset by their keys; plain text becomes the note of an entry."""
+    name, text, homepage = str(origin.get("name")), (origin.get("citation") or "").strip(), origin.get("homepage")
+    if text.startswith("@"):
+        for part in re.split(r"(?m)^(?=\s*@\w+\s*\{)", text):
+            if match := _ENTRY.match(part):
+                yield match[1], part.strip()
+        return
+    fields = {"title": name, "note": text, "howpublished": homepage and rf"\url{{{homepage}}}", "version": origin.get("version")}
+    key = re.sub(r"\W+", "_", name)
+    lines = [key]
+    for field, value in fields.items():
+        if value and value.count("{") != value.count("}"):  # braces of BibTeX must be balanced
+            value = value.replace("{", "(").replace("}", ")")
+        lines += [f"  {field} = {{{value}}}"] if value else []
+    yield key, "@misc{" + ",\n".join(lines) + "\n}"

@@ -5,43 +5,34 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 _MAX_CHARACTERS = 80
-_MAX_ROWS = 100
-_MAX_WORD = 28
 
 # Inherits the colour and font of the page; the greys and blues are readable in light and dark themes.
 _STYLE = """\
 <style scoped>
-.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; color: inherit;
-  --line: rgba(128,128,128,.28); --accent: #5b8bd0}
+.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; --line: rgba(128,128,128,.28); --accent: #5b8bd0}
 .data-stack h3, .data-stack h4, .data-stack h5 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
 .data-stack h3 {margin-top: .2em; font-size: 16px}
 .data-stack p {margin: .2em 0 .6em}
-.data-stack h3 + p, .data-stack summary {opacity: .75}
-.data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .68}
+.data-stack h3 + p, .data-stack summary, .data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .7}
 .data-stack.data-stack thead th {font-weight: 400}
 .data-stack table {border-collapse: collapse; margin: 0; font-size: 12px; border: 0}
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
-.data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0;
-  border-bottom: 1px solid var(--line);
-  max-width: 34em; overflow-wrap: break-word; white-space: normal}
+.data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; max-width: 34em;
+  border-bottom: 1px solid var(--line); overflow-wrap: break-word; white-space: normal}
 .data-stack.data-stack th {font-weight: 600}
 .data-stack.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
 .data-stack.data-stack .long {overflow-wrap: anywhere; min-width: 14em}
 .data-stack .wide {overflow-x: auto; margin: .2em 0 .9em}
 .data-stack .tiles, .data-stack .beside {display: flex; flex-wrap: wrap; gap: 4px 14px; margin: .5em 0; align-items: flex-start}
-.data-stack .beside {gap: 0 40px}
 .data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
 .data-stack figure {margin: 0 0 6px; max-width: 180px; font-size: 12px; overflow-wrap: anywhere}
-.data-stack figure b {font-weight: 600}
 .data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
 .data-stack audio {width: 180px; height: 30px}
 .data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
 .data-stack .bars {width: 120px}
-.data-stack summary {cursor: pointer; padding: 2px 0}
 .data-stack pre {margin: 2px 0 2px 4px; overflow-x: auto; font-size: 12px; line-height: 1.35}
 </style>
 """
@@ -59,61 +50,54 @@ body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; pad
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
+class Heading(NamedTuple):
     """A title; level 1 is the document's."""
 
     level: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Paragraph:
+class Paragraph(NamedTuple):
     """A sentence or more."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(NamedTuple):
     """Names and values."""
 
     rows: Sequence[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Rows below a header, of which ``max_rows`` are shown; the columns numbered in ``right`` are numbers, flush right."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     right: frozenset[int] = frozenset()
-    max_rows: int = _MAX_ROWS
+    max_rows: int = 100
 
     def limit_rows(self) -> list[Sequence[str]]:
         """The rows, or the first ones and the number of the others."""
         n_more = len(self.rows) - self.max_rows
-        more = [[f"… {n_more:,} more", *[""] * (len(self.header) - 1)]] if n_more > 0 else []
-        return [*self.rows[: self.max_rows], *more]
+        more = [f"… {n_more:,} more", *[""] * (len(self.header) - 1)]
+        return [*self.rows[: self.max_rows], *[more] * (n_more > 0)]
 
 
-@dataclass(frozen=True, slots=True)
-class Gallery:
+class Gallery(NamedTuple):
     """Pictures side by side, each above its captions."""
 
     tiles: Sequence[tuple[str, Sequence[str]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(NamedTuple):
     """Blocks that unfold below a title; in text they are always shown."""
 
     title: str
     blocks: Sequence[Block]
 
 
-@dataclass(frozen=True, slots=True)
-class Beside:
+class Beside(NamedTuple):
     """Documents side by side if the page is wide enough; in text one below the other."""
 
     documents: Sequence[Sequence[Block]]
@@ -169,8 +153,7 @@ class Document:
 def readable(value: Any, most_characters: int = _MAX_CHARACTERS) -> str:
     """A value as one line of printable text, cut after ``most_characters``."""
     text = value if isinstance(value, str) else str(value)
-    shown = text[:most_characters]
-    return printable(shown) + "…" if len(text) > most_characters else printable(shown)
+    return printable(text[:most_characters]) + "…" * (len(text) > most_characters)
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -182,19 +165,15 @@ def printable(text: str, keep: str = "") -> str:
 
 def number_text(number: float | int | str | None) -> str:
     """A number of a table: integers with separators, others to six digits; ``"-"`` for None."""
-    if number is None:
-        return "-"
-    if isinstance(number, str):
-        return number
+    if number is None or isinstance(number, str):
+        return number or "-"
     return f"{number:,}" if isinstance(number, int) else f"{number:,.6g}"
 
 
 def size_text(n_bytes: int | None) -> str:
     """``n_bytes`` as text, such as ``"57.5 kB"`` (1 kB is 1,000 bytes); ``"-"`` for None."""
-    if n_bytes is None:
-        return "-"
-    if n_bytes < 1000:
-        return f"{n_bytes} B"
+    if n_bytes is None or n_bytes < 1000:
+        return "-" if n_bytes is None else f"{n_bytes} B"
     size, units = n_bytes / 1000, ["kB", "MB", "GB", "TB"]
     while size >= 999.95 and len(units) > 1:
         size, units = size / 1000, units[1:]
@@ -206,26 +185,18 @@ def as_text(blocks: Iterable[Block]) -> str:
     return "\n\n".join("\n".join(_text_lines(block)) for block in blocks)
 
 
-def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Iterator[str]:
-    """The lines of a table whose first row is its header; the columns numbered in ``right`` are flush right."""
+def _columns(rows: Sequence[Sequence[str]], right: Collection[int] = (), *, has_header: bool = True) -> Iterator[str]:
+    """The lines of a table whose first row may be its header; the columns numbered in ``right`` are flush right."""
     rows = [[printable(cell) for cell in row] for row in rows]  # untrusted names and labels
     widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
-        cells = enumerate(zip(row, widths, strict=True))
-        yield "  ".join(_pad(text, width, column in right) for column, (text, width) in cells).rstrip()
-        if number == 0:
+        cells = []
+        for column, (text, width) in enumerate(zip(row, widths, strict=True)):
+            room = " " * (width - _width(text))
+            cells.append(room + text if column in right else text + room)
+        yield "  ".join(cells).rstrip()
+        if number == 0 and has_header:
             yield "  ".join(("-" if text else " ") * width for text, width in zip(row, widths, strict=True)).rstrip()
-
-
-def _fact_lines(rows: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Names and values in two columns."""
-    width = max((_width(printable(name)) for name, _ in rows), default=0)
-    yield from (f"{_pad(printable(name), width)}  {printable(fact)}".rstrip() for name, fact in rows)
-
-
-def _pad(text: str, width: int, right: bool = False) -> str:
-    room = " " * (width - _width(text))
-    return room + text if right else text + room
 
 
 def _width(text: str) -> int:
@@ -242,20 +213,15 @@ def _text_lines(block: Block) -> Iterator[str]:
     elif isinstance(block, Paragraph):
         yield printable(block.text, keep="\n")
     elif isinstance(block, Facts):
-        yield from _fact_lines(block.rows)
+        yield from _columns(block.rows, has_header=False)
     elif isinstance(block, Table):
         yield from _columns([block.header, *block.limit_rows()], block.right)
     elif isinstance(block, Gallery):
         yield from ("  ".join(printable(each) for each in (picture, *captions) if each) for picture, captions in block.tiles)
+    elif isinstance(block, Fold):
+        yield as_text([Paragraph(f"{block.title}:"), *block.blocks])
     else:
-        yield as_text(_flat(block))
-
-
-def _flat(block: Fold | Beside) -> list[Block]:
-    """The blocks that text shows in place of a block of HTML."""
-    if isinstance(block, Fold):
-        return [Paragraph(f"{block.title}:"), *block.blocks]
-    return [each for document in block.documents for each in document]
+        yield as_text(each for document in block.documents for each in document)
 
 
 def as_html(blocks: Iterable[Block]) -> str:
@@ -279,7 +245,10 @@ def _html_of(block: Block) -> str:
         rows = "".join(f"<tr>{_html_cell('th', name)}{_html_cell('td', fact)}</tr>" for name, fact in block.rows)
         return f'<div class="wide"><table>{rows}</table></div>'
     if isinstance(block, Gallery):
-        return f'<div class="tiles">{"".join(_tile(*tile) for tile in block.tiles)}</div>'
+        lines = ["<br/>".join(_html(caption) for caption in captions if caption) for _, captions in block.tiles]
+        tiles = zip(block.tiles, lines, strict=True)
+        shown = (f"<figure>{_html(picture)}<figcaption>{line}</figcaption></figure>" for (picture, _), line in tiles)
+        return f'<div class="tiles">{"".join(shown)}</div>'
     if isinstance(block, Fold):
         parts = "\n".join(map(_html_of, block.blocks))
         return f"<details><summary>{_html(block.title)}</summary>\n{parts}\n</details>"
@@ -297,14 +266,9 @@ def _html_row(kind: str, cells: Sequence[str], right: frozenset[int]) -> str:
 
 def _html_cell(kind: str, cell: str, is_number: bool = False) -> str:
     # Words stay whole, and a wide table scrolls; only long words, such as digests and URLs, are broken.
-    is_long = not is_number and max(map(len, cell.split()), default=0) > _MAX_WORD
+    is_long = not is_number and max(map(len, cell.split()), default=0) > 28
     name = ' class="number"' if is_number else ' class="long"' if is_long else ""
     return f"<{kind}{name} {_RIGHT if is_number else _LEFT}>{_html(cell)}</{kind}>"
-
-
-def _tile(picture: str, captions: Sequence[str]) -> str:
-    lines = "<br/>".join(_html(caption) for caption in captions if caption)
-    return f"<figure>{_html(picture)}<figcaption>{lines}</figcaption></figure>"
 
 
 def _html(text: str) -> str:

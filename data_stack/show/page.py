@@ -1,44 +1,107 @@
-"""Describes an iterator in a notebook: facts, eight samples, columns, classes, and the stack."""
+"""Describes iterators in notebooks: facts, eight samples, columns, classes, the stack."""
 
 from __future__ import annotations
 
+import base64
 import html
+import io
 import time
-from collections.abc import Callable, Sequence
+import wave
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from data_stack.dataset.iterator.access import DefaultAccess, SampleAccess, access_to
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.show.cells import cell_of
-from data_stack.show.column_statistics import ColumnReport, columns_of
+from data_stack.show import looks
+from data_stack.show.column_statistics import ColumnReport, columns_of, target_distribution
 from data_stack.show.explanation import Explanation, explain, samples_text
-from data_stack.show.kinds import Look, look_at, shorten, span_of
-from data_stack.show.markup import Beside, Block, Document, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
+from data_stack.show.looks import Look
+from data_stack.show.markup import Beside, Block, Document, Facts, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
 from data_stack.show.reporting import table_of_columns, table_of_targets
-from data_stack.show.samples import default_keys, hints_of, label_text, overlays_of, part_of
 from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import stack_values
 
-_MAX_COLUMNS_OF_SAMPLES = 12
+_EDGE = 112  # of a picture on the page
 _MAX_CLASSES = 16
-_MAX_TARGET_BYTES = 1_000_000
-_TEXT_BYTES = 32  # overhead of a text
-_MAX_BLOCKS = 100
-_SECONDS = 1.0
-_MAX_CAPTIONS = 3
+_N_BYTES = 130_000
 
+_Iterator = TypeVar("_Iterator")
 
 _Row: TypeAlias = tuple[int, Any, str]
 """A position, the sample, and why it cannot be read."""
 
 
+def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
+    """Render a value as text and, for a picture or sound, as HTML of about ``n_bytes`` at most.
+
+    Args:
+        look: the value.
+        n_bytes: maximum size of its picture or sound; a picture is shrunk and sound is shortened to fit.
+        span: the values drawn as black and white, shared by images shown side by side.
+        over: ``boxes`` and ``mask`` to draw over a picture.
+    """
+    if look.kind == "audio":
+        return _player(look, n_bytes)
+    if look.is_picture:
+        return _picture(look, 3 * n_bytes // 4, span, over or {})
+    return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
+
+
+def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    from data_stack.show.pictures import draw, file_of  # needs Pillow
+
+    max_pixels, media, data = 2 * _EDGE * _EDGE, "png", b""
+    while not data or (len(data) > n_bytes and max_pixels > 256):
+        image = draw(look, max_pixels, span, **over)
+        media, data = "png", file_of(image)
+        if len(data) > n_bytes and image.mode == "RGB":
+            media, data = "jpeg", file_of(image, "jpeg")
+        max_pixels //= 2
+    is_series, shape = look.kind == "series", look.data.shape
+    height, width = (image.height, image.width) if is_series else shape[-2:] if look.kind == "array" else shape[:2]
+    scale = (170 if is_series else _EDGE) / max(height, width)
+    scale, style = (int(scale), ' style="image-rendering:pixelated"') if scale >= 3 else (scale, "")
+    size = f'width="{max(4, round(width * scale))}" height="{max(4, round(height * scale))}"'
+    text = f"{look.data.dtype} {' × '.join(f'{extent:,}' for extent in (shape[:1] if is_series and shape[1] == 1 else shape))}"
+    shown = f'<img {size}{style} alt="{text}" src="data:image/{media};base64,{base64.b64encode(data).decode("ascii")}"/>'
+    if not is_series and look.kind != "array":
+        return Rich(text, shown)
+    finite = looks.sampled(look.data)[np.isfinite(looks.sampled(look.data))]
+    return Rich(text, shown + _soft(f"{finite.min():.4g} … {finite.max():.4g}" if finite.size else "no finite numbers"))
+
+
+def _player(look: Look, n_bytes: int) -> Rich:
+    """A player of one channel of 8 bits; long sound has a lower sampling rate, or only its beginning."""
+    samples = look.data[: look.rate * 60].astype(np.float64).mean(axis=1)
+    samples = np.nan_to_num(samples) / (np.iinfo(look.data.dtype).max if look.data.dtype.kind in "iu" else 1)
+    rate, room = look.rate, 3 * n_bytes // 4
+    while rate >= 16_000 and len(samples) > room:
+        samples, rate = samples[: len(samples) // 2 * 2].reshape(-1, 2).mean(axis=1), rate // 2
+    samples = samples[:room]
+    seconds, shown = len(look.data) / look.rate, len(samples) / rate
+    text = f"{seconds:.2f} s, {look.rate:,} Hz" if shown > 0.98 * seconds else f"the first {shown:.1f} s of {seconds:.1f} s"
+    loudest = max(1.0, float(np.abs(samples).max(initial=0)))
+    file = io.BytesIO()
+    with wave.open(file, "wb") as writer:
+        writer.setparams((1, 1, rate, 0, "NONE", ""))
+        writer.writeframes((128 + 127 * samples / loudest).round().astype(np.uint8).tobytes())
+    source = base64.b64encode(file.getvalue()).decode("ascii")
+    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+
+
+def _soft(text: str) -> str:
+    return f'<span class="soft">{html.escape(text)}</span>'
+
+
 def _reason(error: Exception) -> str:
     try:
-        return f"{type(error).__name__}: {shorten(str(error))}"
+        return f"{type(error).__name__}: {looks.shorten(str(error))}"
     except Exception:  # noqa: BLE001  # foreign code
         return type(error).__name__
 
@@ -71,7 +134,7 @@ class IteratorPage(Document):
 
     iterator: Any
     n_samples: int = 8
-    n_bytes: int = 130_000
+    n_bytes: int = _N_BYTES
 
     def document(self, level: int = 1) -> list[Block]:
         """All parts; ``level`` is that of the title."""
@@ -88,7 +151,20 @@ class IteratorPage(Document):
 
     @cached_property
     def _rows(self) -> list[_Row]:
-        return _read_some(self.iterator, self.n_samples)
+        """Samples with their positions; stops after a second."""
+        iterator, blocks = self.iterator, access_to(self.iterator).blocks()
+        n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
+        places = np.linspace(0, max(0, n_near - 1), min(self.n_samples, n_near)).astype(np.int64).tolist()
+        rows: list[_Row] = []
+        started = time.perf_counter()
+        for position in dict.fromkeys(places):
+            try:
+                rows.append((position, iterator[position], ""))
+            except Exception as error:  # noqa: BLE001  # foreign code, damaged files
+                rows.append((position, None, _reason(error)))
+            if time.perf_counter() - started > 1.0:
+                break
+        return rows
 
     @cached_property
     def _whole(self) -> list[Any]:
@@ -96,15 +172,11 @@ class IteratorPage(Document):
 
     @cached_property
     def _target_key(self) -> Any:
-        return default_keys(self._meta, self._whole[0])[1] if self._whole else None
+        return looks.default_keys(self._meta, self._whole[0])[1] if self._whole else None
 
     @property
     def _meta(self) -> Any:
         return getattr(self.iterator, "dataset_meta", None)
-
-    @cached_property
-    def _hints(self) -> dict[Any, str]:
-        return dict(hints_of(self.iterator))
 
     @cached_property
     def _columns(self) -> Sequence[ColumnReport]:
@@ -124,7 +196,7 @@ class IteratorPage(Document):
         try:
             layers = self._explanation.layers
             origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
-            known = list(map(shorten, origins or filter(None, [layers[0].dataset])))
+            known = list(map(looks.shorten, origins or filter(None, [layers[0].dataset])))
             return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
         except Exception:  # noqa: BLE001  # foreign code
             return type(self.iterator).__name__
@@ -134,7 +206,7 @@ class IteratorPage(Document):
         """Length, licences and class."""
         n_samples = self._explanation.layers[0].n_samples
         length = "unknown length" if n_samples is None else samples_text(n_samples)
-        licences = [f"licence {shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
+        licences = [f"licence {looks.shorten(each)}" if each else "licence unknown" for each in self._explanation.licenses]
         kind = type(self.iterator).__name__
         kinds = [] if kind in ("InformedDatasetIterator", self.title) else [kind]
         return [Paragraph(" · ".join([length, *licences[:3], *kinds]))]
@@ -144,64 +216,59 @@ class IteratorPage(Document):
         """The samples: pictures side by side if each has one, otherwise a table."""
         if not self._rows:
             return []
-        shown = self._columns[:_MAX_COLUMNS_OF_SAMPLES]
-        looks = {
-            position: {each.key: look_at(part_of(sample, each.key), self._hints.get(each.key)) for each in shown}
-            for position, sample, reason in self._rows
-            if not reason
-        }
-        pictured = [each.key for each in shown if any(row[each.key].is_picture for row in looks.values())]
-        if any(row[key].kind == "image" for row in looks.values() for key in pictured):
-            pictured = [key for key in pictured if not self._hints.get(key, "").startswith(("mask", "boxes"))]
+        shown = self._columns[:12]
+        keys: list[Any] = [each.key for each in shown]
+        hints: dict[Any, str] = {**looks.hints_of(self.iterator)}
+        views: list[dict[Any, Look]] = [
+            {} if reason else {key: looks.look_at(looks.part_of(sample, key), hints.get(key)) for key in keys}
+            for _, sample, reason in self._rows
+        ]
+        whole = list(filter(None, views))
+        pictured = [key for key in keys if any(row[key].is_picture for row in whole)]
+        if any(row[key].kind == "image" for row in whole for key in pictured):
+            pictured = [key for key in pictured if not hints.get(key, "").startswith(("mask", "boxes"))]
         n_bytes = self.n_bytes // max(1, len(self._rows) * len(pictured))
-        spans = {key: span_of([row[key].data for row in looks.values() if row[key].kind == "image"]) for key in pictured}
+        spans = {key: looks.span_of([row[key].data for row in whole if row[key].kind == "image"]) for key in pictured}
 
-        def cell(position: int, sample: Any, key: Any) -> str:
-            look = looks[position][key]
-            over = overlays_of(sample, self._hints) if look.kind == "image" and key in pictured else {}
+        def cell(sample: Any, look: Look, key: Any) -> str:
+            over = looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
             try:
                 return cell_of(look, n_bytes, spans.get(key), over)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 
-        if len(pictured) == 1:
-            return [
-                Gallery(
-                    [
-                        (reason, [f"#{position:,}"])
-                        if reason
-                        else (cell(position, sample, pictured[0]), self._captions(position, sample, looks[position], pictured[0]))
-                        for position, sample, reason in self._rows
-                    ]
-                )
-            ]
+        tiles: list[tuple[str, list[str]]] = []
+        table: list[list[str]] = []
+        for (at, sample, reason), row in zip(self._rows, views, strict=True):
+            cells = [reason, *[""] * (len(keys) - 1)] if reason else [cell(sample, row[key], key) for key in keys]
+            table.append([f"#{at:,}", *cells])
+            if len(pictured) == 1:
+                key = pictured[0]
+                tiles.append((reason or cells[keys.index(key)], self._captions(at, sample, row, key)))
+        if tiles:
+            return [Gallery(tiles)]
         names = ["" if each.key is None else str(each.name or each.key) for each in shown] or [""]
-        table = [
-            [f"#{at:,}", *([reason, *[""] * (len(names) - 1)] if reason else [cell(at, sample, each.key) for each in shown])]
-            for at, sample, reason in self._rows
-        ]
-        kinds = [{row[each.key].kind for row in looks.values()} for each in shown]
+        kinds = [{row[key].kind for row in whole} for key in keys]
         numbers = {number for number, each in enumerate(kinds, start=1) if each <= {"number", "missing"}}
         return [Table(["", *names], table, frozenset(numbers))]
 
-    def _captions(self, position: int, sample: Any, looks: dict[Any, Look], key: Any) -> list[str]:
+    def _captions(self, position: int, sample: Any, row: dict[Any, Look], key: Any) -> list[str]:
         captions = [f"#{position:,}"]
-        if self._target_key in looks and self._target_key != key and not looks[self._target_key].is_picture:
-            text = label_text(part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
+        if self._target_key in row and self._target_key != key and not row[self._target_key].is_picture:
+            text = looks.label_text(looks.part_of(sample, self._target_key), getattr(self._meta, "class_names", None))
             captions.insert(0, Rich(text, f"<b>{html.escape(text)}</b>"))
-        others = [each for each in self._columns if each.key in looks and each.key not in (key, self._target_key)]
-        others = [each for each in others if each.role != "tag" and looks[each.key].kind in ("text", "number")]
-        return captions + [f"{each.name or each.key} {shorten(looks[each.key].data, 40)}" for each in others[:_MAX_CAPTIONS]]
+        others = [each for each in self._columns if each.key in row and each.key not in (key, self._target_key)]
+        others = [each for each in others if each.role != "tag" and row[each.key].kind in ("text", "number")]
+        return captions + [f"{each.name or each.key} {looks.shorten(row[each.key].data, 40)}" for each in others[:3]]
 
     @_part
     def columns(self) -> list[Block]:
         """The columns, with the range or the number of classes of their values where these are known."""
         if not self._columns:
             return []
-        values = {}
-        names = getattr(self._meta, "class_names", None) or ()
-        if self._counts[1] or names:
-            values[self._target_key] = self._counts[1] or f"{len(names):,} classes"
+        names = getattr(self._meta, "class_names", None)
+        about = self._counts[1] or (f"{len(names):,} classes" if names else "")
+        values = {self._target_key: about} if about else {}
         return [Heading(2, "Columns"), table_of_columns(self._columns, values)]
 
     @_part
@@ -210,13 +277,11 @@ class IteratorPage(Document):
         counts, meta = self._counts[0], self._meta
         if len(counts) < 2 or max(counts.values()) < 2:
             return []
-        most = dict(sorted(counts.items(), key=lambda each: -each[1])[:_MAX_CLASSES])
-        shown = {target: count for target, count in counts.items() if target in most}
-        table = table_of_targets(shown, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
-        n_more = len(counts) - len(shown)
-        more = [Paragraph(f"… {n_more:,} more, of at most {min(most.values()):,} samples each")] if n_more else []
+        if len(counts) > _MAX_CLASSES:
+            counts = dict(Counter(counts).most_common())
+        table = table_of_targets(counts, getattr(meta, "class_names", None), getattr(meta, "target_kind", None))
         name = next((str(each.name or each.key) for each in self._columns if each.key == self._target_key), "target")
-        return [Heading(2, f"Classes of {shorten(name)}"), table, *more]
+        return [Heading(2, f"Classes of {looks.shorten(name)}"), table._replace(max_rows=_MAX_CLASSES)]
 
     @_part
     def tree(self) -> list[Block]:
@@ -228,32 +293,16 @@ class IteratorPage(Document):
         """The tree of layers, folded below their names."""
         names = [layer.layer for layer in self._explanation.layers]
         more = f" ← … {len(names) - 4:,} more" if len(names) > 4 else ""
-        return [Fold(f"Stack: {' ← '.join(map(shorten, names[:4]))}{more}", self._explanation.document())]
-
-
-def _read_some(iterator: Any, n_samples: int) -> list[_Row]:
-    """Samples with their positions; stops after a second."""
-    blocks = access_to(iterator).blocks()
-    n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
-    rows: list[_Row] = []
-    started = time.perf_counter()
-    for position in dict.fromkeys(np.linspace(0, max(0, n_near - 1), min(n_samples, n_near)).astype(np.int64).tolist()):
-        try:
-            rows.append((position, iterator[position], ""))
-        except Exception as error:  # noqa: BLE001  # foreign code, damaged files
-            rows.append((position, None, _reason(error)))
-        if time.perf_counter() - started > _SECONDS:
-            break
-    return rows
+        return [Fold(f"Stack: {' ← '.join(map(looks.shorten, names[:4]))}{more}", self._explanation.document())]
 
 
 def _count_targets(iterator: DatasetIteratorIF, key: Any, samples: Sequence[Any]) -> tuple[dict[Any, int], str]:
-    values = [part_of(sample, key) for sample in samples]
-    kinds = {look_at(value).kind for value in values}
+    values = [looks.part_of(sample, key) for sample in samples]
+    kinds = {looks.look_at(value).kind for value in values}
     if not kinds <= {"number", "text", "missing"} or kinds == {"missing"}:
         return {}, ""
-    n_bytes = max(_TEXT_BYTES + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
-    if len(iterator) * n_bytes > _MAX_TARGET_BYTES or not _reads_columns(iterator):
+    n_bytes = max(32 + len(value) if isinstance(value, str) else stack_values([value]).itemsize for value in values)
+    if len(iterator) * n_bytes > 1_000_000 or not _reads_columns(iterator):
         return {}, ""
     column = iterator.read_column(key)
     counts = target_distribution(column)
@@ -273,7 +322,44 @@ def _reads_columns(iterator: Any) -> bool:
         source = access_to(layer).unwrap()[0]
         has_own = type(source).columns is not SampleAccess.columns and not isinstance(source, DefaultAccess)
         blocks = source.blocks()
-        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > _MAX_BLOCKS):
+        if not has_own or "function" in layer._made_with or (blocks is not None and len(blocks) > 100):
             return False
         waiting += layer._stack_on()
     return True
+
+
+class Splits(dict[str, _Iterator], Document):
+    """Iterators by the name of their split: a dict, whose splits notebooks show side by side.
+
+    ``print(splits)`` lists their lengths and licences, and reads no sample; ``repr`` is that of a dict.
+    """
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        message = f"{type(self).__name__!r} object has no attribute {name!r}"
+        if self and not name.startswith("_"):
+            first = next(iter(self))
+            message += f": it is a dict of splits. Take one of {', '.join(map(repr, self))}, as in splits[{first!r}]"
+        raise AttributeError(message, name=name, obj=self)
+
+    def __str__(self) -> str:
+        facts = [(str(name), as_text(IteratorPage(iterator).facts())) for name, iterator in self.items()]
+        title = IteratorPage(next(iter(self.values()))).title.rpartition(", ") if self else ("", "", "no splits")
+        return as_text([Heading(1, title[0] or title[2]), Facts(facts)])
+
+    def document(self, level: int = 1) -> list[Block]:
+        """The title, the splits side by side, and the columns that they share."""
+        shown = list(self.items())[:8]
+        pages = {str(name): IteratorPage(iterator, n_bytes=_N_BYTES // len(shown)) for name, iterator in shown}
+        if not pages:
+            return [Paragraph("no splits")]
+        columns = [page.columns() for page in pages.values()]
+        shared = columns[0] if len(columns) > 1 and all(each == columns[0] for each in columns) else []
+        sides = [
+            [Heading(level + 1, name), *page.facts(), *page.samples(), *([] if shared else own), *page.targets()]
+            for (name, page), own in zip(pages.items(), columns, strict=True)
+        ]
+        more: list[Block] = [Paragraph(f"… {len(self) - len(shown):,} more splits")] if len(self) > len(shown) else []
+        title = next(iter(pages.values())).title
+        return [Heading(level, title.rpartition(", ")[0] or title), Beside(sides), *shared, *more]

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key, column_names
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.kinds import shorten
-from data_stack.show.samples import default_keys, part_of, title_of
-from data_stack.show.target_distribution import class_name, target_distribution
+from data_stack.show.column_statistics import class_name, target_distribution
+from data_stack.show.looks import default_keys, part_of, shorten, title_of
 from data_stack.values.stacked_values import present_values
 
 try:
@@ -26,9 +25,7 @@ except ImportError as error:
     raise MissingDependencyError("plot", "matplotlib", "plots") from error
 
 _MAX_BARS = 50
-_MAX_UPRIGHT = 12
 _INK = "#777777"  # readable on light and dark pages
-_MAX_CLASSES = 30  # more distinct numbers are drawn as a histogram
 
 
 class Plot(Figure):
@@ -42,8 +39,8 @@ class Plot(Figure):
 
 def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: int = 30, title: str | None = None) -> Plot:
     """See ``iterator.plot``."""
-    if not len(iterator):
-        raise ConfigError("cannot plot: the iterator has no samples")
+    if not len(iterator) or bins < 1:
+        raise ConfigError(f"cannot plot: the iterator has no samples, or there are {bins} bins")
     meta, first = getattr(iterator, "dataset_meta", None), iterator[0]
     target_key = default_keys(meta, first)[1]
     key = target_key if column is None else column_key(iterator, column)
@@ -52,32 +49,13 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     names: dict[Any, Any] = dict(enumerate(column_names(iterator)))
     classes = getattr(meta, "class_names", None) if key == target_key else None
     title = title_of(iterator) if title is None else title
-    return plot_values(iterator.read_column(0 if key is None else key), str(names.get(key, key)), classes, bins=bins, title=title)
-
-
-def plot_values(
-    values: npt.NDArray[Any], name: str, class_names: Sequence[Any] | None = None, *, bins: int = 30, title: str = ""
-) -> Plot:
-    """Plot how often values occur: bars of classes, or a histogram of many distinct numbers or times.
-
-    Args:
-        values: a column, shape ``(n,)`` or one-hot ``(n, classes)``.
-        name: of the column.
-        class_names: by number.
-        bins: of a histogram.
-        title: of the figure.
-
-    Raises:
-        ConfigError: the values are arrays, or ``bins`` is below 1.
-    """
-    if bins < 1:
-        raise ConfigError(f"bins must be at least 1, got {bins}")
-    found = None if class_names or values.ndim != 1 else _as_numbers(present_values(values)[0])
-    counts = target_distribution(values) if found is None or len(np.unique(found)) <= _MAX_CLASSES else None
+    values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
+    found = None if classes or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
     if counts is not None and not counts:
         raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
     if counts is not None or found is None:
-        return plot_counts({name: counts or {}}, class_names, title=title)
+        return plot_counts({name: counts or {}}, classes, title=title)
     finite = found[np.isfinite(found)]  # or not NaT
     figure, axes = _figure(title)
     try:
@@ -111,9 +89,7 @@ def plot_counts(
     Raises:
         ConfigError: ``counts`` has no classes.
     """
-    totals: Counter[Any] = Counter()
-    for each in counts.values():
-        totals.update(each)
+    totals = sum(map(Counter, counts.values()), Counter[Any]())
     if not totals:
         raise ConfigError("cannot plot: the targets were not counted")
     most = {target for target, _ in totals.most_common(_MAX_BARS)}
@@ -121,7 +97,7 @@ def plot_counts(
     names = ["missing" if target is None else class_name(target, class_names, kind) or str(target) for target in shown]
     labels = [shorten(name, 30) for name in names]
     figure, axes = _figure(title)
-    is_upright = len(shown) <= _MAX_UPRIGHT and max(map(len, labels)) <= 12
+    is_upright = len(shown) <= 12 and max(map(len, labels)) <= 12
     thickness, places = 0.8 / len(counts), np.arange(len(shown))
     for number, (name, each) in enumerate(counts.items()):
         offsets = places + (number - (len(counts) - 1) / 2) * thickness
@@ -129,13 +105,11 @@ def plot_counts(
     title_of_counts = "samples" + (f" (the {_MAX_BARS} most frequent of {len(totals):,})" if len(totals) > len(shown) else "")
     title_of_classes = next(iter(counts)) if len(counts) == 1 else ""
     if is_upright:
-        axes.set_xticks(places, labels)
-        axes.set(xlabel=title_of_classes, ylabel=title_of_counts)
+        axes.set(xlabel=title_of_classes, ylabel=title_of_counts, xticks=places, xticklabels=labels)
     else:
         figure.set_figheight(max(figure.get_figheight(), 0.2 * len(shown) + 1))
-        axes.set_yticks(places, labels)
+        axes.set(xlabel=title_of_counts, ylabel=title_of_classes, yticks=places, yticklabels=labels)
         axes.invert_yaxis()
-        axes.set(xlabel=title_of_counts, ylabel=title_of_classes)
     if len(counts) > 1:
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, labelcolor=_INK)  # beside the bars
     return figure
@@ -143,11 +117,9 @@ def plot_counts(
 
 def _figure(title: str) -> tuple[Plot, Any]:
     figure = Plot(layout="constrained")
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     axes.tick_params(colors=_INK)
-    parts: list[Any] = [*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title]
-    for part in parts:
+    for part in (*axes.spines.values(), axes.xaxis.label, axes.yaxis.label, axes.title):
         part.set_color(_INK)
-    if title:
-        axes.set_title(shorten(title))
+    axes.set_title(shorten(title))
     return figure, axes

@@ -19,28 +19,20 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, a
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.positions import as_index_array
 from data_stack.exception import ConfigError, MissingDependencyError
-from data_stack.show.column_statistics import ColumnReport, columns_of, with_statistics
+from data_stack.show import column_statistics
+from data_stack.show.column_statistics import ColumnReport, class_name, plain_value, target_distribution
 from data_stack.show.markup import Block, Document, Facts, Heading, Table, bar, number_text, readable
-from data_stack.show.target_distribution import MAX_VALUES_OF_A_TARGET, class_name, n_values_of, plain_value, target_distribution
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array, one_hot_positions
 from data_stack.values.stacking import value_of
 
 __all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
 
-_SPEED_MAX_SAMPLES = 10_000
-_SPEED_MAX_SECONDS = 0.2
-
-_N_SAMPLES_READ = 8  # to find the columns
-
-
-# Parsers of JSON and YAML limit nesting.
-_MAX_NESTED = 25
 
 _MAX_NUMBERS_IN_A_CELL = 10
 
 
-@dataclasses.dataclass(repr=False)
+@dataclasses.dataclass(repr=False)  # there may be a thousand layers
 class DatasetIteratorReport(Document):
     """The report on one iterator. It prints as text, and shows as HTML in a notebook.
 
@@ -78,11 +70,6 @@ class DatasetIteratorReport(Document):
     provenance: tuple[str, ...] = ()
     columns: tuple[ColumnReport, ...] = ()
 
-    def __repr__(self) -> str:  # short, as there may be a thousand layers
-        tag = "" if self.tag is None else f" {self.tag!r}"
-        below = f", stacked on {len(self.sub_reports)}" if self.sub_reports else ""
-        return f"<{type(self).__name__}: {self.name!r}{tag}, {self.length:,} samples, {len(self.target_dist):,} targets{below}>"
-
     def plot(self) -> Any:
         """Plot the number of samples by target, as a figure of matplotlib that notebooks display.
 
@@ -117,12 +104,19 @@ def plain_report(report: DatasetIteratorReport, *, has_text_keys: bool) -> dict[
     def plain(each: DatasetIteratorReport, depth: int) -> dict[str, Any]:
         is_known = id(each) in numbers
         number = numbers.setdefault(id(each), len(numbers) + 1)
-        if is_known or depth > _MAX_NESTED:
+        if is_known or depth > 25:  # parsers of JSON and YAML limit nesting
             name = {"identifier": each.identifier, "name": each.name, "tag": each.tag, "length": each.length}
             return {**plain_data_of(name), "see_report" if is_known else "report_number": number}
-        fields = _plain_fields(each, has_text_keys)
-        fields["sub_reports"] = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
-        return {**fields, "report_number": number}
+        counts: dict[Any, int] = {}
+        for target, count in each.target_dist.items():
+            key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
+            while key in counts:  # the label "1" beside the label 1
+                key = json.dumps(key)
+            counts[key] = count
+        fields = {field.name: getattr(each, field.name) for field in dataclasses.fields(each)}
+        fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in each.columns]}
+        below = [plain(sub_report, depth + 1) for sub_report in each.sub_reports]
+        return {**plain_data_of(fields), "target_dist": counts, "sub_reports": below, "report_number": number}
 
     return plain(report, 0)
 
@@ -139,39 +133,19 @@ def plain_data_of(value: Any) -> Any:
     return [plain_data_of(item) for item in plain] if isinstance(plain, tuple) else plain
 
 
-def _plain_fields(report: DatasetIteratorReport, has_text_keys: bool) -> dict[str, Any]:
-    counts: dict[Any, int] = {}
-    for target, count in report.target_dist.items():
-        key = target if not has_text_keys and not isinstance(target, tuple) else str(target)
-        while key in counts:  # the label "1" beside the label 1
-            key = json.dumps(key)
-        counts[key] = count
-    fields = {field.name: getattr(report, field.name) for field in dataclasses.fields(report)}
-    fields |= {"sub_reports": (), "columns": [dataclasses.asdict(column) for column in report.columns]}
-    return {name: counts if name == "target_dist" else plain_data_of(value) for name, value in fields.items()}
-
-
 def _title(report: DatasetIteratorReport) -> str:
     return " ".join(readable(part) for part in (report.name, report.tag) if part is not None) or "an iterator"
 
 
 def _facts(report: DatasetIteratorReport) -> list[tuple[str, str]]:
-    facts = [("samples", f"{report.length:,}")]
-    if report.identifier is not None:
-        facts.append(("identifier", readable(report.identifier)))
-    for name, values in (("classes", report.class_names), ("features", report.feature_names)):
-        if values is not None:
-            facts.append((name, _list([readable(value) for value in values])))
-    if report.provenance:
-        facts.append(("layers", " → ".join(map(readable, report.provenance[-100:]))))
-    if report.iteration_speed is not None:
-        facts.append(("speed", f"{report.iteration_speed:,.0f} samples per second"))
-    return facts
-
-
-def _list(texts: Sequence[str], most: int = _MAX_NUMBERS_IN_A_CELL) -> str:
-    more = f", … ({len(texts):,} in all)" if len(texts) > most else ""
-    return ", ".join(texts[:most]) + more
+    facts = {"samples": f"{report.length:,}", "identifier": readable(report.identifier or "")}
+    for name, values in (("classes", report.class_names or ()), ("features", report.feature_names or ())):
+        more = f", … ({len(values):,} in all)" if len(values) > _MAX_NUMBERS_IN_A_CELL else ""
+        facts[name] = ", ".join(map(readable, values[:_MAX_NUMBERS_IN_A_CELL])) + more
+    facts["layers"] = " → ".join(map(readable, report.provenance[-100:]))
+    speed = report.iteration_speed
+    facts["speed"] = "" if speed is None else f"{speed:,.0f} samples per second"
+    return [(name, text) for name, text in facts.items() if text]
 
 
 def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] | None = None) -> Table:
@@ -188,12 +162,9 @@ def table_of_columns(columns: Sequence[ColumnReport], values: Mapping[Any, str] 
     for column in columns:
         numbers = () if column.statistics is None else dataclasses.astuple(column.statistics)
         about = [values.get(column.key, "")] if values else []
-        rows.append([_name(column), column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
+        name = "" if column.key is None else readable(column.key if column.name is None else column.name)
+        rows.append([name, column.role or "", column.dtype, _shape(column.shape), *about, *map(number_text, numbers)])
     return Table(header, rows, frozenset(range(5 if values else 4, len(header))))
-
-
-def _name(column: ColumnReport) -> str:
-    return "" if column.key is None else readable(column.key if column.name is None else column.name)
 
 
 def kind_of(column: ColumnReport) -> str:
@@ -202,9 +173,8 @@ def kind_of(column: ColumnReport) -> str:
 
 
 def _shape(shape: tuple[int | None, ...] | None) -> str:
-    if shape is None:
-        return "varies"
-    return " × ".join("?" if extent is None else str(extent) for extent in shape) if shape else "one value"
+    extents = " × ".join("?" if extent is None else str(extent) for extent in shape or ())
+    return "varies" if shape is None else extents or "one value"
 
 
 def table_of_targets(target_dist: Mapping[Any, int], class_names: Sequence[Any] | None, target_kind: str | None) -> Table:
@@ -280,21 +250,27 @@ class DatasetIteratorReportGenerator:
         report = _Reporter(measure_speed).report(iterator)
         report.columns = _columns_of(as_iterator(iterator))
         if statistics:
-            report.columns = with_statistics(as_iterator(iterator), report.columns)
+            report.columns = column_statistics.with_statistics(as_iterator(iterator), report.columns)
         if wanted is formats.DICT:
             return plain_report(report, has_text_keys=False)
         if wanted is formats.JSON:
             return json.dumps(plain_report(report, has_text_keys=True), indent=4, allow_nan=False)
-        return _as_yaml(plain_report(report, has_text_keys=False)) if wanted is formats.YAML else report
+        if wanted is formats.DATA_CLASS:
+            return report
+        try:
+            import yaml  # optional, for this format alone
+        except ModuleNotFoundError as error:
+            raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
+        return yaml.safe_dump(plain_report(report, has_text_keys=False), indent=4, sort_keys=False, allow_unicode=True)
 
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
         """Samples per second of iterating over up to 10,000 samples, for 0.2 s at most; 0 for an empty iterator."""
         started = time.perf_counter()
         n_samples, seconds = 0, 0.0
-        for n_samples, _ in enumerate(islice(iterator, _SPEED_MAX_SAMPLES), start=1):  # noqa: B007  # counted to the last
+        for n_samples, _ in enumerate(islice(iterator, 10_000), start=1):  # noqa: B007  # counted to the last
             seconds = time.perf_counter() - started
-            if seconds > _SPEED_MAX_SECONDS:
+            if seconds > 0.2:
                 break
         return n_samples / max(seconds, 1e-9)
 
@@ -318,30 +294,26 @@ class _Reporter:
         meta = getattr(iterator, "dataset_meta", None)
         speed = DatasetIteratorReportGenerator.measure_iteration_speed(iterator) if self._measures_speed else None
         n_samples = len(iterator)
-        if meta is None:
-            return DatasetIteratorReport(None, type(iterator).__name__, None, n_samples, None, None, None, {}, speed, [])
+        names = ("identifier", "sample_pos", "target_pos", "tag_pos", "target_kind", "class_names", "feature_names")
+        same: dict[str, Any] = {name: getattr(meta, name, None) for name in names}
         return DatasetIteratorReport(
-            identifier=meta.identifier,
-            name=meta.dataset_name,
-            tag=meta.dataset_tag,
+            name=type(iterator).__name__ if meta is None else meta.dataset_name,
+            tag=getattr(meta, "dataset_tag", None),
             length=n_samples,
-            sample_pos=meta.sample_pos,
-            target_pos=meta.target_pos,
-            tag_pos=meta.tag_pos,
-            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples else {},
+            target_dist=self._distribution(as_iterator(iterator), meta.target_pos) if n_samples and meta is not None else {},
             iteration_speed=speed,
             sub_reports=[],
-            target_kind=getattr(meta, "target_kind", None),
-            class_names=getattr(meta, "class_names", None),
-            feature_names=getattr(meta, "feature_names", None),
             provenance=tuple(getattr(meta, "provenance", ())),
+            **same,
         )
 
     def _distribution(self, iterator: DatasetIteratorIF, target_pos: ColumnKey) -> dict[Any, int]:
         source, positions = access_to(iterator).unwrap()
         try:
             if (source, target_pos) not in self._columns:
-                if not _is_countable(value_of(iterator[0], target_pos)):
+                target = value_of(iterator[0], target_pos)
+                is_small = column_statistics.n_values_of(target) <= column_statistics.MAX_VALUES_OF_A_TARGET
+                if not is_small and one_hot_positions(as_array(target)[None]) is None:
                     return {}
                 if positions is not None:
                     return target_distribution(source.columns([target_pos], as_index_array(positions))[0])
@@ -354,24 +326,10 @@ class _Reporter:
 
 def _columns_of(iterator: DatasetIteratorIF) -> tuple[ColumnReport, ...]:
     n_samples = len(iterator)
-    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, _N_SAMPLES_READ)).round().astype(int).tolist()))
-    return columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
+    positions = sorted(set(np.linspace(0, n_samples - 1, min(n_samples, 8)).round().astype(int).tolist()))  # to find the columns
+    return column_statistics.columns_of(iterator, [iterator[position] for position in positions]) if positions else ()
 
 
 def features(iterator: DatasetIteratorIF) -> dict[int | str, ColumnReport]:
     """``iterator.features``."""
     return {column.name or ("value" if column.key is None else column.key): column for column in _columns_of(iterator)}
-
-
-def _is_countable(target: Any) -> bool:
-    """Whether a target has few values, or is a one-hot vector."""
-    return n_values_of(target) <= MAX_VALUES_OF_A_TARGET or one_hot_positions(as_array(target)[None]) is not None
-
-
-def _as_yaml(report: Any) -> str:
-    try:
-        import yaml  # optional, for this format alone
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError("a report in YAML", "PyYAML", "yaml") from error
-    text: str = yaml.safe_dump(report, indent=4, sort_keys=False, allow_unicode=True)
-    return text

@@ -26,8 +26,8 @@ from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
 from data_stack.repository.repository import DatasetRepository
-from data_stack.show.leakage import find_duplicates
-from data_stack.show.licences import spdx_problem
+from data_stack.reproduce.difference import find_duplicates
+from data_stack.show.explanation import spdx_problem
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same
 from data_stack.testing.processes import call_in_process
 

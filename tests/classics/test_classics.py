@@ -31,7 +31,7 @@ from web_server import ScriptedServer
 from data_stack import FileStorageConnector
 from data_stack.exception import DatasetFileCorruptError, DataStackError, PreparationError
 from data_stack.formats import write_idx
-from data_stack.show.licences import spdx_problem
+from data_stack.show.explanation import spdx_problem
 from data_stack.testing.iterators import assert_same
 
 README = Path(__file__).parents[2] / "plugins" / "classics" / "README.md"

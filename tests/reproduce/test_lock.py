@@ -199,7 +199,7 @@ def test_a_damaged_file_is_told(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(LockError, match=r"data_stack.lock"):
         LockFile.read(path)
-    with pytest.raises(LockError, match="make one with"):
+    with pytest.raises(LockError, match="Make one with"):
         LockFile.read(tmp_path / "other.lock")
 
 

@@ -78,7 +78,7 @@ def test_the_picture_of_dict_samples_is_found_wherever_it_stands(others: dict[st
     found, by_meta = contact_sheet(samples), contact_sheet(InformedDatasetIterator(samples, meta))
 
     assert (0, 255, 0) in colors_of(found) - colors_of(by_meta)
-    assert contact_sheet(samples, sample_pos="mask", target_pos="label", title="").tobytes() != found.tobytes()
+    assert contact_sheet(samples, columns=["mask", "label"], title="").tobytes() != found.tobytes()
 
 
 @pytest.mark.parametrize("arguments", [{"n_samples": 0}, {"seed": -1}])

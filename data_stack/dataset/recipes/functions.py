@@ -18,10 +18,9 @@ from data_stack.exception import ConfigError
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_MAIN = ("__main__", "__mp_main__")
-_DEEPEST = 20
 
-_NAMED: dict[str, Callable[..., Any]] = {}
+NAMED: dict[str, Callable[..., Any]] = {}
+"""The functions registered by :func:`named_function`."""
 
 # Tells apart, in all processes, objects that cannot be described.
 _PROCESS = os.urandom(8).hex()
@@ -49,18 +48,13 @@ def named_function(name: str) -> Callable[[_Function], _Function]:
         raise ConfigError(f"the name of a function is a text without a colon, got {name!r:.80}")
 
     def register(function: _Function) -> _Function:
-        other = _NAMED.setdefault(name, function)
+        other = NAMED.setdefault(name, function)
         if shorten(other) != shorten(function):
             raise ConfigError(f"the name {name!r} is taken by {shorten(other)}; use another name for {shorten(function)}")
-        _NAMED[name] = function
+        NAMED[name] = function
         return function
 
     return register
-
-
-def register_function(name: str) -> Callable[..., Any] | None:
-    """The function registered by :func:`named_function` under this name."""
-    return _NAMED.get(name)
 
 
 def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any] | None:
@@ -73,7 +67,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
     Returns:
         ``{"function": "module:qualified.name"}``, ``{"function": {"name": …}}``, or ``{"partial": …}``.
     """
-    for name, named in _NAMED.items():
+    for name, named in NAMED.items():
         if named is function or (isinstance(function, types.MethodType) and named == function):  # each access makes a new method
             return {"function": {"name": name}}
     if type(function) is functools.partial:
@@ -82,7 +76,7 @@ def write_function(function: Any, plain: Callable[[Any], Any]) -> dict[str, Any]
         arguments, keywords = map(plain, function.args), {name: plain(value) for name, value in function.keywords.items()}
         return {"partial": {"function": plain(function.func), "arguments": list(arguments), "keywords": keywords}}
     module, qualified_name = _module_of(function), _name_of(function)
-    if module is None or qualified_name is None or module in _MAIN or module not in sys.modules:
+    if module is None or qualified_name is None or module in ("__main__", "__mp_main__") or module not in sys.modules:
         return None
     found = function_at(sys.modules[module], module, qualified_name)
     is_of_class = isinstance(getattr(function, "__self__", None), type)  # each access makes a new method
@@ -108,9 +102,7 @@ def shorten(function: Any) -> str:
     name = _name_of(function)
     if type(function) is functools.partial:
         return f"functools.partial of {shorten(function.func)}"
-    if name is None:
-        return f"an object of {_class_name(type(function))}"
-    return f"{_module_of(function) or 'unknown module'}:{name}"
+    return f"an object of {_class_name(type(function))}" if name is None else f"{_module_of(function) or 'unknown module'}:{name}"
 
 
 def describe_unnamed(value: Any, content: Callable[[Any], Any]) -> str:
@@ -139,7 +131,8 @@ def code_content(value: Any, content: Callable[[Any], Any]) -> str | None:
     """
     if isinstance(value, functools.partial):
         return code_content(value.func, content)
-    function = getattr(getattr(value, "__wrapped__", value), "__func__", getattr(value, "__wrapped__", value))
+    wrapped = getattr(value, "__wrapped__", value)
+    function = getattr(wrapped, "__func__", wrapped)
     if not isinstance(function, (types.FunctionType, type)):
         function = getattr(type(function), "__call__", None)  # noqa: B004  # not whether, but what is called
     if not isinstance(function, types.FunctionType):
@@ -158,7 +151,7 @@ class _Content:
         self._seen: dict[int, tuple[int, Any]] = {}  # keeps the objects, so that no other object gets one of these ids
 
     def of(self, value: Any, depth: int = 0) -> Any:
-        if depth > _DEEPEST:
+        if depth > 20:
             raise ConfigError("nested too deeply to be described")
         if isinstance(value, (list, tuple)):
             return {type(value).__name__: [self.of(item, depth + 1) for item in value]}
@@ -185,7 +178,8 @@ def _parts_of(value: Any) -> list[Any]:
         ConfigError: its parts are unknown.
     """
     if isinstance(value, types.FunctionType):
-        cells = [_cell_content(cell) for cell in value.__closure__ or ()]
+        empty = types.CellType()  # of a variable that has no value yet
+        cells = [None if cell == empty else cell.cell_contents for cell in value.__closure__ or ()]
         used = {name: value.__globals__[name] for name in sorted(_names_in(value.__code__) & value.__globals__.keys())}
         return [canonical_json(_code(value.__code__)), value.__defaults__, value.__kwdefaults__, cells, used]
     if isinstance(value, type):
@@ -200,20 +194,12 @@ def _parts_of(value: Any) -> list[Any]:
         return [value.__wrapped__]
     if isinstance(value, property):
         return [value.fget, value.fset, value.fdel]
-    try:
+    reduced: Any = ""
+    with contextlib.suppress(Exception):  # any class may raise anything
         reduced = value.__reduce_ex__(2)
-    except Exception as error:  # any class may raise anything
-        raise ConfigError(f"{_class_name(type(value))} cannot be pickled, so its parts are unknown") from error
     if isinstance(reduced, str):
-        raise ConfigError(f"{_class_name(type(value))} is pickled by name, so its parts are unknown")
+        raise ConfigError(f"{_class_name(type(value))} cannot be pickled but by name, so its parts are unknown")
     return [list(part) if hasattr(part, "__next__") else part for part in reduced]
-
-
-def _cell_content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # the variable has no value yet
-        return None
 
 
 def is_of_a_file(member: Any) -> bool:
@@ -226,12 +212,11 @@ def is_of_a_file(member: Any) -> bool:
 
 
 def _code(code: types.CodeType) -> list[Any]:
-    constants = [_code(each) if isinstance(each, types.CodeType) else _constant(each) for each in code.co_consts]
+    constants: list[Any] = []
+    for each in code.co_consts:
+        named = repr(sorted(map(repr, each))) if isinstance(each, frozenset) else f"{type(each).__name__} {each!r}"
+        constants.append(_code(each) if isinstance(each, types.CodeType) else named)
     return [code.co_code.hex(), getattr(code, "co_exceptiontable", b"").hex(), constants, list(code.co_names)]
-
-
-def _constant(value: Any) -> str:
-    return repr(sorted(map(repr, value))) if isinstance(value, frozenset) else f"{type(value).__name__} {value!r}"
 
 
 def _names_in(code: types.CodeType) -> set[str]:
@@ -239,10 +224,8 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def _module_of(function: Any) -> str | None:
-    if isinstance(function, np.ufunc):
-        return "numpy"
     module = getattr(function, "__module__", None) or getattr(getattr(function, "__objclass__", None), "__module__", None)
-    return module if isinstance(module, str) else None
+    return "numpy" if isinstance(function, np.ufunc) else module if isinstance(module, str) else None
 
 
 def _name_of(function: Any) -> str | None:

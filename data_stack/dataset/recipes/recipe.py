@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ _TRANSPARENT = ("informed", "in_memory", "cached", "stored_cache")
 _PLAIN_SAMPLES = (list, tuple, np.ndarray)
 
 
-@dataclass(frozen=True)
-class Layer:
+class Layer(NamedTuple):
     """An iterator as a node of a recipe; ``name`` is None where its class is not of data_stack."""
 
     iterator: Any
@@ -91,15 +89,13 @@ def fingerprint(iterator: DatasetIteratorIF) -> str:
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
         known = of[0] if layer.name in _TRANSPARENT and len(of) == 1 else _fingerprint_left_behind(layer.iterator)
-        if known is not None:
-            digests[id(layer.iterator)] = known
-            continue
-        if layer.name == TABLE_FILE:  # the same wherever the file lies
-            layer = _describe_source(layer.iterator, probed=True)
-        given = layer.arguments.items()
-        arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
-        content = {"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments}
-        digests[id(layer.iterator)] = json_digest(content)
+        if known is None:
+            if layer.name == TABLE_FILE:  # the same wherever the file lies
+                layer = _describe_source(layer.iterator, probed=True)
+            given = layer.arguments.items()
+            arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
+            known = json_digest({"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments})
+        digests[id(layer.iterator)] = known
     return digests[id(layers[-1].iterator)]
 
 
@@ -112,8 +108,8 @@ def code_digest(iterator: DatasetIteratorIF) -> str | None:
     """
     layers = _layers_below(iterator, probed=False)
     contents = [code_content(value, content_if_known) for layer in layers for value in other_values(_collect_arguments(layer))]
-    known = [each for each in contents if each is not None]
-    return hashlib.sha256("".join(known).encode("ascii")).hexdigest() if known else None
+    known = "".join(filter(None, contents))
+    return hashlib.sha256(known.encode("ascii")).hexdigest() if known else None
 
 
 def instability_reason(iterator: DatasetIteratorIF) -> str | None:
@@ -167,10 +163,9 @@ def node_digests(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _argument_content(layer: str | None, key: str, value: Any) -> Any:
-    if layer is None and key == "samples":
-        return {"sha256": json_digest(content_of(value, of_samples=True))}
-    if layer == "sequence":  # samples may be tuples or lists, or dicts with an order
-        return content_of(value, of_samples=True)
+    if layer == "sequence" or (layer is None and key == "samples"):  # these may be tuples or lists, or dicts with an order
+        content = content_of(value, of_samples=True)
+        return content if layer is not None else {"sha256": json_digest(content)}
     # which of both was given makes no difference to a layer; the order of a dict may, as that of a split's ratios does
     return content_of(list(value) if isinstance(value, tuple) else value)
 
@@ -212,16 +207,14 @@ def describe_layer(iterator: Any, probed: bool = True) -> Layer:
             arguments["samples"] = None if _is_known_by_resources(origin) else samples_content(iterator)
         return Layer(iterator, DATASET, [], arguments)
     below = list(iterator._stack_on() or ()) if isinstance(iterator, DatasetIteratorIF) else []
-    is_layer = isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator))
-    if is_layer and iterator._layer_name == TABLE_FILE:
-        file = iterator._read_from
-        return Layer(iterator, TABLE_FILE, [], file) if file is not None else _describe_source(iterator, probed)
-    if is_layer and (below or type(iterator) is not InMemoryDatasetIterator):  # which without a source is one
-        arguments = iterator._arguments()
-        if iterator._layer_name == "informed":
-            arguments = {"dataset_meta": arguments["dataset_meta"]}
-        return Layer(iterator, iterator._layer_name, below, arguments)
-    return _describe_source(iterator, probed, below)
+    name = iterator._layer_name if isinstance(iterator, DatasetIteratorIF) and "_layer_name" in vars(type(iterator)) else None
+    if name == TABLE_FILE and iterator._read_from is not None:
+        return Layer(iterator, name, [], iterator._read_from)
+    # samples in memory without a source are one
+    if name in (None, TABLE_FILE) or (type(iterator) is InMemoryDatasetIterator and not below):
+        return _describe_source(iterator, probed, below)
+    arguments = iterator._arguments()
+    return Layer(iterator, name, below, {"dataset_meta": arguments["dataset_meta"]} if name == "informed" else arguments)
 
 
 def _describe_source(iterator: Any, probed: bool, below: Sequence[Any] = ()) -> Layer:

@@ -19,12 +19,9 @@ from data_stack.exception import ConfigError, DataStackError
 from data_stack.values.digests import sample_digest
 from data_stack.values.stacked_values import as_array
 
-_MAX_COMPUTED_POSITIONS = 1 << 24
-_BYTES_AT_ONCE = 1 << 24
 _N_PROBED = 8
 
 _SAME_AS_ARGUMENTS: tuple[type[np.generic], ...] = (np.bool_, np.integer, np.float64)
-_SAME_AS_SAMPLES: tuple[type[np.generic], ...] = (np.bool_, np.int64, np.float64)
 
 
 @dataclass(frozen=True)
@@ -69,15 +66,14 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
     Raises:
         ConfigError: it is nested deeper than any argument is.
     """
-    same = _SAME_AS_SAMPLES if of_samples else _SAME_AS_ARGUMENTS
+    same = (np.bool_, np.int64, np.float64) if of_samples else _SAME_AS_ARGUMENTS
     notes = [] if reasons is None else reasons
 
     def content(value: Any) -> Any:
         return to_plain(value, lambda other: _describe(other, content, notes, to_rebuild=False), first)
 
     def first(value: Any) -> Any:
-        scalar = _plain_scalar(value, same)
-        if scalar is not None:
+        if (scalar := _plain_scalar(value, same)) is not None:
             return scalar
         if isinstance(value, range):
             return {"range": [value[0] if value else 0, len(value), value.step if len(value) > 1 else 1]}
@@ -85,19 +81,20 @@ def content_of(value: Any, *, of_samples: bool = False, reasons: list[str] | Non
             return {"bytes": hashlib.sha256(value).hexdigest()}
         if isinstance(value, tuple):  # also one with names
             return {"tuple": content(list(value))}
-        found = _array_of(_write_out(value))
-        if found is None:
+        if (found := _array_of(_write_out(value))) is None:
             return None
         kind, array = found
+        little = array.dtype.newbyteorder("<")
+        dtype = kind if kind not in ("array", "records") else str(little.descr) if little.kind == "V" else little.str
         name = "scalar" if isinstance(value, np.generic) else "array" if kind in ("array", "records") else "tensor"
-        return {name: [kind if name == "tensor" else _dtype_of(array), list(array.shape), array_digest(array)]}
+        return {name: [dtype, list(array.shape), array_digest(array)]}
 
     return content(value)
 
 
 def _write_out(value: Any) -> Any:
     """Computed positions, up to a limit, as an array; anything else unchanged."""
-    if not isinstance(value, ComputedPositions) or len(value) > _MAX_COMPUTED_POSITIONS:
+    if not isinstance(value, ComputedPositions) or len(value) > (1 << 24):
         return value
     positions = as_index_array(value)
     return narrow(positions, int(positions.max(initial=0)) + 1)
@@ -147,7 +144,7 @@ def array_digest(array: npt.NDArray[Any]) -> str:
     """SHA-256 of an array's values, little-endian, the last index running fastest; read in blocks."""
     digest = hashlib.sha256()
     array = array.reshape(1, -1) if array.ndim == 0 or array.size == 0 else array
-    rows = max(1, _BYTES_AT_ONCE * len(array) // max(1, array.nbytes))
+    rows = max(1, (1 << 24) * len(array) // max(1, array.nbytes))
     for start in range(0, len(array), rows):
         block = np.ascontiguousarray(array[start : start + rows], dtype=array.dtype.newbyteorder("<"))
         digest.update(block.reshape(-1).view(np.uint8).data if block.size else b"")
@@ -222,11 +219,6 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
         # numpy lacks bfloat16 and all smaller floats, which are exact in float32
         return dtype, as_array(value.float() if "float8" in dtype or dtype == "bfloat16" else value)
     return None
-
-
-def _dtype_of(array: npt.NDArray[Any]) -> Any:
-    little = array.dtype.newbyteorder("<")
-    return str(little.descr) if little.kind == "V" else little.str
 
 
 def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:

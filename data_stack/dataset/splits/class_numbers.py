@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +13,6 @@ from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import is_missing, missing_in, one_hot_positions
 
 _Integers = npt.NDArray[np.integer[Any]]
-
-_MAX_IN_INT32 = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +39,7 @@ class ClassNumbers:
 
     def shorten(self, number: int) -> str:
         """A class by its value, its members and where the first one is, for messages."""
-        n_members = int(self.counts[number])
-        members = "1 member" if n_members == 1 else f"{n_members:,} members"
+        members = f"members: {int(self.counts[number]):,}"
         return f"{value_shown(self.values[number])} ({members}, first at position {int(self.first[number])})"
 
 
@@ -58,15 +55,12 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
     """
     check_nothing_missing(column, refusal)
     n_samples = len(column)
-    if n_samples == 0:
-        empty = np.empty(0, dtype=np.intp)
-        return ClassNumbers(np.empty(0, dtype=np.uint8), empty, empty, column)
     flat = column.reshape(n_samples) if column.size == n_samples else column
     if flat.dtype == object:
         numbers = _of_objects(flat, refusal)
     else:
         numbers = _of_rows(flat) if flat.ndim > 1 else _of_sortable(flat)
-    numbers = numbers.astype(np.min_scalar_type(int(numbers.max())), copy=False)
+    numbers = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))), copy=False)
     first = np.unique(numbers, return_index=True)[1]
     for position in first.tolist() if flat.dtype == object else ():
         if is_missing(flat[position]):
@@ -76,7 +70,7 @@ def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:
 
 def group_positions(numbers: _Integers) -> _Integers:
     """All positions, class by class, ascending in each; 4 bytes a position where that suffices."""
-    dtype = np.int32 if len(numbers) <= _MAX_IN_INT32 else np.int64
+    dtype = np.int32 if len(numbers) <= 2**31 else np.int64
     return np.argsort(numbers, kind="stable").astype(dtype, copy=False)
 
 
@@ -99,25 +93,20 @@ def value_shown(value: Any) -> str:
 
 
 def _refuse_missing(position: int, column: npt.NDArray[Any], refusal: str) -> None:
-    raise ConfigError(
-        f"{refusal}: its value at position {position} is {value_shown(column[position])}. "
-        f"Leave such samples out first (iterator.filter), or replace their value (iterator.map)."
-    )
+    advice = "Leave such samples out first (iterator.filter), or replace their value (iterator.map)"
+    raise ConfigError(f"{refusal}: its value at position {position} is {value_shown(column[position])}. {advice}")
 
 
 def _of_objects(column: npt.NDArray[Any], refusal: str) -> _Integers:
     if column.ndim > 1:
         raise ConfigError(f"{refusal}: its values are arrays of objects, of shape {column.shape[1:]}")
     known: dict[Any, int] = {}
-    values: Sequence[Any] = column.tolist()
     numbers: list[int] = []
     try:
-        numbers.extend(known.setdefault(value, len(known)) for value in values)  # up to the one that has no hash
+        numbers.extend(known.setdefault(value, len(known)) for value in column.tolist())  # up to the one that has no hash
     except TypeError as error:
-        raise ConfigError(
-            f"{refusal}: its value at position {len(numbers)} cannot be compared ({error}); a column of arrays needs arrays of "
-            f"one shape. Map it to one label a sample first."
-        ) from error
+        problem = f"its value at position {len(numbers)} cannot be compared ({error}); arrays need one shape"
+        raise ConfigError(f"{refusal}: {problem}. Map it to one label a sample first.") from error
     return np.array(numbers, dtype=np.intp)
 
 
@@ -125,18 +114,14 @@ def _of_sortable(column: npt.NDArray[Any]) -> _Integers:
     _, first, inverse = np.unique(column, return_index=True, return_inverse=True)
     number_of = np.empty(len(first), dtype=np.min_scalar_type(len(first)))
     number_of[np.argsort(first)] = np.arange(len(first))
-    numbers: _Integers = number_of[inverse.reshape(len(column))]
-    return numbers
+    return number_of[inverse.reshape(len(column))]
 
 
 def _of_rows(column: npt.NDArray[Any]) -> _Integers:
-    rows = column.reshape(len(column), -1)
-    ones = one_hot_positions(rows)
-    if ones is not None:
+    rows = column.reshape(len(column), math.prod(column.shape[1:]))
+    if (ones := one_hot_positions(rows)) is not None:
         return _of_sortable(ones)
-    if rows.shape[1] == 0:
+    if rows.size == 0:
         return np.zeros(len(rows), dtype=np.uint8)
-    if rows.dtype.kind in "fc":
-        rows = rows + 0.0  # so that -0.0 has the bytes of 0.0
-    rows = np.ascontiguousarray(rows)
+    rows = np.ascontiguousarray(rows + 0.0 if rows.dtype.kind in "fc" else rows)  # so that -0.0 has the bytes of 0.0
     return _of_sortable(rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).reshape(len(rows)))

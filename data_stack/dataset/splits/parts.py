@@ -1,10 +1,10 @@
-"""Parts and folds of an iterator, as layers that know how they were divided: behind ``iterator.split`` and ``iterator.folds``."""
+"""Parts and folds of an iterator: layers that know how they were divided; the form in which they are stored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, SupportsIndex, Union
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, SupportsIndex, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -16,20 +16,29 @@ from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.randomness import derive_seed
 from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
-from data_stack.dataset.splits.splitting import (
-    Shares,
-    check_sizes,
-    divide,
-    divide_by_group,
-    divide_by_time,
-    positions_of_parts,
-)
+from data_stack.dataset.splits.splitting import Shares, check_sizes, divide, divide_by_group, divide_by_time, positions_of_parts
 from data_stack.exception import ConfigError
+from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
+from data_stack.dataset.iterator.access import RearrangedAccess, access_to
+from data_stack.dataset.iterator.adapted import as_iterator
+from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
+from data_stack.dataset.iterator.fold import Fold
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
+from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.registry import layer
+from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
+from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.recipes.recipe import fingerprint
+from data_stack.dataset.splits.class_numbers import class_numbers
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.util.suggestions import did_you_mean
-
-__all__ = ["Fold", "FoldPartIterator", "PartName", "SplitPartIterator"]
+from data_stack.util.untrusted_text import parse_json
+from data_stack.values.strict_json import JsonObject, seal_json
 
 PositionsOfPart = Union[range, npt.NDArray[np.integer[Any]]]
+
+_FORMAT = 3  # of stored splits
 
 PartName = Any
 """The key of a part: its number, its name, or a value of a column."""
@@ -64,11 +73,11 @@ def check_division(
         ConfigError: ratios are not a division, or arguments exclude each other.
     """
     columns = {"stratify": stratify, "group_by": group_by, "time": time, "by": by}
-    given = {name: key for name, key in columns.items() if key is not None}
-    for name, others in (("by", {"ratios", "stratify", "group_by", "time"}), ("time", {"stratify", "group_by"})):
-        wrong = sorted(others & (given.keys() | ({"ratios"} if ratios is not None else set())))
-        if name in given and wrong:
-            raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}")
+    given: dict[str, Any] = {name: key for name, key in columns.items() if key is not None}
+    allowed = {"by"} if by is not None else {"time", "ratios"} if time is not None else {*columns, "ratios"}
+    if wrong := sorted((given.keys() | ({"ratios"} if ratios is not None else set())) - allowed):
+        name = "by" if by is not None else "time"
+        raise ConfigError(f"a split with {name}={given[name]!r} takes no {wrong[0]}")
     if by is not None:
         return {"by": by}
     if ratios is None:
@@ -77,9 +86,8 @@ def check_division(
         given["seed"] = check_integer("the seed of a split", seed)
     if not isinstance(ratios, Mapping):
         return {"ratios": check_sizes(ratios), **given}
-    for name in ratios:
-        if not isinstance(name, str):
-            raise ConfigError(f"parts are named by strings, not by {name!r}")
+    if not all(isinstance(name, str) for name in ratios):
+        raise ConfigError(f"parts are named by strings, not by {list(ratios)!r:.80}")
     return {"ratios": dict(zip(ratios, check_sizes(ratios.values(), tuple(ratios)), strict=True)), **given}
 
 
@@ -146,16 +154,14 @@ def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, A
     if len(iterator) < n_folds:
         raise ConfigError(f"{len(iterator)} samples cannot be divided into {n_folds} folds")
     seed = None if folding["seed"] is None else derive_seed("folds", folding["seed"])
-    return _draw(iterator, Shares.equal(n_folds), seed, folding.get("stratify"), folding.get("group_by"))
+    return _draw(iterator, Shares((1,) * n_folds, n_folds), seed, folding.get("stratify"), folding.get("group_by"))
 
 
 def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
     refusal = f"column {by!r} does not name parts"
     classes = class_numbers(access_to(iterator).columns([by])[0], refusal)
     if classes.values.size != len(classes):
-        raise ConfigError(
-            f"{refusal}: its values have the shape {classes.values.shape[1:]}; name a part by one value, as 'train'"
-        )
+        raise ConfigError(f"{refusal}: its values have the shape {classes.values.shape[1:]}; one value names a part, as 'train'")
     return dict(zip(classes.values.ravel().tolist(), positions_of_parts(classes.numbers, len(classes)), strict=True))
 
 
@@ -167,27 +173,16 @@ def _draw(
     classes, groups = None, None
     if stratify is not None:
         classes = class_numbers(columns[0], f"samples cannot be stratified by column {stratify!r}")
-        check_class_sizes(classes, stratify, shares.n_wanted)
+        if too_small := np.flatnonzero(classes.counts < shares.n_wanted).tolist():
+            small = f"{len(too_small):,} classes are too small, such as {classes.shorten(too_small[0])}"
+            problem = f"samples cannot be stratified by column {stratify!r} into {shares.n_wanted} parts: {small}"
+            raise ConfigError(f"{problem}. Merge rare classes (iterator.map_classes), or leave them out")
     if group_by is None:
         return divide(len(iterator), shares, seed, classes)
     groups = class_numbers(columns[-1], f"samples cannot be grouped by column {group_by!r}")
     if len(groups) < shares.n_wanted:
         raise ConfigError(f"the {len(groups)} groups of column {group_by!r} cannot be divided into {shares.n_wanted} parts")
     return divide_by_group(groups, shares, seed, classes)
-
-
-def check_class_sizes(classes: ClassNumbers, key: ColumnKey, n_parts: int) -> None:
-    """Refuse classes that cannot have a member in each part.
-
-    Raises:
-        ConfigError: there is one; the message names the first.
-    """
-    too_small = np.flatnonzero(classes.counts < n_parts).tolist()
-    if too_small:
-        raise ConfigError(
-            f"samples cannot be stratified by column {key!r} into {n_parts} parts: {len(too_small):,} classes are too small, "
-            f"such as {classes.shorten(too_small[0])}. Merge rare classes (iterator.map_classes), or leave them out."
-        )
 
 
 def check_n_folds(n_folds: SupportsIndex) -> int:
@@ -236,7 +231,7 @@ class SplitPartIterator(DatasetIteratorView):
         self._made_with = {"part": part, **self._division}
 
     def _derive_meta(self, meta: DatasetMetaIF) -> DatasetMetaIF:
-        return add_tag(meta, self._part if has_names(self._division) else None)
+        return add_tag(meta, self._part) if has_names(self._division) else meta
 
 
 @layer("fold", columns=["stratify", "group_by"])
@@ -257,13 +252,7 @@ class FoldPartIterator(DatasetIteratorView):
     """
 
     def __init__(
-        self,
-        dataset_iterator: DatasetIteratorIF,
-        *,
-        fold: int,
-        side: Literal["train", "test"],
-        positions: PositionsOfPart | None = None,
-        **folding: Any,
+        self, dataset_iterator: DatasetIteratorIF, *, fold: int, side: str, positions: Any = None, **folding: Any
     ) -> None:
         checked = check_folding(**folding)
         if positions is None:
@@ -275,10 +264,8 @@ class FoldPartIterator(DatasetIteratorView):
         self._made_with = {"fold": fold, "side": side, **checked}
 
 
-def add_tag(meta: DatasetMetaIF, name: PartName | None) -> DatasetMetaIF:
+def add_tag(meta: DatasetMetaIF, name: PartName) -> DatasetMetaIF:
     """The meta of a part: its name becomes the tag, after the one that there was."""
-    if name is None:
-        return meta
     tag = str(name) if meta.dataset_tag is None else f"{meta.dataset_tag}/{name}"
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
@@ -292,10 +279,8 @@ def split(
 ) -> Any:
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
-    parts = {
-        part: iterator._stack_layer(SplitPartIterator, part=part, positions=positions, **division)
-        for part, positions in divide_positions(iterator, division).items()
-    }
+    found = divide_positions(iterator, division)
+    parts = {part: iterator._stack_layer(SplitPartIterator, part=part, positions=found[part], **division) for part in found}
     return parts if has_names(division) else list(parts.values())
 
 
@@ -319,3 +304,132 @@ def _column_to_stratify(iterator: DatasetIteratorIF, stratify: ColumnKey | bool 
     if stratify is None or isinstance(stratify, (bool, np.bool_)):
         return iterator._class_column(None) if stratify else None
     return stratify
+
+
+@dataclass(frozen=True)
+class SavedSplits:
+    """Which samples of which dataset are in which part.
+
+    Attributes:
+        fingerprint: of the iterator that was divided.
+        n_samples: its length.
+        parts: the parts as they were arranged, as JSON. A part is its key in a dict (or null) and an array: where its samples
+            ascend, uint8 with one bit per sample of the dataset, lowest bit first; otherwise their positions.
+    """
+
+    fingerprint: str
+    n_samples: int
+    parts: str
+
+    @classmethod
+    def of(cls, splits: Any, iterator: DatasetIteratorIF | None = None) -> SavedSplits:
+        """Find out which samples of ``iterator`` the parts are; None for what the first part was directly made from.
+
+        Raises:
+            ConfigError: a part is not a view of it, or there are no parts.
+        """
+        dataset: Any = iterator
+
+        def describe(part: DatasetIteratorIF, name: str, tag: str | None) -> Any:
+            nonlocal dataset
+            positions, dataset = _positions_in(part, dataset, name)
+            indices = as_index_array(positions)
+            if not bool((indices[1:] > indices[:-1]).all()):
+                return {"part": [tag, to_plain(narrow(indices, len(dataset)))]}
+            mask = np.zeros(len(dataset), dtype=bool)
+            mask[indices] = True
+            return {"part": [tag, to_plain(np.packbits(mask, bitorder="little"))]}
+
+        parts = canonical_json(_arrange(splits, (), None, describe))
+        if dataset is None:
+            raise ConfigError("these splits have no parts to save")
+        return cls(fingerprint(as_iterator(dataset)), len(dataset), parts)
+
+    def apply_to(self, iterator: DatasetIteratorIF) -> Any:
+        """The parts as views of ``iterator``, arranged as they were.
+
+        Raises:
+            ConfigError: it is another dataset.
+            DatasetFileCorruptError: a part is damaged.
+        """
+        dataset = as_iterator(iterator)
+        found = fingerprint(dataset) if len(dataset) == self.n_samples else None
+        if found != self.fingerprint:
+            given = f"{len(dataset):,} samples" + ("" if found is None else f" with fingerprint {found}")
+            of = f"a dataset of {self.n_samples:,} samples with fingerprint {self.fingerprint}"
+            raise ConfigError(f"these splits are of {of}, the one given has {given}. Stack it as it was then, or split it again")
+
+        def make_part(content: Any) -> DatasetIteratorIF:
+            tag, indices = content[0], np.asarray(from_plain(content[1]))
+            if indices.dtype == np.uint8:
+                indices = np.flatnonzero(np.unpackbits(indices, count=len(dataset), bitorder="little"))
+            view = dataset._stack_layer(DatasetIteratorView, indices=indices, view_tags=None if tag is None else {"part": tag})
+            if tag is None or not isinstance(view, InformedDatasetIterator):
+                return view
+            return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
+
+        def make_fold(content: Any) -> Fold:
+            number, train, test = content
+            return Fold(make_part(train["part"]), make_part(test["part"]), number)
+
+        try:
+            return from_plain(parse_json(self.parts), {"part": make_part, "fold": make_fold})
+        except (ConfigError, ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DatasetFileCorruptError(f"splits are damaged: their parts cannot be arranged ({str(error)[:200]})") from error
+
+    def to_json(self) -> bytes:
+        """The splits as they are stored: indented ASCII JSON with its own digest."""
+        return seal_json({"format": _FORMAT, **vars(self)})
+
+    @classmethod
+    def from_json(cls, data: bytes, identifier: str = "splits") -> SavedSplits:
+        """Read stored splits; :meth:`apply_to` checks the parts.
+
+        Raises:
+            DatasetFileCorruptError: they are damaged, or of a format that this version does not know.
+        """
+        what = f"{identifier!r} with splits"
+        fields = JsonObject.unseal(data, what)
+        if (number := fields.size("format")) != _FORMAT:
+            raise DatasetFileCorruptError(f"{what} has format {number}, but this version of data_stack reads format {_FORMAT}")
+        splits = cls(fields.text("fingerprint"), fields.size("n_samples"), fields.text("parts"))
+        fields.done()
+        return splits
+
+
+def _arrange(
+    splits: Any, path: tuple[str, ...], tag: str | None, describe: Callable[[DatasetIteratorIF, str, str | None], Any]
+) -> Any:
+    """``splits`` as plain data, with what ``describe`` returns for each part."""
+    if isinstance(splits, DatasetIteratorIF):
+        return describe(splits, "/".join(path) or "0", tag)
+    if isinstance(splits, Fold):
+        place = (*path[:-1], f"fold {splits.number}")
+        sides = (("train", splits.train), ("test", splits.test))
+        return {"fold": [splits.number, *(_arrange(part, (*place, side), None, describe) for side, part in sides)]}
+    if isinstance(splits, Mapping):
+        items = splits.items()
+        return {"dict": [[to_plain(key), _arrange(each, (*path, str(key)), str(key), describe)] for key, each in items]}
+    if isinstance(splits, (list, tuple)):
+        arranged = [_arrange(each, (*path, str(number)), None, describe) for number, each in enumerate(splits)]
+        return arranged if isinstance(splits, list) else {"tuple": arranged}
+    where = f" at {'/'.join(path)!r}" if path else ""
+    raise ConfigError(f"splits are views of an iterator, in lists and dicts, but there is a {type(splits).__name__}{where}")
+
+
+def _positions_in(part: Any, dataset: Any, name: str) -> tuple[Positions, Any]:
+    """The positions in ``dataset`` of a view of it, maybe through other views; None for what the view was directly made from."""
+    positions: Positions = range(len(part))
+    below = part
+    while below is not dataset:
+        if isinstance(below, InformedDatasetIterator):
+            below = below._stack_on()[0]
+        # a client's subclass of a view may change samples
+        elif isinstance(below, DatasetIteratorView) and isinstance(access_to(below), (RearrangedAccess, NamedAccess)):
+            positions, below = compose(positions, below._given), below._dataset_iterator
+            if dataset is None:
+                break
+        else:
+            kinds = f"a {type(part).__name__} on a {type(below).__name__}"
+            raise ConfigError(f"part {name!r} is {kinds}, not a view of the iterator that was split; name that with iterator=…")
+    return positions, below

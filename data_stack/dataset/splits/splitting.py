@@ -18,19 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.splits.class_numbers import (
-    ClassNumbers,
-    check_nothing_missing,
-    class_numbers,
-    group_positions,
-)
+from data_stack.dataset.splits.class_numbers import ClassNumbers, check_nothing_missing, class_numbers, group_positions
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import comparable
 
 _Integers = npt.NDArray[np.integer[Any]]
-
-_MAX_IN_INT32 = 2**31
-_MAX_PARTS_COMPARED = 16
 
 
 def check_ratios(ratios: Iterable[Any], names: Sequence[str] | None = None) -> list[float]:
@@ -67,36 +59,24 @@ class Shares:
     total: int
 
     @classmethod
-    def of_ratios(cls, ratios: Sequence[float]) -> Shares:
-        """What the ratios say in decimals: 0.1 is a tenth, not the nearest binary fraction."""
-        fractions = [Fraction(repr(float(ratio))) for ratio in ratios]
-        denominator = math.lcm(*(fraction.denominator for fraction in fractions))
-        weights = [int(fraction * denominator) for fraction in fractions]
-        divisor = math.gcd(*weights)
-        return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
-
-    @classmethod
     def of_sizes(cls, sizes: Sequence[float], n_samples: int) -> Shares:
-        """Of checked sizes.
+        """Of checked sizes. Ratios are what they say in decimals: 0.1 is a tenth, not the nearest binary fraction.
 
         Raises:
             ConfigError: they are counts, but not of ``n_samples``.
         """
         counts = [size for size in sizes if isinstance(size, int)]
         if len(counts) < len(sizes):
-            return cls.of_ratios(sizes)
+            fractions = [Fraction(repr(float(ratio))) for ratio in sizes]
+            denominator = math.lcm(*(fraction.denominator for fraction in fractions))
+            weights = [int(fraction * denominator) for fraction in fractions]
+            divisor = math.gcd(*weights)
+            return cls(tuple(weight // divisor for weight in weights), sum(weights) // divisor)
         if (left := n_samples - sum(counts)) != 0:
             what = f"add a part for the other {left:,}" if left > 0 else f"{-left:,} too many"
-            raise ConfigError(
-                f"parts of {', '.join(f'{count:,}' for count in counts)} samples are {sum(counts):,} together, but there are "
-                f"{n_samples:,}: {what}, or give ratios that sum to 1"
-            )
+            together = f"{' + '.join(f'{count:,}' for count in counts)} = {sum(counts):,}"
+            raise ConfigError(f"parts of {together} samples, but there are {n_samples:,}: {what}, or give ratios that sum to 1")
         return cls(tuple(counts), n_samples)
-
-    @classmethod
-    def equal(cls, n_parts: int) -> Shares:
-        """The same for all."""
-        return cls((1,) * n_parts, n_parts)
 
     @property
     def n_wanted(self) -> int:
@@ -126,11 +106,13 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
-    table = np.array(_sizes_by_class(counts, shares), dtype=np.intp).reshape(len(counts), len(shares.weights))
-    if classes is None:
-        order: _Integers = np.arange(n_samples, dtype=np.int32 if n_samples <= _MAX_IN_INT32 else np.int64)
+    if len(counts) <= 1:
+        sizes = [shares.sizes(count) for count in counts]
     else:
-        order = group_positions(classes.numbers)
+        is_equal = len(set(shares.weights)) == 1
+        sizes = round_robin(counts, len(shares.weights)) if is_equal else _round_controlled(counts, shares)
+    table = np.array(sizes, dtype=np.intp).reshape(len(counts), len(shares.weights))
+    order = group_positions(np.zeros(n_samples, np.uint8) if classes is None else classes.numbers)
     if seed is not None:
         random = _random_state(seed)
         for start, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
@@ -159,13 +141,11 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
         classes: what shall be mixed as equally as the groups allow.
     """
     sizes = groups.counts
-    if seed is None:
-        order = np.argsort(-sizes, kind="stable")
-    else:
-        drawn = np.arange(len(sizes))
+    drawn = np.arange(len(sizes))
+    if seed is not None:
         _random_state(seed).shuffle(drawn)
-        n_digits = np.frexp(sizes)[1]
-        order = drawn[np.argsort(-n_digits[drawn], kind="stable")]
+    rank = sizes if seed is None else np.frexp(sizes)[1]
+    order = drawn[np.argsort(-rank[drawn], kind="stable")]
     members_of = _members(groups, classes)
     class_counts = [] if classes is None else classes.counts.tolist()
     # whole numbers, so that every machine decides alike
@@ -182,24 +162,20 @@ def divide_by_group(groups: ClassNumbers, shares: Shares, seed: int | None, clas
         for number, count in members:
             placed_of_class[number] += count
         candidates = [part for part in wanted if not has[part]] if n_left <= n_empty else wanted
-        lags = [
-            (
-                sum(
-                    importance[number] * count * (weights[part] * placed_of_class[number] - total * has_of_class[part][number])
-                    for number, count in members
-                ),
-                weights[part] * placed - total * has[part],
-            )
-            for part in candidates
-        ]
+        lags = []
+        for part in candidates:
+            of_class = 0
+            for number, count in members:
+                lag = weights[part] * placed_of_class[number] - total * has_of_class[part][number]
+                of_class += importance[number] * count * lag
+            lags.append((of_class, weights[part] * placed - total * has[part]))
         part = candidates[lags.index(max(lags))]
         n_empty -= not has[part]
         has[part] += size
         for number, count in members:
             has_of_class[part][number] += count
         part_of_group[group] = part
-    part_of: _Integers = part_of_group[groups.numbers]
-    return part_of
+    return part_of_group[groups.numbers]
 
 
 def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _Integers:
@@ -218,25 +194,30 @@ def divide_by_time(times: npt.NDArray[Any], shares: Shares, refusal: str) -> _In
     n_samples = len(times)
     times = times.reshape(n_samples) if times.size == n_samples else times
     if times.ndim != 1 or times.dtype.kind in "cV":
-        values = f"of dtype {times.dtype}" if times.ndim == 1 else f"of shape {times.shape[1:]}"
-        raise ConfigError(f"{refusal}: its values are {values}, and have no order")
+        raise ConfigError(f"{refusal}: its values, {times.dtype} of shape {times.shape[1:]}, have no order")
     if times.dtype == object:
-        times = _ranks(class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal), refusal)
+        classes = class_numbers(np.fromiter(comparable(times.tolist()), object, n_samples), refusal)
+        values = classes.values.tolist()
+        try:
+            in_order = sorted(range(len(values)), key=values.__getitem__)
+        except TypeError as error:
+            raise ConfigError(f"{refusal}: its values have no common order ({error})") from error
+        times = np.argsort(in_order)[classes.numbers]
     check_nothing_missing(times, refusal)
     part_of = np.zeros(n_samples, dtype=np.min_scalar_type(len(shares.weights)))
-    in_order = np.sort(times)
+    ascending = np.sort(times)
     for cut in list(itertools.accumulate(shares.sizes(n_samples)))[:-1]:
-        if 0 < cut < n_samples and in_order[cut - 1] == in_order[cut]:
-            first, end = (int(np.searchsorted(in_order, in_order[cut], side=side)) for side in ("left", "right"))
+        if 0 < cut < n_samples and ascending[cut - 1] == ascending[cut]:
+            first, end = (int(np.searchsorted(ascending, ascending[cut], side=side)) for side in ("left", "right"))
             cut = first if cut - first <= end - cut else end
         if cut < n_samples:
-            part_of += times >= in_order[cut]
+            part_of += times >= ascending[cut]
     return part_of
 
 
 def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Integers]:
     """The positions of each part's samples, ascending; a range where they follow each other."""
-    if n_parts <= _MAX_PARTS_COMPARED:
+    if n_parts <= 16:
         return [_run(np.flatnonzero(part_of == part)) for part in range(n_parts)]
     order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
@@ -254,9 +235,8 @@ def round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
 
 
 def _run(positions: _Integers) -> range | _Integers:
-    if len(positions) and int(positions[-1]) - int(positions[0]) == len(positions) - 1:
-        return range(int(positions[0]), int(positions[-1]) + 1)
-    return positions
+    first, last = (int(positions[0]), int(positions[-1])) if len(positions) else (0, -2)
+    return range(first, last + 1) if last - first == len(positions) - 1 else positions
 
 
 def _random_state(seed: int) -> np.random.RandomState:
@@ -272,28 +252,6 @@ def _members(groups: ClassNumbers, classes: ClassNumbers | None) -> list[list[tu
     for group, number, count in zip(*(each.tolist() for each in np.divmod(pairs, len(classes))), counts.tolist(), strict=True):
         members[group].append((number, count))
     return members
-
-
-def _ranks(classes: ClassNumbers, refusal: str) -> _Integers:
-    """For each sample the place of its value among the sorted ones."""
-    values = classes.values.ravel().tolist()
-    try:
-        in_order = sorted(range(len(values)), key=values.__getitem__)
-    except TypeError as error:
-        raise ConfigError(f"{refusal}: its values have no common order ({error})") from error
-    rank_of = np.empty(len(values), dtype=np.intp)
-    rank_of[in_order] = np.arange(len(values))
-    ranks: _Integers = rank_of[classes.numbers]
-    return ranks
-
-
-def _sizes_by_class(counts: Sequence[int], shares: Shares) -> list[list[int]]:
-    """How many members of each class come into each part."""
-    if len(counts) <= 1:
-        return [shares.sizes(count) for count in counts]
-    if len(set(shares.weights)) == 1:
-        return round_robin(counts, len(shares.weights))
-    return _round_controlled(counts, shares)
 
 
 def _round_controlled(counts: Sequence[int], shares: Shares) -> list[list[int]]:

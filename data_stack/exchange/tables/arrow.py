@@ -1,17 +1,37 @@
-"""Converts between Arrow tables and samples."""
+"""Arrow tables, CSV files, JSON lines as samples."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+import functools
+import hashlib
+import io
+import os
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.cells import Origin, cells_of
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, TableIterator, check_names
+from data_stack.exchange.tables.table import READERS, ArrowColumn, NamedColumns, Origin, TableIterator, cells_of, check_names
+from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
+from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.location import is_path
+from data_stack.io.positional import PositionalFile
+from data_stack.io.url import scheme_of
+from data_stack.util.suggestions import did_you_mean
+from data_stack.util.untrusted_text import parse_json
+
+_HEXADECIMAL = re.compile(rb"0\0{0,3}[xX]")  # zeros between them in UTF-16 and UTF-32
+_UNREADABLE = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError, RecursionError)
 
 
 def from_arrow(table: Any, *, target: str | None = None) -> DatasetIteratorIF:
@@ -81,6 +101,176 @@ def to_arrow(iterator: Any, *, lazy: bool = False, schema: pa.Schema | None = No
 
 def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Table:
     cells = {name: cells_of(values, name, origins.get(name)) for name, values in columns.items()}
-    fields = {name: origin.field for name, origin in origins.items() if origin is not None}
-    metadata = {name: getattr(fields.get(name), "metadata", None) for name in cells}
+    fields = {name: getattr(origins.get(name), "field", None) for name in cells}
+    metadata = {name: getattr(field, "metadata", None) for name, field in fields.items()}
     return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
+
+
+def from_csv(
+    file: Any,
+    *,
+    target: str | None = None,
+    dtypes: Mapping[str, Any] | None = None,
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+    missing: Collection[str] = ("",),
+) -> DatasetIteratorIF:
+    """The rows of a CSV file with a header as dict samples; the file is read whole, now.
+
+    The dtype of a column is inferred from all rows: int64, uint64, float64, bool, dates, times, or text; the repr of the table
+    and ``column_types`` show it. A column stays text if numbers would change it: integers that int64, uint64 and float64 cannot
+    hold exactly, and ``0x10``. An empty cell is None. Quoted values may contain line breaks.
+
+    Args:
+        file: a path or URL, a resource, or an open binary file; uncompressed, or compressed by gzip, bzip2, xz or zstd.
+        target: the column of the target.
+        dtypes: dtypes of some columns, instead of inferred ones: a numpy dtype, or ``"decimal(10,2)"``, ``"timestamp"`` and the
+            other type names of Parquet columns. ``str`` keeps ``007`` unchanged.
+        delimiter: one character.
+        encoding: encoding of the file.
+        missing: texts that mean None. Any other text makes a column of numbers a column of text.
+
+    Raises:
+        DatasetFileCorruptError: rows differ in their number of columns, a text does not fit its dtype, or the encoding is wrong.
+        ConfigError: a column or dtype does not exist, or two columns have the same name.
+
+    Warns:
+        UserWarning: the file has one column, whose name contains another delimiter.
+    """
+    options = {"dtypes": dtypes, "delimiter": delimiter, "encoding": encoding, "missing": list(missing)}
+    name, data, types, read_from = _load(file, dtypes, "from_csv", options)
+
+    hint, read = _delimiter_hint(data, delimiter, encoding), functools.partial(_read_csv, data, options)
+    try:
+        table = read(types)
+    except MemoryError:  # Arrow's, which is an ArrowException too
+        raise
+    except _UNREADABLE as error:
+        advice = "; pass another dtype: dtypes={'name': 'str'}" if "conversion" in str(error) else ""
+        advice += f"; {hint}" if hint else ""
+        raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
+    check_names(table.column_names)
+    if hint:
+        warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
+    if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
+        texts = read(dict.fromkeys(inexact, pa.string()), inexact)
+        for each in inexact:
+            table = table.set_column(table.column_names.index(each), each, _exact(table[each], texts[each]))
+    for field in table.schema:
+        if pa.types.is_binary(field.type) and field.name not in types:
+            raise DatasetFileCorruptError(f"{name!r}, column {field.name!r:.80} is not text in {encoding}")
+    return _iterator_of(table, name, target, types, read_from)
+
+
+def _read_csv(
+    data: bytes, options: Mapping[str, Any], types: Mapping[str, pa.DataType], columns: list[str] | None = None
+) -> pa.Table:
+    delimiter, encoding, nulls = (options[name] for name in ("delimiter", "encoding", "missing"))
+    return pa.csv.read_csv(
+        pa.BufferReader(data),
+        pa.csv.ReadOptions(block_size=max(1, len(data)), encoding=encoding),  # pyarrow infers types from the first block
+        pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        pa.csv.ConvertOptions(column_types=types, null_values=nulls, strings_can_be_null=True, include_columns=columns),
+    )
+
+
+def _delimiter_hint(data: bytes, delimiter: str, encoding: str) -> str:
+    """Advice if the only column of the header contains another delimiter; empty otherwise."""
+    header = data[: 1 << 16].decode(encoding, "replace").partition("\n")[0]
+    other = next((each for each in ",;\t|" if each in header), None)
+    return "" if delimiter in header or other is None else f"if {other!r} separates its values, pass delimiter={other!r}"
+
+
+def _may_be_inexact(numbers: pa.ChunkedArray, data: bytes) -> bool:
+    """Whether pyarrow may have changed numbers of a column."""
+    if pa.types.is_floating(numbers.type):
+        return pc.any(pc.greater_equal(pc.abs(numbers), float(1 << 53))).as_py() or False
+    return pa.types.is_integer(numbers.type) and _HEXADECIMAL.search(data) is not None
+
+
+def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """``numbers`` if they equal the texts, otherwise the texts as uint64 if possible, otherwise the texts."""
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if pa.types.is_integer(numbers.type):
+        return texts if pc.any(pc.match_substring_regex(trimmed, "^[+-]?0[xX]")).as_py() else numbers
+    integers = trimmed.filter(pc.match_substring_regex(trimmed, "^[+-]?[0-9]+$"))
+    if len(integers) == len(texts) - texts.null_count:
+        with contextlib.suppress(pa.ArrowInvalid):
+            return trimmed.cast(pa.uint64())
+    is_exact = all(Decimal(text) == float(text) for text in pc.unique(integers).to_pylist() if len(text) > 15)
+    return numbers if is_exact else texts
+
+
+def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
+    """The lines of a file of JSON objects as dict samples; the file is read whole, now.
+
+    Columns and dtypes are inferred from all lines: int64, float64, bool, text; lists of numbers are arrays, other lists and
+    objects are lists and dicts. A null or missing key is None. Text that looks like a time stays text.
+
+    Args:
+        file: as for :func:`data_stack.from_csv`.
+        target: the column of the target.
+        dtypes: as for :func:`data_stack.from_csv`, for integers beyond int64 (``"uint64"``), and times (``"timestamp_ntz"``).
+
+    Raises:
+        DatasetFileCorruptError: a line is not a JSON object, or a key has values of several types.
+        ConfigError: a column or dtype does not exist.
+    """
+    name, data, types, read_from = _load(file, dtypes, "from_jsonl", {"dtypes": dtypes})
+    # pyarrow's reader crashes on deeply nested values, and converts text to times and large integers to floats
+    rows = [_parse_line(name, number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
+    return _iterator_of(table, name, target, types, read_from)
+
+
+def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = parse_json(line, max_bytes=None)
+    except _UNREADABLE as error:
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: invalid JSON: {error!s:.200}") from error
+    if not isinstance(row, dict):
+        raise DatasetFileCorruptError(f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}")
+    return row
+
+
+def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType | None) -> pa.Array:
+    values = [row.get(key) for row in rows]
+    try:
+        is_converted = type_ is not None and (pa.types.is_temporal(type_) or pa.types.is_string(type_))
+        return pa.array(values).cast(type_) if is_converted else pa.array(values, type_)
+    except MemoryError:
+        raise
+    except _UNREADABLE as error:
+        why = f"{'are not of one type' if type_ is None else f'do not fit {type_}'}: {error!s:.200}"
+        raise DatasetFileCorruptError(f"{name!r}, key {key!r:.80}: its values {why}; pass dtypes={{'name': 'uint64'}}") from error
+
+
+def _load(
+    file: Any, dtypes: Mapping[str, Any] | None, function: str, options: dict[str, Any]
+) -> tuple[str, bytes, dict[str, pa.DataType], dict[str, Any] | None]:
+    """Name and contents of a file, the types of columns, and the entry of a recipe if ``file`` is a path."""
+    opened = PositionalFile(file)
+    raw = opened.open_buffered().read()
+    data = raw if compression_of(raw[:6]) is None else open_decompressed(io.BytesIO(raw)).read()
+    types: dict[str, pa.DataType] = {}
+    for name, dtype in (dtypes or {}).items():
+        try:
+            types[name] = arrow_type_of_dtype(check_dtype(dtype))
+        except ConfigError:
+            types[name] = arrow_type_named(dtype)
+    if not is_path(file) or scheme_of(file) is not None:
+        return opened.name, data, types, None
+    options["dtypes"] = {name: each if isinstance(each, str) else np.dtype(each).name for name, each in (dtypes or {}).items()}
+    sha256 = hashlib.sha256(raw).hexdigest()
+    return opened.name, data, types, {"path": os.fspath(file), "sha256": sha256, "function": function, "options": options}
+
+
+def _iterator_of(table: pa.Table, name: str, target: str | None, types: Mapping[str, Any], read_from: Any) -> DatasetIteratorIF:
+    for unknown in types.keys() - {*table.column_names}:
+        near, known = did_you_mean(unknown, table.column_names), ", ".join(table.column_names)
+        raise ConfigError(f"{name!r} has no column {unknown!r:.80} for dtypes{near}; it has {known}")
+    return iterator_of_table(table, name, target, read_from)
+
+
+READERS.update(from_csv=from_csv, from_jsonl=from_jsonl)

@@ -14,19 +14,15 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.cells import Origin, cells_of
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, TableIterator
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, TableIterator, cells_of
 from data_stack.values.stacked_values import objects, stack_values
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import Column, stack_values
 
 try:
     import datasets
     from datasets.table import InMemoryTable, table_cast
 except ImportError as error:
     raise MissingDependencyError("from_huggingface() and to_huggingface()", "datasets", "huggingface") from error
-
-_ARRAYS = {2: datasets.Array2D, 3: datasets.Array3D, 4: datasets.Array4D, 5: datasets.Array5D}
-#: Dimensions and channels of images.
-_IMAGES = ((2,), (3, 3), (3, 4))
 
 
 def from_huggingface(dataset: datasets.Dataset, *, target: str | None = None) -> DatasetIteratorIF:
@@ -140,10 +136,11 @@ def _feature(name: str, values: Column, columns: NamedColumns) -> Any:
     if is_target and all(isinstance(each, str) for each in classes) and values.dtype.kind in "iu":
         return datasets.ClassLabel(names=list(classes))
     first: Any = next((value for value in values if value is not None), None)
-    if isinstance(first, np.ndarray) and first.dtype == np.uint8 and (first.ndim, *first.shape[2:]) in _IMAGES and first.size:
+    is_bytes = isinstance(first, np.ndarray) and first.dtype == np.uint8 and first.size
+    if is_bytes and (first.ndim, *first.shape[2:]) in ((2,), (3, 3), (3, 4)):
         return datasets.Image()
-    if values.ndim - 1 in _ARRAYS:
-        return _ARRAYS[values.ndim - 1](shape=values.shape[1:], dtype=values.dtype.name)
+    if 2 <= values.ndim - 1 <= 5:
+        return getattr(datasets, f"Array{values.ndim - 1}D")(shape=values.shape[1:], dtype=values.dtype.name)
     cells = cells_of(values, name, None if origin is None or origin.categories is not None else origin)
     return datasets.Features.from_arrow_schema(pa.schema([pa.field(name, cells.type)]))[name]
 

@@ -11,9 +11,9 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.cells import Origin, cells_of
-from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, PlainColumn, TableIterator, check_names
+from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, PlainColumn, TableIterator, cells_of, check_names
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Column
+from data_stack.values.stacking import Column, stack_values
 
 try:
     import pandas as pd
@@ -23,7 +23,6 @@ except ImportError as error:
 _OBJECT = np.dtype(object)
 _DTYPES = (np.dtype, pd.api.extensions.ExtensionDtype)
 #: Nullable dtypes whose names differ from numpy's.
-_NULLABLE = {"bool": "boolean", "float16": "Float32"}
 
 
 def from_pandas(frame: pd.DataFrame, *, target: str | None = None) -> DatasetIteratorIF:
@@ -91,7 +90,7 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
     numbers = types.is_boolean(cells.type) or types.is_integer(cells.type) or types.is_floating(cells.type)
     if dtype is None and cells.null_count and numbers:
         known = np.dtype(cells.type.to_pandas_dtype()).name
-        dtype = pd.api.types.pandas_dtype(_NULLABLE.get(known, known.title().replace("Ui", "UI")))
+        dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)

@@ -27,7 +27,7 @@ from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.resolved import NamedDataset
-from data_stack.show.splits import Splits
+from data_stack.show.page import Splits
 
 
 def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None) -> Any:

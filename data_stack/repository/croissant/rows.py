@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.exchange.tables.files import from_csv, from_jsonl
+from data_stack.exchange.tables.arrow import from_csv, from_jsonl
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.io.archives import open_archive
 from data_stack.io.archives.decompression import compression_of, open_decompressed

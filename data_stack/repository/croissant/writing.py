@@ -26,7 +26,7 @@ from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, des
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.search import keywords_of
-from data_stack.show.licences import spdx_problem
+from data_stack.show.explanation import spdx_problem
 
 _SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
 #: Media types of archives and compressed files by suffix; each format of data declares its own.

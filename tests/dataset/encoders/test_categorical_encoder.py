@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.dataset.encoders import CategoricalEncoder, EncodingError, OneHotEncoder, encoder_from_state
-from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.categorical import ClassMapping
 from data_stack.exception import ConfigError
 
 scalars = st.one_of(

@@ -17,8 +17,7 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.splits.parts import Fold
-from data_stack.dataset.splits.saved_splits import SavedSplits
+from data_stack.dataset.splits.parts import Fold, SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector

@@ -26,9 +26,10 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.dataset.splits.class_numbers import class_numbers
-from data_stack.dataset.splits.parts import Fold, FoldPartIterator, SplitPartIterator
+from data_stack.dataset.splits.parts import FoldPartIterator, SplitPartIterator
 from data_stack.dataset.splits.splitting import Shares, divide
 from data_stack.exception import ConfigError
 
@@ -424,7 +425,7 @@ def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (["a", "a", "a", "b"], r"such as 'b' \(1 member, first at position 3\)"),
+        (["a", "a", "a", "b"], r"such as 'b' \(members: 1, first at position 3\)"),
         ([0.0, 1.0, float("nan"), 0.0], "position 2"),
         (["a", "b", "a", None], "position 3"),
         (["a", pd.NA, "b", "a"], "position 1"),

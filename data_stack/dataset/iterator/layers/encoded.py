@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.encoders.categorical import OneHotEncoder
+from data_stack.dataset.encoders.categorical import ClassMapping, OneHotEncoder
 from data_stack.dataset.encoders.categories import CategoriesLearner
 from data_stack.dataset.encoders.class_mapping import ClassMapping
 from data_stack.dataset.encoders.encoder import Encoder, Fitting

@@ -1,0 +1,16 @@
+from data_stack.dataset.encoders.categorical import CategoricalEncoder as CategoricalEncoder
+from data_stack.dataset.encoders.categorical import ClassMapping as ClassMapping
+from data_stack.dataset.encoders.categorical import OneHotEncoder as OneHotEncoder
+from data_stack.dataset.encoders.encoder import Column as Column
+from data_stack.dataset.encoders.encoder import Encoder as Encoder
+from data_stack.dataset.encoders.encoder import Learner as Learner
+from data_stack.dataset.encoders.encoder import WholeColumn as WholeColumn
+from data_stack.dataset.encoders.encoder import encoder_from_state as encoder_from_state
+from data_stack.dataset.encoders.encoder import load_encoder as load_encoder
+from data_stack.dataset.encoders.encoder import save_encoder as save_encoder
+from data_stack.dataset.encoders.errors import EncodingError as EncodingError
+from data_stack.dataset.encoders.scaling import ContinuousEncoder as ContinuousEncoder
+from data_stack.dataset.encoders.scaling import ImageEncoder as ImageEncoder
+from data_stack.dataset.encoders.transformer import EncoderLike as EncoderLike
+from data_stack.dataset.encoders.transformer import SklearnEncoder as SklearnEncoder
+from data_stack.dataset.encoders.transformer import as_encoder as as_encoder
