@@ -111,7 +111,7 @@ HEAVY = {
     },
     "uvicorn": {"data_stack.browse.connection", "data_stack.browse.server"},
     "yaml": {"data_stack.show.reporting"},
-    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
+    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.streams"},
 }
 
 #: Packages that an installation may lack.

@@ -12,8 +12,7 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.values.exact import as_array
 from data_stack.values.stacked_values import exact_array
 

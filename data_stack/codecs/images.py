@@ -33,8 +33,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, import_optional
-from data_stack.codecs.registry import codec_of, type_of_bytes
+from data_stack.codecs.codec import Codec, Column, check_range, codec_of, import_optional, type_of_bytes
 from data_stack.exception import ConfigError, RequestLimitError
 from data_stack.util.request_limit import check_request
 

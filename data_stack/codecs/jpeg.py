@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from data_stack.codecs.codec import check_range
+from data_stack.codecs.codec import check_range, register_codec
 from data_stack.codecs.images import ImageCodec, save
-from data_stack.codecs.registry import register_codec
 
 try:
     import simplejpeg as _simplejpeg

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy.typing as npt
 
-from data_stack.codecs.codec import check_range
+from data_stack.codecs.codec import check_range, register_codec
 from data_stack.codecs.images import ImageCodec, save
-from data_stack.codecs.registry import register_codec
 
 if TYPE_CHECKING:
     from PIL import ImageFile

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range
+from data_stack.codecs.codec import Codec, Column, check_range, register_codec
 from data_stack.codecs.images import ImageCodec, save
-from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
 
 if TYPE_CHECKING:

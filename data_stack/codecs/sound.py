@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range, import_optional
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range, import_optional
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 

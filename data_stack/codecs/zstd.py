@@ -7,8 +7,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.codecs.codec import Codec, check_range, import_optional
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 

@@ -1,13 +1,112 @@
-"""Makes named streams; all classes of resources have their public place here."""
+"""Named text streams over binary ones; all classes of resources have their public place here."""
 
 from __future__ import annotations
 
+import io
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import IO, Any, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.io.byte_source import ByteSource
-from data_stack.io.streamed_resource import DEFAULT_CHUNK_BYTES, Storable, StreamedResource
-from data_stack.io.streamed_text_resource import StreamedTextResource
+from data_stack.io.streamed_resource import DEFAULT_CHUNK_BYTES, GivesResources, Storable, StreamedResource
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+def _reopen_text(
+    buffer: StreamedResource, identifier: str, chunk_size: int, encoding: str, newline: str | None
+) -> StreamedTextResource:
+    return StreamedTextResource(identifier, buffer, chunk_size, encoding, newline)
+
+
+class StreamedTextResource(io.TextIOWrapper):
+    """A named text stream over a binary one. Iterating yields lines, as of any text file, but always from the first one on.
+
+    Args:
+        identifier: the resource's name.
+        buffer: the binary stream to decode; closed together with the resource.
+        chunk_size: bytes per chunk of the binary stream underneath.
+        encoding: any codec of Python's.
+        newline: as for :func:`open`; ``""`` for :mod:`csv` with line breaks inside of fields.
+    """
+
+    mode = "r"
+
+    def __init__(
+        self,
+        identifier: str,
+        buffer: Any,
+        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        encoding: str = "utf-8",
+        newline: str | None = None,
+    ) -> None:
+        self._identifier = identifier
+        self._chunk_size = chunk_size
+        self._newline = newline
+        super().__init__(buffer, encoding=encoding, newline=newline)
+
+    def reopen_by(self, connector: GivesResources) -> Self:
+        """Let another process open it by ``connector``, as :meth:`StreamedResource.reopen_by`, and return itself."""
+        binary: Any = self.buffer
+        if isinstance(binary, StreamedResource):
+            binary.reopen_by(connector)
+        else:
+            encoding = self.encoding
+            binary = StreamedResource(self._identifier, self.detach(), self._chunk_size).reopen_by(connector)
+            super().__init__(binary, encoding=encoding, newline=self._newline)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        buffer: Any = self.buffer
+        return _reopen_text, (buffer, self._identifier, self._chunk_size, self.encoding, self._newline)
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
+        return self.__reduce__()
+
+    @staticmethod
+    def from_streamed_resource(
+        resource: StreamedResource, encoding: str = "utf-8", newline: str | None = None
+    ) -> StreamedTextResource:
+        """Read ``resource`` as text; closing the text closes it."""
+        return StreamedTextResource(resource.identifier, resource, resource.chunk_size, encoding, newline)
+
+    #: The original's spelling.
+    from_streamed_resouce = from_streamed_resource
+
+    @property
+    def identifier(self) -> str:
+        """The resource's name."""
+        return self._identifier
+
+    @property
+    def chunk_size(self) -> int:
+        """Bytes per chunk of the binary stream underneath."""
+        return self._chunk_size
+
+    @property
+    def name(self) -> str:
+        """The identifier, under the name that files have it."""
+        return self._identifier
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._identifier!r}, {self.encoding}>"
+
+    def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # typeshed: what iterates is the file itself
+        if self.seekable():
+            self.seek(0)
+        while line := self.readline():
+            yield line
+
+    def __next__(self) -> str:  # type: ignore[override]  # typeshed: IOBase returns bytes
+        if line := self.readline():  # not the line of a TextIOWrapper, after which tell() does not work
+            return line
+        raise StopIteration
+
+    def readlines(self, hint: int | None = -1, /) -> list[str]:  # type: ignore[override]  # typeshed: list[bytes]
+        """The lines from the current position on; ``hint`` is ignored."""
+        return list(iter(self.readline, ""))
+
 
 __all__ = [
     "ByteSource",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from data_stack.codecs import Codec
-from data_stack.codecs.registry import registered_types
+from data_stack.codecs.codec import registered_types
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder
 from data_stack.exception import (
     AmbiguousDatasetError,

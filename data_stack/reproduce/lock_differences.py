@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.io.redaction import shorten
+from data_stack.io.url import shorten
 from data_stack.repository.unknown_names import install_command
 from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
 

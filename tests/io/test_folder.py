@@ -18,8 +18,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.lent_resources import lend_folder
-from data_stack.io.location import location_of
+from data_stack.io.location import lend_folder, location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
 

@@ -14,8 +14,7 @@ from typing import Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, stream_of, window
+from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of, window
 from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512

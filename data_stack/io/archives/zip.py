@@ -16,8 +16,7 @@ from typing import Final
 
 from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, chunks_of, delay_last_chunk, stream_of, window
+from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, chunks_of, delay_last_chunk, stream_of, window
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request
 

@@ -6,8 +6,8 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from data_stack.io.redaction import printable
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
+from data_stack.io.url import printable
 from data_stack.io.web import Exchange, WebError, retrying
 
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')

@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -25,40 +23,18 @@ from data_stack.exception import (
 )
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
-from data_stack.io.redaction import redact, shorten
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.file import copy_file, fetch_file
+from data_stack.io.retriever.fetchers import copy_file, fetcher_of, is_offline
 from data_stack.io.retriever.http import fetch_http
-from data_stack.io.retriever.package import fetch_package
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer, looks_like_page
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
+from data_stack.io.url import redact, shorten
 from data_stack.io.web import Limits, web_timeout
 from data_stack.util.logger import logger
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
-_OFFLINE: Final = "DATA_STACK_OFFLINE"
 #: How long an interruption waits for threads; one that waits for a hanging disk is left behind.
 _END_SECONDS: Final = 5.0
-
-
-#: Sources without a scheme are paths.
-_LOCAL: Final[Mapping[str, Fetch]] = MappingProxyType({"": fetch_file, "file": fetch_file, "package": fetch_package})
-HTTP: Final[Mapping[str, Fetch]] = MappingProxyType({"http": fetch_http, "https": fetch_http})
-_registered: dict[str, Fetch] = {}
-
-
-def register_scheme(scheme: str, fetch: Fetch) -> None:
-    """Let ``retrieve()`` fetch sources ``scheme:…`` with ``fetch`` in this process; for plugins.
-
-    Raises:
-        ConfigError: ``scheme`` is invalid, or taken by another function.
-    """
-    scheme = scheme.lower()
-    if not _SCHEME.fullmatch(scheme + ":"):
-        raise ConfigError(f"{scheme!r} is not a valid scheme: at least two of 'a-z0-9+.-', beginning with a letter")
-    if scheme in _LOCAL or scheme in HTTP or _registered.setdefault(scheme, fetch) is not fetch:
-        raise ConfigError(f"the scheme {scheme!r} is already taken")
 
 
 @dataclass(frozen=True)
@@ -137,11 +113,6 @@ def retrieve(
     return [run.results[definition.identifier] for definition in definitions]
 
 
-def is_offline() -> bool:
-    """Whether the environment variable DATA_STACK_OFFLINE says to use no network."""
-    return os.environ.get(_OFFLINE, "").strip().lower() not in ("", "0", "false", "no", "off")
-
-
 def import_file(
     definition: ResourceDefinition | str,
     path: str | os.PathLike[str],
@@ -177,7 +148,7 @@ def import_file(
     try:
         return _deliver(definition, path, copy_file, storage_connector, Transfer)
     except SourceError as error:
-        raise RetrievalError(definition.identifier, [(shorten(path), error.reason)], _describe_promise(definition)) from error
+        raise RetrievalError(definition.identifier, [(shorten(path), str(error))], _describe_promise(definition)) from error
 
 
 # ---------------------------------------------------------------------- one call
@@ -240,23 +211,21 @@ class _Retrieval:
             if self.verify_stored:
                 self.connector.verify_resource(identifier)
             info = self.connector.stat(identifier)
-            actual: dict[str, Any] = {"size": info.size}
-            if definition.size in (None, info.size):  # otherwise it need not be read
-                if "sha256" in promised:
-                    actual["sha256"] = info.sha256 or self._hash_of_stored(identifier, "sha256")
-                elif "md5" in promised:
-                    actual["md5"] = self._hash_of_stored(identifier, "md5")
+            actual: dict[str, Any] = {"size": info.size, "sha256": info.sha256}
+            algorithm = "sha256" if "sha256" in promised else "md5"
+            if algorithm in promised and not actual.get(algorithm) and definition.size in (None, info.size):
+                actual[algorithm] = self._hash_of_stored(identifier, algorithm)
         except ResourceNotFoundError:
             return None  # deleted meanwhile
         except DatasetFileCorruptError as error:
             logger.warning("stored resource %r is retrieved again: %s", identifier, error)
             return None
         for name, value in actual.items():
-            if promised.get(name, value) != value:
+            if value is not None and promised.get(name, value) != value:
                 message = "stored resource %r has %s %s, expected %s; it is retrieved again"
                 logger.warning(message, identifier, name, value, promised[name])
                 return None
-        return RetrievedResource(identifier, None, info.size, actual.get("sha256", info.sha256), bool(promised.keys() - {"size"}))
+        return RetrievedResource(identifier, None, info.size, actual["sha256"], bool(promised.keys() - {"size"}))
 
     def _hash_of_stored(self, identifier: str, algorithm: str) -> str:
         digest = hashlib.new(algorithm, usedforsecurity=False)
@@ -285,7 +254,7 @@ class _Retrieval:
                         page = ", in an HTML page" if looks_like_page(self._transfers[definition.identifier].head) else ""
                         reasons.append(f"sent {error.algorithm} {error.actual}, expected {error.expected}{page}")
             except SourceError as error:
-                reasons.append(redact(error.reason, source))
+                reasons.append(redact(str(error), source))
             attempts.append((shorten(source), "; then ".join(dict.fromkeys(reasons))))
             # The error will report the last source, and offline ones.
             level = logging.INFO if self.offline or source == sources[-1] else logging.WARNING
@@ -302,25 +271,6 @@ class _Retrieval:
         self._transfers[definition.identifier] = transfer
         self._workers.check()
         return transfer
-
-
-def fetcher_of(source: str, fetchers: Mapping[str, Fetch] | None = None, *, offline: bool) -> tuple[Fetch, bool]:
-    """The function that fetches ``source``, and whether it uses local files only.
-
-    Raises:
-        SourceError: the scheme is unknown, or needs the network in spite of ``offline``.
-    """
-    fetchers = {**_registered, **HTTP, **_LOCAL} if fetchers is None else fetchers
-    match = _SCHEME.match(source)
-    scheme = match[1].lower() if match else ""
-    if scheme not in fetchers and os.path.lexists(source):
-        scheme = ""  # a path with a colon in it
-    if scheme not in fetchers:
-        known = ", ".join(sorted(f"{scheme}:" if scheme else "paths" for scheme in fetchers))
-        raise SourceError(f"has an unknown scheme; sources may be {known}")
-    if offline and scheme not in _LOCAL:
-        raise SourceError(f"not tried, as offline=True or {_OFFLINE} is set in the environment")
-    return fetchers[scheme], scheme in _LOCAL
 
 
 def _deliver(

@@ -32,8 +32,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.codecs.python_values import PythonCodec
+from data_stack.codecs.plain_data import PythonCodec, canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.contract import Sample
 from data_stack.dataset.iterator.sample_columns import estimate_bytes, is_plain_tensor, torch_module
 from data_stack.dataset.positions import IndexArrayOfInts
