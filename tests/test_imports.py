@@ -94,7 +94,7 @@ HEAVY = {
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),
-    "simplejpeg": {"data_stack.codecs.jpeg"},
+    "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.sound"},

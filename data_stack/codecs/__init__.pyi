@@ -11,11 +11,11 @@ from data_stack.codecs.codec import codec_of as codec_of
 from data_stack.codecs.codec import register_codec as register_codec
 from data_stack.codecs.codec import registered_types as registered_types
 from data_stack.codecs.images import ImageCodec as ImageCodec
-from data_stack.codecs.jpeg import JpgCodec as JpgCodec
 from data_stack.codecs.npy import NpyCodec as NpyCodec
 from data_stack.codecs.npy import NpzCodec as NpzCodec
 from data_stack.codecs.pillow_images import BmpCodec as BmpCodec
 from data_stack.codecs.pillow_images import GifCodec as GifCodec
+from data_stack.codecs.pillow_images import JpgCodec as JpgCodec
 from data_stack.codecs.pillow_images import PnmCodec as PnmCodec
 from data_stack.codecs.pillow_images import TiffCodec as TiffCodec
 from data_stack.codecs.pillow_images import WebpCodec as WebpCodec

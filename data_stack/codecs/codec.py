@@ -195,8 +195,9 @@ class Codec(ABC):
     def _options(self) -> dict[str, Any]:
         """The options that differ from their defaults."""
         own: Any = self
-        known = {each.name: each for each in fields(own)} if is_dataclass(own) else {}
-        return {name: getattr(self, name) for name, each in known.items() if getattr(self, name) != _default(each)}
+        options: Sequence[Field[Any]] = fields(own) if is_dataclass(own) else ()
+        defaults = {each.name: each.default if each.default_factory is MISSING else each.default_factory() for each in options}
+        return {name: getattr(self, name) for name, default in defaults.items() if getattr(self, name) != default}
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -282,10 +283,6 @@ class FunctionCodec(Codec):
     def __repr__(self) -> str:
         names = (getattr(each, "__qualname__", None) for each in (self.encode_function, self.decode_function))
         return f"FunctionCodec({', '.join(map(str, names))})"
-
-
-def _default(option: Field[Any]) -> Any:
-    return option.default if option.default_factory is MISSING else option.default_factory()
 
 
 #: Custom codecs by type: a Codec, a pair of functions (encode, decode), or None for raw bytes.

@@ -24,7 +24,6 @@ import contextlib
 import functools
 import io
 import math
-from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -124,9 +123,11 @@ class ImageCodec(Codec):
     releases_gil = True
     is_compressed = True
 
-    #: Pillow's module and class for the format.
+    #: Pillow's module and class for the format, its name and the options of saving.
     _module: ClassVar[str]
     _class: ClassVar[str]
+    _format: ClassVar[str]
+    _save_options: ClassVar[Mapping[str, Any]] = {}
     _signature: ClassVar[bytes | tuple[bytes, ...]]
     #: The numbers of channels that can be stored, by dtype.
     _channels: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -177,9 +178,9 @@ class ImageCodec(Codec):
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
         return self._by_pillow(record)
 
-    @abstractmethod
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """Encode an array that :meth:`_pixels` returned."""
+        return save(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), self._format, **self._save_options)
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
         """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype of the format."""

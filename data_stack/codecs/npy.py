@@ -52,9 +52,18 @@ class NpyHeader:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+class _NumpyCodec(Codec):
+    """The base of both codecs."""
+
+    def adapt(self, column: Column) -> Codec:
+        if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
+            kind = type(self).__name__
+            raise ConfigError(f"{kind} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
+        return self
+
+
 @register_codec
-@dataclass(frozen=True, repr=False)
-class NpyCodec(Codec):
+class NpyCodec(_NumpyCodec):
     """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields; never Python objects, never pickle.
 
     Arrays in any memory order are stored in C order. Decoded arrays are new and writable. Petastorm's ``NdarrayCodec`` stores
@@ -62,10 +71,6 @@ class NpyCodec(Codec):
     """
 
     name, extensions, media_type = "npy", ("npy",), "application/x-npy"
-
-    def adapt(self, column: Column) -> Codec:
-        _check_array_column(self, column)
-        return self
 
     def encode(self, value: Any) -> bytes:
         array = value if type(value) is np.ndarray else exactly_array(value)
@@ -80,8 +85,7 @@ class NpyCodec(Codec):
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
             raise ValueError(f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}")
-        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
-        return array
+        return np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
@@ -104,8 +108,7 @@ class NpyCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
-class NpzCodec(Codec):
+class NpzCodec(_NumpyCodec):
     """Arrays of any dtype and shape, each a compressed ``.npz`` file as ``numpy.savez_compressed(file, arr=array)`` writes it.
 
     Never Python objects, never pickle; the same bytes for the same array.
@@ -114,16 +117,11 @@ class NpzCodec(Codec):
     name = "npz"
     is_compressed = True
 
-    def adapt(self, column: Column) -> Codec:
-        _check_array_column(self, column)
-        return self
-
     def encode(self, value: Any) -> bytes:
         member, file = NpyCodec().encode(value), io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(
-                zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED
-            )  # of 1980: the same bytes for the same array
+            # Of 1980: the same bytes for the same array.
+            archive.writestr(zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED)
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
@@ -142,16 +140,6 @@ class NpzCodec(Codec):
         if len(member) != size:
             raise ValueError("the array of an .npz file differs from its stated size")
         return NpyCodec().decode(member)
-
-
-def _check_array_column(codec: Codec, column: Column) -> None:
-    """Check that a column holds arrays of numbers, text or bytes.
-
-    Raises:
-        ConfigError: it holds something else.
-    """
-    if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
-        raise ConfigError(f"{type(codec).__name__} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
 
 
 # ---------------------------------------------------------------------- headers, cached: records often share one
@@ -208,8 +196,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
                 check_unpacked(opened, len(data))
-            array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
-    return array
+            return np.ndarray(header.shape, header.dtype, data, order=header.order)
 
 
 def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:

@@ -17,7 +17,6 @@ _MAX_INT_BYTES = 16
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class BytesCodec(Codec):
     """Bytes as they are (Granular's ``bytes``); a bytearray or memoryview is taken too, and comes back as bytes."""
 
@@ -34,7 +33,6 @@ class BytesCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class Utf8Codec(Codec):
     """Text as UTF-8 (Granular's ``utf8``)."""
 
@@ -108,7 +106,6 @@ class _Fixed64Codec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class Int64Codec(_Fixed64Codec):
     """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); also takes numpy's integers and booleans."""
 
@@ -118,7 +115,6 @@ class Int64Codec(_Fixed64Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class UInt64Codec(_Fixed64Codec):
     """Integers from 0 to 2**64 - 1 (Granular's ``u64``); also takes numpy's integers and booleans."""
 
@@ -146,7 +142,6 @@ _HARMLESS_BYTES = 1 << 17
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
 
@@ -166,16 +161,13 @@ class JsonCodec(Codec):
 
     def decode(self, record: bytes) -> Any:
         if len(record) > _HARMLESS_BYTES:
-            check_request(_object_bytes(record), "a record of JSON")
+            # The approximate memory of the objects, from the numbers of dicts, lists and items.
+            n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
+            check_request(n_bytes, "a record of JSON")
         try:
             return json.loads(str(record, "utf-8"), parse_constant=_refusal, parse_float=_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
-
-
-def _object_bytes(record: bytes) -> int:
-    """The approximate memory of the objects in a JSON text, from its numbers of dicts, lists and items."""
-    return len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
 
 
 def _plain(part: Any) -> Any:

@@ -8,7 +8,6 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -222,7 +221,6 @@ _EXACT = (type(None), bool, int, float, complex, str, bytes, range, slice)
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class PythonCodec(Codec):
     """Python's plain values: None, booleans, integers of any size, floats (NaN and infinities too), complex numbers, text, bytes,
     ranges, slices, numpy scalars and arrays, and lists, tuples, dicts and frozensets of them. Never pickle.

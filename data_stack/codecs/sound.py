@@ -117,7 +117,6 @@ class SoundCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, kw_only=True, repr=False)
 class FlacCodec(SoundCodec):
     """FLAC, lossless: samples of int16, or of int32 whose lower 8 bits are zero, as FLAC has 24 bits; up to 8 channels.
 
@@ -138,7 +137,6 @@ class FlacCodec(SoundCodec):
 
 
 @register_codec
-@dataclass(frozen=True, kw_only=True, repr=False)
 class WavCodec(SoundCodec):
     """WAV, lossless: samples of int16, int32, float32 or float64; 24 bits are read as int32, 8 bits as int16."""
 

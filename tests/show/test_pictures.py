@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from data_stack.codecs.jpeg import JpgCodec
+from data_stack.codecs.pillow_images import JpgCodec
 from data_stack.codecs.sound import WavCodec
 from data_stack.show.pictures import as_png, kind_of_value, shorten
 
