@@ -52,48 +52,6 @@ class WebError(DataStackError):
         return self.reason
 
 
-class Clock:
-    """The time that a server has left.
-
-    It is overdue after ``timeout_seconds`` without bytes. Each byte prolongs the time by as much as it takes at the least rate,
-    never beyond ``timeout_seconds`` from then: a server that sends a byte now and then is overdue as early as a silent one.
-
-    Attributes:
-        n_bytes: received so far.
-        is_cut: set by another thread to end the request.
-    """
-
-    def __init__(self, seconds: float, timeout_seconds: float, least_bytes_per_second: float) -> None:
-        self._timeout, self._least = timeout_seconds, least_bytes_per_second
-        self.n_bytes, self.is_cut = 0, False
-        self._due = time.monotonic() + seconds
-
-    def hold(self, n_received: int) -> float:
-        """Count bytes, and return the time that is left then."""
-        self.n_bytes += n_received
-        return min(self._timeout, self._due - time.monotonic() + n_received / self._least)
-
-    def go(self, seconds: float) -> None:
-        """Leave ``seconds`` from now on."""
-        self._due = time.monotonic() + seconds
-
-    def tick(self) -> float:
-        """Seconds to wait for the next bytes, before it is asked again.
-
-        Raises:
-            WebError: the server is overdue, or the request was cut.
-        """
-        if self.is_cut:
-            raise WebError("interrupted")
-        left = self._due - time.monotonic()
-        if left <= 0:
-            reason = "stalled: too little came" if self.n_bytes else "no answer"
-            raise WebError(f"{reason} within {self._timeout:g} s", transient=True)
-        return min(left, _TICK_SECONDS)
-
-
-__all__ = ["Exchange", "Limits", "WebError", "ask", "follow", "is_web", "retrying", "use_session", "web_timeout"]
-
 _Result = TypeVar("_Result")
 
 MAX_REDIRECTS: Final = 5
@@ -101,7 +59,6 @@ MAX_REDIRECTS: Final = 5
 MAX_REQUESTS: Final = 100
 _READ_BYTES: Final = 1 << 20
 _REDIRECTS: Final = {301, 302, 303, 307, 308}
-_TRANSIENT: Final = {408, 429}
 _PORTS: Final = {"http": 80, "https": 443}
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
@@ -238,8 +195,10 @@ def retrying(
 class Exchange:
     """One GET request and the redirects that follow: a context manager; the body is unread at first. Another thread may cut it.
 
-    The header of the last answer arrives within ``timeout_seconds``, and the body as its clock says.
-    Connections are kept alive, and used again if the body was read to its end.
+    The header of the last answer arrives within ``timeout_seconds``. The server is overdue after as much time without bytes. Each
+    byte of the body prolongs the time by as much as it takes at the least rate, never beyond ``timeout_seconds`` from then: a
+    server that sends a byte now and then is overdue as early as a silent one. Connections are kept alive, and used again if the
+    body was read to its end.
 
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port only, and never shown.
@@ -255,6 +214,7 @@ class Exchange:
         status: of HTTP; one that asks for a retry (408, 429, 500 and above) is raised instead.
         headers: of the answer; names in any case.
         redirects: the headers of the redirects before.
+        n_received: bytes of the body received so far.
     """
 
     status: int
@@ -274,20 +234,25 @@ class Exchange:
         self._source, self._max_redirects = url, max_redirects
         self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
         self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
-        seconds = min(self.timeout_seconds, max(deadline - time.monotonic(), 0.0))
-        self._clock = Clock(seconds, self.timeout_seconds, limits.least_bytes_per_second)
+        self._due = min(time.monotonic() + self.timeout_seconds, deadline)
+        self._least, self._is_cut, self.n_received = limits.least_bytes_per_second, False, 0
         self.redirects: list[Mapping[str, str]] = []
+        self._auth: tuple[bytes, bytes] | None = None
         with self._translated():
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
                 raise WebError("the URL names no host")
-            self.url, self._origin, self._auth = _bare(parts), _origin(url), _credentials(parts)
+            self.url, self._origin = _bare(parts), _origin(url)
+            userinfo, mark, _ = parts.netloc.rpartition("@")
+            if mark:
+                user, _, password = userinfo.partition(":")
+                self._auth = unquote_to_bytes(user), unquote_to_bytes(password)
 
     def __enter__(self) -> Exchange:
         with self._translated():
             answer = self._ask()
         self.status, self.headers, self._raw, self._close = answer.status_code, answer.headers, answer.raw, answer.close
-        if self.status in _TRANSIENT or self.status >= 500:
+        if self.status in (408, 429) or self.status >= 500:
             self._close()
             raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
         return self
@@ -297,12 +262,7 @@ class Exchange:
 
     def cut(self) -> None:
         """Make what waits for the server fail; called by another thread."""
-        self._clock.is_cut = True
-
-    @property
-    def n_received(self) -> int:
-        """Bytes of the body received so far."""
-        return self._clock.n_bytes
+        self._is_cut = True
 
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
@@ -333,9 +293,10 @@ class Exchange:
                 data = self._raw.read1(_READ_BYTES, decode_content=False)
             if not data:
                 return
-            left = self._clock.hold(len(data))
+            self.n_received += len(data)
+            left = min(self.timeout_seconds, self._due - time.monotonic() + len(data) / self._least)
             yield data
-            self._clock.go(left)
+            self._due = time.monotonic() + left
 
     def read(self, max_bytes: int) -> bytes:
         """The whole body.
@@ -360,7 +321,7 @@ class Exchange:
             origin = _origin(self.url)
             is_own = origin == self._origin
             headers = self._headers | (self._own_headers if is_own else {})
-            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._clock.tick)
+            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._tick)
             if answer.status_code not in _REDIRECTS:
                 return answer
             answer.close()
@@ -372,6 +333,20 @@ class Exchange:
                 raise WebError("redirects without a Location header")
             self.url = follow(self.url, location)
         raise WebError(f"redirects more than {self._max_redirects} times")
+
+    def _tick(self) -> float:
+        """Seconds to wait for the next bytes, before it is asked again.
+
+        Raises:
+            WebError: the server is overdue, or the request was cut.
+        """
+        if self._is_cut:
+            raise WebError("interrupted")
+        left = self._due - time.monotonic()
+        if left <= 0:
+            reason = "stalled: too little came" if self.n_received else "no answer"
+            raise WebError(f"{reason} within {self.timeout_seconds:g} s", transient=True)
+        return min(left, _TICK_SECONDS)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -431,12 +406,6 @@ def _bare(parts: SplitResult) -> str:
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
-
-
-def _credentials(parts: SplitResult) -> tuple[bytes, bytes] | None:
-    userinfo, mark, _ = parts.netloc.rpartition("@")
-    user, _, password = userinfo.partition(":")
-    return (unquote_to_bytes(user), unquote_to_bytes(password)) if mark else None
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:

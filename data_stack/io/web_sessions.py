@@ -137,19 +137,6 @@ _mount(_ours)
 os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves the parent only
 
 
-def _settings(session: requests.Session, url: str) -> Any:
-    """Proxies, certificates and authorities, of the session and the environment."""
-    # Given here, the session's own authorities come before those of the environment.
-    settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
-    if settings["verify"] is True:  # Python's own name for it, which requests does not know
-        settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
-    return settings
-
-
-def _without_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
 def send(
     url: str,
     origin: Any,
@@ -166,9 +153,12 @@ def send(
     users = _of_users.get(origin)
     session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
-    given: Any = auth or (None if users else _without_credentials)
+    given: Any = auth or (None if users else lambda request: request)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
-    settings = _settings(session, str(request.url))
+    # Given here, the session's own authorities come before those of the environment.
+    settings: Any = session.merge_environment_settings(str(request.url), {}, True, session.verify, None)
+    if settings["verify"] is True:  # Python's own name for it, which requests does not know
+        settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     while True:
         tick()
         _asking.tick, _asking.is_reused = tick, False

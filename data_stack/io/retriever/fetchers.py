@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from data_stack.exception import ConfigError
 from data_stack.io.parallel import Workers
@@ -20,9 +20,6 @@ from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.url import StorageURL, redact, shorten
 from data_stack.io.web import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _COPY_BYTES = 1 << 20
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
@@ -191,6 +188,6 @@ class _FirstBytes(Transfer):
 
     has_answered = False
 
-    def write(self, data: Buffer) -> None:
+    def write(self, data: object) -> None:
         self.has_answered = True
         raise SourceError("answered")

@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from data_stack.exception import DataStackError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _HEAD_BYTES = 4096
 
@@ -67,7 +64,7 @@ class Transfer:
         """Whether a digest will verify the bytes, so that no heuristics are needed."""
         return bool(self.definition.sha256 or self.definition.md5_sum)
 
-    def write(self, data: Buffer) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write the next bytes.
 
         Raises:
