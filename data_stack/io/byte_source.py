@@ -169,12 +169,16 @@ class Positioned(io.RawIOBase):
 
 
 class PositionalRaw(Positioned):
-    """A raw stream over a ByteSource with its own position."""
+    """A raw stream over a ByteSource with its own position.
+
+    Attributes:
+        is_owner: whether the source closes when this stream does.
+    """
+
+    is_owner = True
 
     def __init__(self, source: ByteSource, position: int = 0) -> None:
-        self.source = source
-        self._position = position
-        self._owner = True
+        self.source, self._position = source, position
 
     @property
     def size(self) -> int:
@@ -186,11 +190,7 @@ class PositionalRaw(Positioned):
     def fileno(self) -> int:
         return self.source.fileno()
 
-    def disown(self) -> None:
-        """Keep the source open when this stream closes."""
-        self._owner = False
-
     def close(self) -> None:
-        if not self.closed and self._owner:
+        if not self.closed and self.is_owner:
             self.source.close()
         super().close()

@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import stat
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -47,8 +46,6 @@ DIGEST_BYTES: Final = 8
 ALGORITHM: Final = "xxh3-64"
 #: Smaller pieces are hashed in the caller: passing them on takes longer.
 _BACKGROUND_BYTES: Final = 1 << 18
-#: Limit of the pieces in the queue, which bounds memory.
-_MAX_WAITING_BYTES: Final = 16 << 20
 
 _MAX_JSON_BYTES: Final = 1 << 16
 
@@ -141,7 +138,7 @@ class BlockDigests:
 
 
 class Digest:
-    """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of large pieces.
+    """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of a large piece beside what follows.
 
     Attributes:
         size: bytes added.
@@ -150,9 +147,6 @@ class Digest:
     def __init__(self) -> None:
         self.size = 0
         self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
-        self._lock = threading.Lock()
-        self._pieces: list[memoryview] = []
-        self._n_passed_on = 0
         self._task: Future[None] | None = None
 
     def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
@@ -165,18 +159,11 @@ class Digest:
         view = memoryview(data).cast("B")
         self.size += len(view)
         self._blocks.update(view)
-        is_fixed = isinstance(data, bytes) if is_fixed is None else is_fixed
-        if not is_fixed or (len(view) < _BACKGROUND_BYTES and self._task is None):
-            self._wait()
+        self._wait()
+        if len(view) >= _BACKGROUND_BYTES and (isinstance(data, bytes) if is_fixed is None else is_fixed):
+            self._task = waiting.submit(self._sha256.update, view)
+        else:
             self._sha256.update(view)
-            return
-        with self._lock:
-            self._pieces.append(view)
-            if self._task is None:
-                self._task = waiting.submit(self._hash_pieces)
-        self._n_passed_on += len(view)
-        if self._n_passed_on > _MAX_WAITING_BYTES:
-            self._wait()
 
     @property
     def sha256(self) -> str:
@@ -189,21 +176,11 @@ class Digest:
         """The digests of all blocks of 64 KiB so far, 8 bytes each."""
         return self._blocks.digests()
 
-    def _hash_pieces(self) -> None:
-        while True:
-            with self._lock:
-                pieces, self._pieces = self._pieces, []
-                if not pieces:
-                    self._task = None
-                    return
-            for piece in pieces:
-                self._sha256.update(piece)
-
     def _wait(self) -> None:
         """Wait until all bytes are hashed."""
-        if (task := self._task) is not None:
-            task.result()
-        self._n_passed_on = 0
+        if self._task is not None:
+            self._task.result()
+            self._task = None
 
 
 _READ_BYTES: Final = 1 << 20

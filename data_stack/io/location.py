@@ -16,7 +16,7 @@ from data_stack.io.url import scheme_of, split_url
 
 
 class OneResource:
-    """A store of one resource of the caller, under its identifier; each opened copy has its own position."""
+    """A store of one resource of the caller, under its identifier. Reading from it neither moves nor closes the resource."""
 
     def __init__(self, resource: StreamedResource) -> None:
         self._resource = resource
@@ -37,11 +37,6 @@ class OneResource:
     def list_resources(self, prefix: str) -> list[str]:
         """Its name, if it begins with ``prefix``."""
         return [name for name in (self._resource.identifier,) if name.startswith(prefix)]
-
-
-def lend_folder(resource: StreamedResource) -> Folder:
-    """A folder with one resource. Reading from it neither moves nor closes the resource."""
-    return Folder(OneResource(resource))
 
 
 class LentResource(StreamedResource):
@@ -128,7 +123,7 @@ def location_of(source: Any) -> Location:
         return Location(folder_of(folder), name)
     if hasattr(source, "read"):
         resource = as_resource(source)
-        return Location(lend_folder(resource), resource.identifier)
+        return Location(Folder(OneResource(resource)), resource.identifier)
     raise ConfigError(f"expected a path, a URL, or (connector, name), got {source!r:.80}")
 
 

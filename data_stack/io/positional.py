@@ -55,9 +55,6 @@ class PositionalFile(Positioned):
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionalFile, (self.resource,)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self.__reduce__()
-
     @property
     def name(self) -> str:
         """The resource's identifier."""
@@ -109,8 +106,9 @@ class PositionalFile(Positioned):
             try:
                 self.resource.__reduce__()
             except UnpicklableResourceError:
-                if _has_descriptor(self.resource):
-                    raise
+                with contextlib.suppress(AttributeError, ValueError):  # io.UnsupportedOperation is one
+                    if self.resource.fileno() >= 0:
+                        raise
             self._pid = os.getpid()
         if self.resource.closed:
             raise StorageError(f"{self.name!r} was closed too early; leave it open, as samples are read lazily")
@@ -200,10 +198,3 @@ def check_unpacked(file: Readable, n_bytes: int) -> None:
         size = 0
     if size < n_bytes:
         check_request(n_bytes, f"the values of {name_of(file)!r}")
-
-
-def _has_descriptor(resource: StreamedResource) -> bool:
-    try:
-        return resource.fileno() >= 0
-    except (OSError, AttributeError, ValueError):
-        return False

@@ -19,7 +19,9 @@ def shows_progress(progress: bool | None) -> bool:
     wanted = _wanted.get() if progress is None else progress
     if wanted is not None:
         return wanted
-    return _is_in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    is_in_notebook = shell is not None and "IPKernelApp" in shell.config  # as tqdm checks it
+    return is_in_notebook or (sys.stderr is not None and sys.stderr.isatty())
 
 
 @contextlib.contextmanager
@@ -52,14 +54,7 @@ def with_bar(items: Iterable[_Item], progress: bool | None, **options: Any) -> I
     """``items``, with a bar; ``options`` as for :func:`new_bar`."""
     if not shows_progress(progress):
         return items
-    shown: Iterable[_Item] = new_bar(items, **options)
-    return shown
-
-
-def _is_in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, checked as tqdm does."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return shell is not None and "IPKernelApp" in shell.config
+    return new_bar(items, **options)  # type: ignore[no-any-return]
 
 
 @contextlib.contextmanager

@@ -14,12 +14,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-def _reopen_text(
-    buffer: StreamedResource, identifier: str, chunk_size: int, encoding: str, newline: str | None
-) -> StreamedTextResource:
-    return StreamedTextResource(identifier, buffer, chunk_size, encoding, newline)
-
-
 class StreamedTextResource(io.TextIOWrapper):
     """A named text stream over a binary one. Iterating yields lines, as of any text file, but always from the first one on.
 
@@ -29,6 +23,10 @@ class StreamedTextResource(io.TextIOWrapper):
         chunk_size: bytes per chunk of the binary stream underneath.
         encoding: any codec of Python's.
         newline: as for :func:`open`; ``""`` for :mod:`csv` with line breaks inside of fields.
+
+    Attributes:
+        identifier: the resource's name.
+        chunk_size: bytes per chunk of the binary stream underneath.
     """
 
     mode = "r"
@@ -41,8 +39,7 @@ class StreamedTextResource(io.TextIOWrapper):
         encoding: str = "utf-8",
         newline: str | None = None,
     ) -> None:
-        self._identifier = identifier
-        self._chunk_size = chunk_size
+        self.identifier, self.chunk_size = identifier, chunk_size
         self._newline = newline
         super().__init__(buffer, encoding=encoding, newline=newline)
 
@@ -53,13 +50,13 @@ class StreamedTextResource(io.TextIOWrapper):
             binary.reopen_by(connector)
         else:
             encoding = self.encoding
-            binary = StreamedResource(self._identifier, self.detach(), self._chunk_size).reopen_by(connector)
+            binary = StreamedResource(self.identifier, self.detach(), self.chunk_size).reopen_by(connector)
             super().__init__(binary, encoding=encoding, newline=self._newline)
         return self
 
     def __reduce__(self) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         buffer: Any = self.buffer
-        return _reopen_text, (buffer, self._identifier, self._chunk_size, self.encoding, self._newline)
+        return StreamedTextResource, (self.identifier, buffer, self.chunk_size, self.encoding, self._newline)
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Callable[..., StreamedTextResource], tuple[Any, ...]]:
         return self.__reduce__()
@@ -75,22 +72,12 @@ class StreamedTextResource(io.TextIOWrapper):
     from_streamed_resouce = from_streamed_resource
 
     @property
-    def identifier(self) -> str:
-        """The resource's name."""
-        return self._identifier
-
-    @property
-    def chunk_size(self) -> int:
-        """Bytes per chunk of the binary stream underneath."""
-        return self._chunk_size
-
-    @property
     def name(self) -> str:
         """The identifier, under the name that files have it."""
-        return self._identifier
+        return self.identifier
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._identifier!r}, {self.encoding}>"
+        return f"<{type(self).__name__} {self.identifier!r}, {self.encoding}>"
 
     def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # typeshed: what iterates is the file itself
         if self.seekable():

@@ -46,6 +46,10 @@ class StreamedResource(io.BufferedIOBase):
         identifier: the resource's name, e.g. ``"mnist/raw/labels.gz"``.
         buffer: any binary file-like object; closed together with the resource.
         chunk_size: bytes per chunk when iterating.
+
+    Attributes:
+        identifier, name: the resource's name.
+        chunk_size: bytes per chunk when iterating.
     """
 
     mode = "rb"
@@ -53,8 +57,8 @@ class StreamedResource(io.BufferedIOBase):
     def __init__(self, identifier: str, buffer: Any, chunk_size: int = DEFAULT_CHUNK_BYTES) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 byte, got {chunk_size}")
-        self._identifier = identifier
-        self._chunk_size = chunk_size
+        self.identifier = self.name = identifier
+        self.chunk_size = chunk_size
         self._buffer = buffer
         self._source: ByteSource | None = None
         self._pinned_sha256: str | None = None
@@ -81,16 +85,6 @@ class StreamedResource(io.BufferedIOBase):
         return self
 
     # ------------------------------------------------------------------ what it is
-
-    @property
-    def identifier(self) -> str:
-        """The resource's name."""
-        return self._identifier
-
-    @property
-    def chunk_size(self) -> int:
-        """Bytes per chunk when iterating."""
-        return self._chunk_size
 
     @property
     def size(self) -> int:
@@ -130,14 +124,9 @@ class StreamedResource(io.BufferedIOBase):
         self._pinned_sha256 = sha256
         return self
 
-    @property
-    def name(self) -> str:
-        """The identifier, as files have a ``name``."""
-        return self._identifier
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else "sealed" if self._source is not None else f"around {type(self._buffer).__name__}"
-        return f"<{type(self).__name__} {self._identifier!r}, {state}>"
+        return f"<{type(self).__name__} {self.identifier!r}, {state}>"
 
     # ------------------------------------------------------------------ reading
 
@@ -224,49 +213,39 @@ class StreamedResource(io.BufferedIOBase):
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and size < -1:
             raise ValueError(f"size must be at least 0, or -1 for all, not {size}")
-        data: bytes = self._stream().read(-1 if size is None or size > _MAX_BYTES else size)
-        return data
+        return self._stream().read(-1 if size is None or size > _MAX_BYTES else size)
 
     def read1(self, size: int = -1, /) -> bytes:
-        stream = self._stream()
-        data: bytes = stream.read1(size) if hasattr(stream, "read1") else stream.read(size if size >= 0 else self._chunk_size)
-        return data
+        stream: Any = self._stream()
+        return bytes(stream.read1(size) if hasattr(stream, "read1") else stream.read(size if size >= 0 else self.chunk_size))
 
     def readinto(self, buffer: Buffer, /) -> int:
-        stream = self._stream()
-        if hasattr(stream, "readinto"):
-            return stream.readinto(buffer) or 0
-        view = memoryview(buffer).cast("B")
-        data = stream.read(len(view))
-        view[: len(data)] = data
-        return len(data)
+        stream: Any = self._stream()
+        return (stream.readinto(buffer) or 0) if hasattr(stream, "readinto") else super().readinto(buffer)
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        line: bytes = self._stream().readline(-1 if size is None else size)
-        return line
+        return self._stream().readline(-1 if size is None else size)
 
     def readlines(self, hint: int | None = -1, /) -> list[bytes]:
-        lines: list[bytes] = self._stream().readlines(-1 if hint is None else hint)
-        return lines
+        return self._stream().readlines(-1 if hint is None else hint)
 
     def __iter__(self) -> Iterator[bytes]:
         if self.seekable():
             self.seek(0)
-        while chunk := self.read(self._chunk_size):
+        while chunk := self.read(self.chunk_size):
             yield chunk
 
     def __next__(self) -> bytes:
         """The next chunk from the current position on."""
-        if chunk := self.read(self._chunk_size):
+        if chunk := self.read(self.chunk_size):
             return chunk
         raise StopIteration
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         if abs(offset) > _MAX_BYTES:
             raise ValueError(f"no resource has a byte {offset}")
-        position = self._stream().seek(offset, whence)
-        # tempfile.SpooledTemporaryFile returned None until Python 3.11
-        return int(self._buffer.tell() if position is None else position)
+        self._stream().seek(offset, whence)
+        return self.tell()  # tempfile.SpooledTemporaryFile returned None until Python 3.11
 
     def tell(self) -> int:
         return int(self._stream().tell())
@@ -313,37 +292,38 @@ class StreamedResource(io.BufferedIOBase):
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:
             raise UnpicklableResourceError(
-                f"resource {self._identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
+                f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
                 f"store it with set_resource() and send what get_resource() returns"
             )
-        return _reopen, (self._connector, self._identifier, self._chunk_size, self._pinned_sha256 or self._content_sha256())
+        return _reopen, (self._connector, self.identifier, self.chunk_size, self._pinned_sha256 or self._content_sha256())
 
     # ------------------------------------------------------------------ inside
 
-    def _stream(self) -> Any:
+    def _stream(self) -> IO[bytes]:
         """The buffer to use; after a fork, a sealed resource of the child gets its own buffer and position."""
         if self._source is not None and self._pid != os.getpid():
             # tell() takes no lock, so this works even if a thread of the parent was reading at the fork.
             position = self._buffer.tell()
             # Detached, so that dropping it neither closes the source nor waits for a lock of the parent's threads.
-            self._buffer.detach().disown()
+            self._buffer.detach().is_owner = False
             self._buffer = io.BufferedReader(PositionalRaw(self._source, position))
             self._lock, self._pid = threading.Lock(), os.getpid()
         self._reopen_in_fork()
         if self.closed:
-            raise ValueError(f"I/O operation on closed resource {self._identifier!r}")
+            raise ValueError(f"I/O operation on closed resource {self.identifier!r}")
         if self._pinned_sha256 is not None:
             actual = self._content_sha256()
             if actual is not None and actual != self._pinned_sha256:
-                raise ResourceChangedError(self._identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
+                raise ResourceChangedError(self.identifier, f"sha256 {self._pinned_sha256}", f"sha256 {actual}")
             self._pinned_sha256 = None  # it is open, and its bytes are fixed now
-        return self._buffer
+        buffer: IO[bytes] = self._buffer
+        return buffer
 
     def _reopen_in_fork(self) -> None:
         """Reopen a third party's resource in a forked child, which shares the position of an open file with its parent."""
         if self._source is None and self._connector is not None and self._pid != os.getpid() and not self.closed:
             position = self._buffer.tell()
-            self._buffer = self._connector.get_resource(self._identifier)
+            self._buffer = self._connector.get_resource(self.identifier)
             self._buffer.seek(position)
             self._lock, self._pid = threading.Lock(), os.getpid()
 
@@ -354,14 +334,14 @@ class StreamedResource(io.BufferedIOBase):
         return hashlib.sha256(self._buffer.getbuffer()).hexdigest()
 
     def _says(self, ability: str, default: bool) -> bool:
-        stream = self._stream()
-        return bool(getattr(stream, ability)()) if hasattr(stream, ability) else default
+        say = getattr(self._stream(), ability, None)
+        return default if say is None else bool(say())
 
 
 def _reopen(connector: GivesResources, identifier: str, chunk_size: int, sha256: str | None) -> StreamedResource:
     """Unpickle a resource, whose bytes must be unchanged."""
     resource = connector.get_resource(identifier).reopen_by(connector)
-    resource._chunk_size = chunk_size
+    resource.chunk_size = chunk_size
     return resource.pin(sha256)
 
 
