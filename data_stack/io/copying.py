@@ -25,7 +25,7 @@ from data_stack.exception import (
 from data_stack.io.integrity import Digest
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.logger import logger
@@ -212,28 +212,26 @@ class _Copy:
     faults: list[CopyFault]
     done: list[Copied] = field(default_factory=list)
     complete: list[str] = field(default_factory=list)
+    #: The resources of this parcel that the target lacks.
+    lacking: list[Wanted] = field(default_factory=list)
     n_bytes: int = 0
     all_bytes: int = 0
-
-    def __post_init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lacking: list[Wanted] = []
-        self.workers: Workers[Wanted]
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    workers: Workers[Wanted] = field(init=False)
 
     def bring(self, parcel: Parcel) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
         n_faults, self.lacking = len(self.faults), []
         self._in_threads(parcel.resources, self._compare)
         with contextlib.ExitStack() as held:
-            if self.lacking and not self.dry_run:
+            if self.dry_run:
+                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
+            elif self.lacking:
                 if parcel.seal is not None:
-                    lease = held.enter_context(self.target.lease(parcel.seal[0]))
-                    if not lease.acquire():
+                    if not held.enter_context(self.target.lease(parcel.seal[0])).acquire():
                         logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self.target)
                     self._break(*parcel.seal, parcel.mark)
                 self._in_threads(self.lacking, self._send)
-            else:
-                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
             if parcel.seal is not None and len(self.faults) == n_faults:
                 self._seal(*parcel.seal, parcel.mark)
                 self.complete.append(parcel.name)
@@ -257,7 +255,7 @@ class _Copy:
         """Find out whether the target has a resource."""
         with _of_source():
             info = self.source.stat(wanted.identifier)
-        _check_same(wanted, self.source, info.size, info.sha256)
+        _check_same(wanted, self.source, info)
         wanted = Wanted(wanted.identifier, info.size, wanted.sha256 or info.sha256)
         if self._is_there(wanted):
             self.done.append(Copied(wanted.identifier, info.size, "present"))
@@ -289,7 +287,8 @@ class _Copy:
         """Copy a resource, and verify it."""
         digest = Digest()
         self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
-        self._check_arrived(Wanted(wanted.identifier, digest.size, digest.sha256))
+        sent = Wanted(wanted.identifier, digest.size, digest.sha256)
+        _check_same(sent, self.target, self.target.stat(wanted.identifier))
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 
     def _passing(self, wanted: Wanted, digest: Digest) -> Iterator[bytes]:
@@ -310,12 +309,7 @@ class _Copy:
                 with self.lock:
                     self.n_bytes += len(data)
                 yield data
-        _check_same(wanted, self.source, digest.size, digest.sha256)
-
-    def _check_arrived(self, sent: Wanted) -> None:
-        """Compare the target's size and digest of a resource with those sent."""
-        there = self.target.stat(sent.identifier)
-        _check_same(sent, self.target, there.size, there.sha256)
+        _check_same(wanted, self.source, digest)
 
     # ------------------------------------------------------------------ seals
 
@@ -337,7 +331,8 @@ class _Copy:
             return
         if not is_there:
             self.target.set_resource(identifier, data)
-            self._check_arrived(Wanted(identifier, len(data), hashlib.sha256(data).hexdigest()))
+            sent = Wanted(identifier, len(data), hashlib.sha256(data).hexdigest())
+            _check_same(sent, self.target, self.target.stat(identifier))
         # Also the mark of an earlier copy that was killed between its last two writes.
         if self._holds(*mark):
             with contextlib.suppress(UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError):
@@ -356,9 +351,10 @@ class _Copy:
             return False
 
 
-def _check_same(wanted: Wanted, store: StorageConnector, size: int, sha256: str | None) -> None:
+def _check_same(wanted: Wanted, store: StorageConnector, found: ResourceInfo | Digest) -> None:
     """Compare known sizes and digests."""
-    for algorithm, expected, actual in (("size", wanted.size, size), ("sha256", wanted.sha256, sha256)):
+    for algorithm in ("size", "sha256"):
+        expected, actual = getattr(wanted, algorithm), getattr(found, algorithm)
         if None not in (expected, actual) and expected != actual:
             raise ChecksumMismatchError(wanted.identifier, repr(store), str(expected), str(actual), algorithm)
 
