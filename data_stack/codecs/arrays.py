@@ -19,11 +19,8 @@ from data_stack.values.stacked_values import exact_array
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
 _MAX_DIMENSIONS = 64
 _MAX_BIN_BYTES = 2**32 - 1
-_MAX_CODE_POINT = 0x10FFFF
 #: The first item of a list that represents an array, as Granular writes it.
 _ARRAY_MARK = "_"
-#: A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
-_HARMLESS_BYTES = 1 << 10
 
 
 @register_codec
@@ -119,7 +116,8 @@ def _plain(part: Any) -> Any:
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
     try:
-        if len(record) > _HARMLESS_BYTES:
+        # A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
+        if len(record) > 1 << 10:
             # msgpack allocates the number of items that each list claims, for up to a thousand nested lists; so the record is
             # first parsed without creating objects.
             walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
@@ -194,7 +192,7 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
     # Checked here, as they would cause errors much later.
     if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
         raise ValueError("an array of booleans holds bytes other than 0 and 1")
-    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
+    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > 0x10FFFF:
         raise ValueError("an array of strings contains an invalid character")
     copied: npt.NDArray[Any] = array.copy()
     return copied

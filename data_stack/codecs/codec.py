@@ -369,12 +369,9 @@ def types_by_extension(*media: str) -> dict[str, str]:
     Args:
         media: ``"image"``, ``"audio"``, ``"video"``: of such files only.
     """
-    return {
-        extension: name
-        for name, each in registered_types().items()
-        if not media or (each.media_type or "").partition("/")[0] in media
-        for extension in each.extensions
-    }
+    types = registered_types().items()
+    wanted = [(name, each) for name, each in types if not media or (each.media_type or "").partition("/")[0] in media]
+    return {extension: name for name, each in wanted for extension in each.extensions}
 
 
 def media_types() -> frozenset[str]:
@@ -415,9 +412,9 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
         return _as_codec(name, provided[name])
     names = sorted({*codecs, *provided, *(name for name, each in known.items() if not each.is_around)})
     raise ConfigError(
-        f"unknown column type {name!r:.80}{did_you_mean(name, names)}; known types: {', '.join(names)}, and zstd(…) "
-        f"around each. Pass codecs={{{name!r:.80}: …}} with a Codec, a pair of functions (encode, decode), or None for "
-        f"raw bytes; `import data_stack.repository` adds types of plugins"
+        f"unknown column type {name!r:.80}{did_you_mean(name, names)}; known types: {', '.join(names)}, and zstd(…) around each. "
+        f"Pass codecs={{{name!r:.80}: …}} with a Codec, (encode, decode), or None for bytes; `import data_stack.repository` adds "
+        f"types of plugins"
     )
 
 

@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 
 #: Pillow warns of more pixels: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
-#: Formats that their codecs decode faster, unless the file may contain an orientation.
-_FAST = frozenset(("jpg", "png"))
 _MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
-#: Formats for which Pillow starts Ghostscript, or calls Windows.
-_RUN_PROGRAMS = frozenset(("EPS", "WMF"))
 
 
 def pillow(module: str = "Image") -> ModuleType:
@@ -65,7 +61,8 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         RequestLimitError: the image is too large for the current request.
     """
     kind = type_of_bytes(data[:16])
-    if mode is None and kind in _FAST and not any(mark in data for mark in _MAY_BE_TURNED):
+    # Formats that their codecs decode faster, unless the file may contain an orientation.
+    if mode is None and kind in ("jpg", "png") and not any(mark in data for mark in _MAY_BE_TURNED):
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
     with _pillow_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
@@ -93,7 +90,8 @@ def _formats() -> tuple[str, ...]:
     image_module = pillow()
     image_module.preinit()  # the common ones come first
     image_module.init()
-    return tuple(name for name in image_module.ID if name not in _RUN_PROGRAMS)
+    # Formats for which Pillow starts Ghostscript, or calls Windows.
+    return tuple(name for name in image_module.ID if name not in ("EPS", "WMF"))
 
 
 def pixels_of(image: Image.Image) -> npt.NDArray[Any]:
@@ -200,9 +198,7 @@ class ImageCodec(Codec):
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
-            raise ValueError(
-                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if intended"
-            )
+            raise ValueError(f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended")
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
     def open(self, record: bytes) -> ImageFile.ImageFile:

@@ -24,9 +24,7 @@ from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 
-_MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 20
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
 _NPZ_MEMBERS = ("arr.npy", "arr_0.npy")
@@ -191,7 +189,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         data, name = bytearray(), name_of(opened)
         with reading(name, ".npy file"):
             while len(data) < header.n_bytes:
-                piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
+                piece = opened.read(min(1 << 20, header.n_bytes - len(data)))
                 if not piece:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
@@ -219,7 +217,7 @@ def read_npy_header(file: Readable) -> NpyHeader:
     name = name_of(file)
     with reading(name, ".npy file"):
         head = file.read(8)
-        if head[:6] != _MAGIC or len(head) < 8 or head[6] not in (1, 2, 3):
+        if head[:6] != b"\x93NUMPY" or len(head) < 8 or head[6] not in (1, 2, 3):
             raise DatasetFileCorruptError(f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}")
         size_bytes = file.read(2 if head[6] == 1 else 4)
         n_bytes = int.from_bytes(size_bytes, "little")

@@ -33,10 +33,7 @@ except ImportError:
 if TYPE_CHECKING:
     from PIL import ImageFile
 
-#: Maximum number of scans over all allowed pixels: each scan of a progressive image takes only a few bytes.
-_MAX_SCANS_OF_ALL_PIXELS = 32
 _SCAN_START = b"\xff\xda"
-_MIN_SCAN_BYTES = 8
 #: Warnings of libjpeg about images that it decodes correctly.
 _HARMLESS = ("extraneous bytes", "Unknown Adobe color transform")
 
@@ -220,8 +217,9 @@ class JpgCodec(ImageCodec):
         return image
 
     def _check_scans(self, record: bytes, n_pixels: int) -> None:
-        most = _MAX_SCANS_OF_ALL_PIXELS * self.max_pixels
-        if n_pixels * (len(record) // _MIN_SCAN_BYTES) > most and n_pixels * record.count(_SCAN_START) > most:
+        # Maximum number of scans over all allowed pixels: each scan of a progressive image takes only a few bytes.
+        most = 32 * self.max_pixels
+        if n_pixels * (len(record) // 8) > most and n_pixels * record.count(_SCAN_START) > most:
             raise ValueError(f"an image of {n_pixels} pixels in {record.count(_SCAN_START)} scans would take too long to decode")
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:

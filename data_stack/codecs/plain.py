@@ -137,10 +137,6 @@ def _too_large(name: str, number: int) -> OverflowError:
     return OverflowError(f"a column of {name} cannot store a {sign}integer of {number.bit_length()} bits")
 
 
-#: Values of records up to this size take a few MiB at most.
-_HARMLESS_BYTES = 1 << 17
-
-
 @register_codec
 class JsonCodec(Codec):
     """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
@@ -160,7 +156,8 @@ class JsonCodec(Codec):
         return text.encode("utf-8")
 
     def decode(self, record: bytes) -> Any:
-        if len(record) > _HARMLESS_BYTES:
+        # Values of records up to this size take a few MiB at most.
+        if len(record) > 1 << 17:
             # The approximate memory of the objects, from the numbers of dicts, lists and items.
             n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
             check_request(n_bytes, "a record of JSON")

@@ -17,15 +17,12 @@ from data_stack.codecs.codec import Codec, register_codec
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
 
-_ARRAY_KINDS = "biufcmMSUO"
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()
 _DEEPEST = 100
-_MAX_DIMENSIONS = 32  # of numpy before 2.0
 
 # Messages do not show objects of more values.
 _MAX_SHOWN = 80
-_CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 def to_plain(
@@ -57,7 +54,7 @@ def to_plain(
             return found
         within = depth + 1
         is_masked = isinstance(value, np.ma.MaskedArray)  # whose mask would be lost
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _ARRAY_KINDS and not is_masked:
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufcmMSUO" and not is_masked:
             return _plain_array(value, lambda item: plain(item, within))
         if isinstance(value, list):
             return [plain(item, within) for item in value]
@@ -140,7 +137,8 @@ def json_digest(plain: Any) -> str:
 
 def shorten(value: Any) -> str:
     """A short text of a value for messages, made without visiting all of it."""
-    n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
+    is_container = isinstance(value, (dict, list, tuple, set, frozenset))
+    n_values = value.size if isinstance(value, np.ndarray) else len(value) if is_container else 0
     if n_values > _MAX_SHOWN:
         return f"a {type(value).__name__} of {n_values:,} values"
     if isinstance(value, (str, bytes)):
@@ -172,7 +170,8 @@ def _scalar(text: Any) -> Any:
 
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
     shape, values = _items(content["shape"]), value(_items(content["values"]))
-    is_shape = len(shape) <= _MAX_DIMENSIONS and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
+    # The limit of numpy before 2.0.
+    is_shape = len(shape) <= 32 and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
     if content.keys() != {"shape", "values"} or not is_shape or len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values do not fit the shape {shorten(shape)}")
     return objects(values).reshape(shape)

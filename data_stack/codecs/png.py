@@ -30,13 +30,9 @@ _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
 SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
 _CHECKSUM: Final = struct.Struct(">I")
-END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 #: Chunks that change no pixel, neither in OpenCV nor in Pillow.
 _HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
 _CHANNELS: Final = {0: 1, 2: 3, 6: 4}
-_MAX_HEADS: Final = 1024
-#: Images of up to this number of pixels are decoded without checking the limit of a request first.
-_MIN_PIXELS_CHECKED = 1 << 20
 #: Pillow's modes by the last dimension of a plain PNG file's shape.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
@@ -75,7 +71,8 @@ class PngCodec(ImageCodec):
         if plain is None:
             return self._by_pillow(record)
         shape, dtype = plain
-        if shape[0] * shape[1] > min(self.max_pixels, _MIN_PIXELS_CHECKED):
+        # Images of up to this number of pixels are decoded without checking the limit of a request first.
+        if shape[0] * shape[1] > min(self.max_pixels, 1 << 20):
             self._check_pixels(shape[1], shape[0])
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
@@ -174,7 +171,7 @@ def _check_chunks(record: bytes) -> bool:
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
                 raise ValueError(f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}")
             offset = end + 4
-            if offset + 12 == n_bytes and record.endswith(END):
+            if offset + 12 == n_bytes and record.endswith(b"\x00\x00\x00\x00IEND\xaeB`\x82"):
                 return is_plain and name in _HARMLESS
             is_plain = is_plain and name in _HARMLESS
     except struct.error as error:
@@ -182,7 +179,7 @@ def _check_chunks(record: bytes) -> bool:
     return False  # bytes after the end
 
 
-@functools.lru_cache(maxsize=_MAX_HEADS)
+@functools.lru_cache(maxsize=1024)
 def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """Shape and dtype of the pixels of a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced; None for others.
 

@@ -15,8 +15,6 @@ from data_stack.codecs.codec import Codec, check_range, import_optional, registe
 from data_stack.util.request_limit import check_request
 
 _MAX_RATE = 2**31 - 1
-#: FLAC's header has 36 bits for the number of samples; libsndfile reports more if it is missing.
-_MAX_SAMPLES = 2**36
 #: The dtype of samples by the subtype of libsndfile; 24 bits become the upper bits of int32.
 _DTYPES = {"PCM_U8": "int16", "PCM_16": "int16", "PCM_24": "int32", "PCM_32": "int32", "FLOAT": "float32", "DOUBLE": "float64"}
 
@@ -83,7 +81,8 @@ class SoundCodec(Codec):
 
     def _read(self, file: Any) -> npt.NDArray[Any]:
         """Read all samples, shape ``(n,)`` or ``(n, channels)``."""
-        if file.subtype not in _DTYPES or not 0 <= file.frames < _MAX_SAMPLES:
+        # FLAC's header has 36 bits for the number of samples; libsndfile reports more if it is missing.
+        if file.subtype not in _DTYPES or not 0 <= file.frames < 2**36:
             raise ValueError(f"cannot read a {self.name} file of {file.subtype} with {file.frames} samples; convert it")
         dtype = np.dtype(_DTYPES[file.subtype])
         n_bytes = file.frames * file.channels * dtype.itemsize
@@ -107,10 +106,8 @@ class SoundCodec(Codec):
             raise TypeError(f"a column of {self.name} whose codec has rate={rate} stores samples without a rate")
         samples = np.asarray(value)
         if samples.dtype.newbyteorder("=").name not in self._subtypes or samples.ndim not in (1, 2) or samples.shape[1:] == (0,):
-            raise TypeError(
-                f"a column of {self.name} stores samples of {', '.join(self._subtypes)} and shape (n,) or (n, channels), not "
-                f"{type(value).__name__} of dtype {samples.dtype}, shape {samples.shape}"
-            )
+            what = f"samples of {', '.join(self._subtypes)} and shape (n,) or (n, channels)"
+            raise TypeError(f"a column of {self.name} stores {what}, not {samples.dtype} of shape {samples.shape}")
         if samples.nbytes > self.max_bytes:
             raise ValueError(f"sound of {samples.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         return samples if samples.ndim == 2 else samples[:, None], int(rate)

@@ -54,9 +54,7 @@ class VideoCodec(Codec):
                 return record
         video = np.asarray(value)
         if video.dtype != np.uint8 or video.ndim != 4 or video.shape[3] != 3 or not video.size:
-            raise TypeError(
-                f"expected a video of uint8, shape (n_frames, height, width, 3), got {video.dtype}, shape {video.shape}"
-            )
+            raise TypeError(f"a video is uint8 of shape (n_frames, height, width, 3), not {video.dtype} of shape {video.shape}")
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
         try:
@@ -64,9 +62,7 @@ class VideoCodec(Codec):
         except MemoryError:
             raise
         except _av().FFmpegError as error:
-            raise ValueError(
-                f"{self.codec} cannot encode a video of shape {video.shape} as {self.pixel_format}: {error}"
-            ) from error
+            raise ValueError(f"{self.codec} cannot encode shape {video.shape} as {self.pixel_format}: {error}") from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         frames: list[npt.NDArray[Any]] = []
@@ -77,10 +73,8 @@ class VideoCodec(Codec):
                 # Readers decode several records in threads.
                 stream.codec_context.thread_count = 1
                 # Raise an error for damage instead of concealing it.
-                stream.codec_context.options = {
-                    "err_detect": "crccheck+bitstream+buffer+explode",
-                    "max_pixels": str(self.max_bytes // 3),
-                }
+                damage = "crccheck+bitstream+buffer+explode"
+                stream.codec_context.options = {"err_detect": damage, "max_pixels": str(self.max_bytes // 3)}
                 n_stated = stream.frames  # 0 if unknown, as in webm
                 for frame in container.decode(stream):
                     n_bytes += 3 * frame.width * frame.height

@@ -13,8 +13,6 @@ from data_stack.util.request_limit import check_request, current_request, limit_
 
 _zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
-#: What a decompressor may allocate for itself.
-_MAX_WINDOW_LOG = 27
 _WHAT = "a record of zstd"
 
 
@@ -83,7 +81,8 @@ def _decompress(record: bytes, max_bytes: int) -> bytes:
     zstandard = _zstd()
     decompressor = _own.__dict__.get("decompressor")
     if decompressor is None:
-        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _MAX_WINDOW_LOG)
+        # What a decompressor may allocate for itself.
+        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     try:
         stated = zstandard.frame_content_size(record)  # -1 where a frame does not say
         if stated > max_bytes:

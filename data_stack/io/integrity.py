@@ -44,10 +44,7 @@ BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.
 ALGORITHM: Final = "xxh3-64"
-#: Smaller pieces are hashed in the caller: passing them on takes longer.
-_BACKGROUND_BYTES: Final = 1 << 18
 
-_MAX_JSON_BYTES: Final = 1 << 16
 
 #: The digest of one block, 8 bytes.
 block_digest = xxh3_64_digest
@@ -69,7 +66,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            data = os.read(handle, _MAX_JSON_BYTES)
+            data = os.read(handle, 1 << 16)
         finally:
             os.close(handle)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
@@ -118,9 +115,8 @@ class BlockDigests:
             start = min(self._block_bytes - self._n_open, len(view))
             self._take(view[:start])
         whole = start + (len(view) - start) // self._block_bytes * self._block_bytes
-        self._finished += [
-            block_digest(view[first : first + self._block_bytes]) for first in range(start, whole, self._block_bytes)
-        ]
+        blocks = range(start, whole, self._block_bytes)
+        self._finished += [block_digest(view[first : first + self._block_bytes]) for first in blocks]
         if whole < len(view):
             self._take(view[whole:])
 
@@ -160,7 +156,8 @@ class Digest:
         self.size += len(view)
         self._blocks.update(view)
         self._wait()
-        if len(view) >= _BACKGROUND_BYTES and (isinstance(data, bytes) if is_fixed is None else is_fixed):
+        # Smaller pieces are hashed in the caller: passing them on takes longer.
+        if len(view) >= 1 << 18 and (isinstance(data, bytes) if is_fixed is None else is_fixed):
             self._task = waiting.submit(self._sha256.update, view)
         else:
             self._sha256.update(view)
@@ -183,14 +180,9 @@ class Digest:
             self._task = None
 
 
-_READ_BYTES: Final = 1 << 20
-#: Hashing this much takes a second.
-_LARGE_BYTES: Final = 1 << 30
 #: A file written so recently may change again without a change of its times.
 _RESTLESS_NS: Final = 2 * 10**9
 
-#: Limit of the files remembered, which take some 50 MB.
-_MAX_KNOWN: Final = 1 << 17
 
 #: SHA-256 of local files by device, inode, size and both times.
 _OF_FILES: Final[dict[tuple[int, ...], str]] = {}
@@ -211,7 +203,8 @@ def content_of_resource(resource: StreamedResource) -> str:
     started = time.time_ns()
     digest = _digest(resource)
     if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
-        if len(_OF_FILES) >= _MAX_KNOWN:
+        # Limit of the files remembered, which take some 50 MB.
+        if len(_OF_FILES) >= 1 << 17:
             _OF_FILES.clear()
         _OF_FILES[status] = digest
     return digest
@@ -242,11 +235,12 @@ def _status(resource: StreamedResource) -> tuple[int, ...] | None:
 
 def _digest(resource: StreamedResource) -> str:
     size = resource.size
-    if size >= _LARGE_BYTES:
+    # Hashing this much takes a second.
+    if size >= 1 << 30:
         logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, size)
     digest = hashlib.sha256()
     offset = 0
-    while data := resource.read_at(offset, _READ_BYTES):
+    while data := resource.read_at(offset, 1 << 20):
         digest.update(data)
         offset += len(data)
     return digest.hexdigest()

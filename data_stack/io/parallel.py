@@ -12,10 +12,6 @@ from data_stack.util.executor import waiting
 
 _Job = TypeVar("_Job")
 
-#: How long an interruption waits for threads; those that wait for a server end when it answers.
-_PATIENCE_SECONDS = 0.5
-_TICK_SECONDS = 0.1
-
 
 class Stopped(Exception):
     """Ends a job that is not wanted any more."""
@@ -50,7 +46,8 @@ class Workers(Generic[_Job]):
         tick: Callable[[], None] = lambda: None,
         end: Callable[[], None] = lambda: None,
         *,
-        patience_seconds: float = _PATIENCE_SECONDS,
+        # How long an interruption waits for threads; those that wait for a server end when it answers.
+        patience_seconds: float = 0.5,
     ) -> None:
         """Do all jobs; call ``tick`` ten times a second, and ``end`` once when no more jobs start.
 
@@ -59,7 +56,7 @@ class Workers(Generic[_Job]):
         # Daemon threads: one that waits for a server does not keep an interrupted process alive.
         running = {waiting.submit(self._run) for _ in range(max(1, min(self._n_threads, len(self._jobs))))}
         try:
-            while wait(running, _TICK_SECONDS).not_done and not self._stop.is_set():
+            while wait(running, 0.1).not_done and not self._stop.is_set():
                 tick()
         finally:
             self._stop.set()

@@ -155,10 +155,8 @@ def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expans
         DatasetFileCorruptError: it claims more than 64 MiB and more than ``max_expansion`` times the stored bytes.
     """
     if max_expansion is not None and claimed_bytes > max(_HARMLESS_BYTES, max_expansion * stored_bytes):
-        raise DatasetFileCorruptError(
-            f"{name!r} claims {claimed_bytes} bytes of values, but stores only {stored_bytes} bytes, more than {max_expansion:g} "
-            f"to 1: it is damaged or hostile. If you trust it, pass max_expansion=None"
-        )
+        what = f"claims {claimed_bytes} bytes of values, but stores {stored_bytes}, more than {max_expansion:g} to 1"
+        raise DatasetFileCorruptError(f"{name!r} {what}: it is damaged or hostile. If you trust it, pass max_expansion=None")
 
 
 def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0) -> None:

@@ -291,10 +291,8 @@ class StreamedResource(io.BufferedIOBase):
 
     def __reduce__(self) -> tuple[Callable[..., StreamedResource], tuple[Any, ...]]:
         if self._connector is None:
-            raise UnpicklableResourceError(
-                f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process; "
-                f"store it with set_resource() and send what get_resource() returns"
-            )
+            what = f"resource {self.identifier!r} wraps a {type(self._buffer).__name__} and cannot be sent to another process"
+            raise UnpicklableResourceError(f"{what}; store it with set_resource() and send what get_resource() returns")
         return _reopen, (self._connector, self.identifier, self.chunk_size, self._pinned_sha256 or self._content_sha256())
 
     # ------------------------------------------------------------------ inside

@@ -75,9 +75,7 @@ class StorageURL:
             ConfigError: it names another host, a relative path, or has a query or fragment.
         """
         if self.authority.lower() not in ("", "localhost") or not self.path.startswith("/"):
-            raise ConfigError(
-                "a file URL has three slashes and an absolute path: file:///absolute/folder. For other folders give the path"
-            )
+            raise ConfigError("a file URL has three slashes and an absolute path: file:///absolute/folder. Or give the path")
         if self.query or self.fragment:
             raise ConfigError("a file URL has no query or fragment here: write '?' as %3F and '#' as %23, or give the path")
         path = unquote(self.path, errors="surrogateescape")

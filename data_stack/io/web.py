@@ -30,9 +30,6 @@ from data_stack.io.url import printable, redact, shorten
 if TYPE_CHECKING:
     import requests
 
-#: After this time, a waiting request notices that it was cut.
-_TICK_SECONDS: Final = 0.1
-
 
 class WebError(DataStackError):
     """A web server did not answer, or answered wrongly.
@@ -54,12 +51,6 @@ class WebError(DataStackError):
 
 _Result = TypeVar("_Result")
 
-MAX_REDIRECTS: Final = 5
-#: Limit of requests for one resource.
-MAX_REQUESTS: Final = 100
-_READ_BYTES: Final = 1 << 20
-_REDIRECTS: Final = {301, 302, 303, 307, 308}
-_PORTS: Final = {"http": 80, "https": 443}
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
@@ -180,7 +171,8 @@ def retrying(
         else:
             n_failures += 1
         furthest = max(furthest, size)
-        if not failure.transient or n_failures > limits.n_retries or n_requests == MAX_REQUESTS:
+        # Limit of requests for one resource.
+        if not failure.transient or n_failures > limits.n_retries or n_requests == 100:
             break
         backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
         pause = max(backoff, failure.retry_after or 0.0)
@@ -229,7 +221,7 @@ class Exchange:
         timeout_seconds: float | None = None,
         limits: Limits = Limits(),  # frozen
         deadline: float = math.inf,
-        max_redirects: int = MAX_REDIRECTS,
+        max_redirects: int = 5,
     ) -> None:
         self._source, self._max_redirects = url, max_redirects
         self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
@@ -290,7 +282,7 @@ class Exchange:
         """
         while True:
             with self._translated():
-                data = self._raw.read1(_READ_BYTES, decode_content=False)
+                data = self._raw.read1(1 << 20, decode_content=False)
             if not data:
                 return
             self.n_received += len(data)
@@ -322,7 +314,7 @@ class Exchange:
             is_own = origin == self._origin
             headers = self._headers | (self._own_headers if is_own else {})
             answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._tick)
-            if answer.status_code not in _REDIRECTS:
+            if answer.status_code not in {301, 302, 303, 307, 308}:
                 return answer
             answer.close()
             self.redirects.append(answer.headers)
@@ -346,7 +338,8 @@ class Exchange:
         if left <= 0:
             reason = "stalled: too little came" if self.n_received else "no answer"
             raise WebError(f"{reason} within {self.timeout_seconds:g} s", transient=True)
-        return min(left, _TICK_SECONDS)
+        # After this time, a waiting request notices that it was cut.
+        return min(left, 0.1)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -405,7 +398,7 @@ def _bare(parts: SplitResult) -> str:
 
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:

@@ -81,9 +81,8 @@ def ask_json(
             raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later") from None
         if not error.transient:
             raise CatalogueError(f"{who} was asked for {what}: {error.reason}") from None
-        raise CatalogueUnavailableError(
-            f"{who} did not answer for {what} ({error.reason}): check the network, then retry"
-        ) from None
+        why = f"did not answer for {what} ({error.reason}): check the network, then retry"
+        raise CatalogueUnavailableError(f"{who} {why}") from None
     if found.status == 200:
         try:
             if found.value is None:
@@ -170,10 +169,7 @@ class WebFiles:
         if answer.status == 416:
             return b""
         if answer.status == 200:
-            raise WebError(
-                "the server does not support ranges. Use a server that does, such as nginx, or copy the folder to this machine "
-                "and load the copy"
-            )
+            raise WebError("the server does not support ranges. Use one that does, such as nginx, or load a copy of the folder")
         sent = answer.content_range
         if answer.status != 206 or sent is None or sent[0] != start or sent[1] >= stop:
             raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")

@@ -21,7 +21,6 @@ from urllib3.exceptions import HTTPError
 
 from data_stack.exception import DataStackError
 
-_CONNECTIONS: Final = 32
 _CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
 
@@ -130,7 +129,7 @@ def use(origin: Any, session: requests.Session) -> None:
 def _mount(*sessions: requests.Session) -> None:
     for session in sessions or (_ours, *_of_users.values()):
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS))
+            session.mount(scheme, _Adapter(pool_maxsize=32))
 
 
 _mount(_ours)

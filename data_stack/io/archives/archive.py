@@ -199,14 +199,10 @@ def check_name(name: str, archive: str) -> str:
         UnsafeArchiveError: it is absolute, climbs out, is too long, or is not portable.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
-        raise UnsafeArchiveError(
-            f"{archive!r} has a member name of {len(name)} characters; at most {_MAX_NAME_CHARACTERS} are read"
-        )
+        raise UnsafeArchiveError(f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}")
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if _ABSOLUTE.match(name) or ".." in segments:
         raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which lies outside of the target folder")
     if _FORBIDDEN.search(name):
-        raise UnsafeArchiveError(
-            f"{archive!r} has a member {name!r} with a backslash, a control character or undecodable bytes in its name"
-        )
+        raise UnsafeArchiveError(f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte")
     return "/".join(segments)

@@ -22,9 +22,6 @@ from data_stack.util.suggestions import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
-#: Archives that unpack to at most this are never bombs.
-RATIO_FREE_BYTES: Final = 16 << 20
-
 
 @dataclass(frozen=True)
 class ArchiveLimits:
@@ -61,10 +58,10 @@ class ArchiveLimits:
 
     def check_ratio(self, archive: str, n_bytes: int, n_stored_bytes: int) -> None:
         """Refuse a compression ratio above ``max_ratio``."""
-        if n_bytes > RATIO_FREE_BYTES and n_bytes > self.max_ratio * n_stored_bytes:
-            raise _limit_error(
-                archive, f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold", "max_ratio"
-            )
+        # Archives that unpack to at most this are never bombs.
+        if n_bytes > 16 << 20 and n_bytes > self.max_ratio * n_stored_bytes:
+            what = f"unpacks {n_stored_bytes:,} bytes to {n_bytes:,}, more than {self.max_ratio:g} fold"
+            raise _limit_error(archive, what, "max_ratio")
 
 
 def _limit_error(archive: str, what: str, limit: str) -> ArchiveLimitError:
@@ -179,7 +176,6 @@ _MAX_WINDOW_BYTES: Final = 1 << 27
 #: not bound its output: 8 bytes become at most 256 KiB, this much 32 MiB.
 _INPUT_BYTES: Final = 1 << 10
 _MAGICS: Final = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
-_MAX_MAGIC_BYTES: Final = 6
 
 
 def open_decompressed(stream: Any, *, compression: str | None = None, limits: ArchiveLimits | None = None) -> io.BufferedReader:
@@ -243,25 +239,21 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
             except MemoryError:
                 raise
             except Exception as error:  # each library has its own
-                raise ArchiveError(
-                    f"{name!r} is damaged before byte {n_read:,}, or needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to "
-                    f"unpack: {error}. Fetch it again, or compress it with less memory."
-                ) from error
+                why = f"is damaged before byte {n_read:,}, or needs more than {_MAX_WINDOW_BYTES >> 20} MiB of memory to unpack"
+                raise ArchiveError(f"{name!r} {why}: {error}. Fetch it again, or compress it with less memory.") from error
             data, n_bytes = b"", n_bytes + len(output)
             limits.check_ratio(name, n_bytes, n_read)
             if output:
                 yield output
         data = decompressor.unused_data
-        if len(data) < _MAX_MAGIC_BYTES:
+        if len(data) < 6:
             more = stream.read(_INPUT_BYTES)
             data, n_read = data + more, n_read + len(more)
         if compression_of(data) != compression:
             break
     while data:
         if data.strip(b"\0"):
-            raise ArchiveError(
-                f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off if it is right."
-            )
+            raise ArchiveError(f"{name!r} has other data behind its compressed data. Fetch it again, or cut that off.")
         data = stream.read(CHUNK_BYTES)
 
 

@@ -19,8 +19,6 @@ from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
-#: A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
-_MAX_EXTENSION_BYTES: Final = 1 << 17
 #: Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 
@@ -117,10 +115,8 @@ class TarArchive(Archive):
         if size and (is_special or header.isdir()):
             raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes")
         if is_special:
-            raise UnsafeArchiveError(
-                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
-                f"and folders are read. Use another tool."
-            )
+            kind = f"a link, a device, sparse or of another kind ({header.type!r})"
+            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is {kind}; only files and folders are read. Use another tool.")
         checked = check_name(header.name, name)
         if header.isreg() and (not checked or header.name.endswith("/")):
             raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
@@ -149,7 +145,8 @@ class _Headers:
 
     def read(self, size: int) -> bytes:
         """Read a header, or the content of an extension header."""
-        if not 0 <= size <= _MAX_EXTENSION_BYTES:
+        # A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
+        if not 0 <= size <= 1 << 17:
             raise ArchiveError(f"{self._archive!r} claims {size:,} bytes of attributes for one member")
         self.last = self.read_content(size)
         if size > _BLOCK_BYTES and len(self.last) < size:

@@ -20,7 +20,6 @@ from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, chunks_of
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request
 
-_ENCRYPTED: Final = 1 | 1 << 6 | 1 << 13
 #: What zipfile raises for damaged archives.
 _ERRORS: Final = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OverflowError, OSError)
 
@@ -62,9 +61,8 @@ class ZipArchive(Archive):
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise UnsafeArchiveError(
-                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. Use another tool."
-                )
+                why = "is a link or a device; only files and folders are read. Use another tool."
+                raise UnsafeArchiveError(f"{name!r}: {member!r} {why}")
             if member:
                 names.add(member, is_folder)
                 self._members[member] = None if is_folder else info
@@ -80,7 +78,7 @@ class ZipArchive(Archive):
         info = self._members.get(name)
         if info is None:
             raise self._no_member(name, self._members)
-        if info.flag_bits & _ENCRYPTED:
+        if info.flag_bits & (1 | 1 << 6 | 1 << 13):
             raise UnsafeArchiveError(f"{self._name!r}: {name!r} is encrypted; unpack it with another tool")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ArchiveError(

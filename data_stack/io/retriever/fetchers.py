@@ -21,7 +21,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.url import StorageURL, redact, shorten
 from data_stack.io.web import Limits
 
-_COPY_BYTES = 1 << 20
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _OFFLINE: Final = "DATA_STACK_OFFLINE"
 
@@ -50,7 +49,7 @@ def copy_file(path: str, transfer: Transfer) -> None:
         if transfer.expected_size is not None and transfer.expected_size != before.st_size:
             raise SourceError(f"has {before.st_size:,} bytes, expected {transfer.expected_size:,}")
         transfer.expected_size = before.st_size
-        buffer = memoryview(bytearray(min(_COPY_BYTES, before.st_size + 1)))
+        buffer = memoryview(bytearray(min(1 << 20, before.st_size + 1)))
         while n_read := file.readinto(buffer):
             transfer.write(buffer[:n_read])
         after = os.fstat(handle)

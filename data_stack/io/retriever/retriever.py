@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 from urllib.parse import urlsplit
 
 from data_stack.exception import (
@@ -32,9 +32,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunk
 from data_stack.io.url import redact, shorten
 from data_stack.io.web import Limits, web_timeout
 from data_stack.util.logger import logger
-
-#: How long an interruption waits for threads; one that waits for a hanging disk is left behind.
-_END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -186,7 +183,8 @@ class _Retrieval:
                 transfer.end()
 
         self._workers = Workers(self.jobs, self._work, n_threads)
-        self._workers.run(look, end, patience_seconds=_END_SECONDS)
+        # How long an interruption waits for threads; one that waits for a hanging disk is left behind.
+        self._workers.run(look, end, patience_seconds=5.0)
         failures = [self._failures[job.identifier] for job in self.jobs if job.identifier in self._failures]
         if len(failures) == 1:
             raise failures[0]

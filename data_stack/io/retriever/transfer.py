@@ -12,8 +12,6 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
 
-_HEAD_BYTES = 4096
-
 
 class SourceError(DataStackError):
     """The error of one source, without credentials; becomes an entry of ``RetrievalError.attempts``."""
@@ -74,9 +72,8 @@ class Transfer:
         self.check()
         view = memoryview(data).cast("B")
         if self.size + len(view) > self._most:
-            raise SourceError(
-                f"sends more than the {'limit of' if self.definition.size is None else 'expected'} {self._most:,} bytes"
-            )
+            what = "limit of" if self.definition.size is None else "expected"
+            raise SourceError(f"sends more than the {what} {self._most:,} bytes")
         self._writer.write(view)
         self._count(view)
 
@@ -133,7 +130,7 @@ class Transfer:
     def _count(self, data: bytes | memoryview) -> None:
         for each in self._hashes.values():
             each.update(data)
-        self.head += bytes(data[: max(0, _HEAD_BYTES - len(self.head))])
+        self.head += bytes(data[: max(0, 4096 - len(self.head))])
         self.size += len(data)
 
     # ------------------------------------------------------------------ for the engine
