@@ -59,7 +59,7 @@ UPWARD = {
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
-    "av": {"data_stack.codecs.video"},
+    "av": {"data_stack.codecs.recordings"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.pickling"},
     "cv2": {"data_stack.codecs.png"},
@@ -97,7 +97,7 @@ HEAVY = {
     "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
-    "soundfile": {"data_stack.codecs.sound"},
+    "soundfile": {"data_stack.codecs.recordings"},
     "tensorflow": {
         "data_stack.loader.tensorflow",
     },

@@ -18,7 +18,7 @@ fill up with grey.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy.typing as npt
 
@@ -29,9 +29,6 @@ try:
     import simplejpeg
 except ImportError:
     simplejpeg = None
-
-if TYPE_CHECKING:
-    from PIL import ImageFile
 
 _SCAN_START = b"\xff\xda"
 #: Warnings of libjpeg about images that it decodes correctly.
@@ -147,7 +144,7 @@ class WebpCodec(ImageCodec):
     def recognizes(cls, start: bytes) -> bool:
         return start[:4] == b"RIFF" and start[8:12] == b"WEBP"
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         # libwebp allocates memory for the pixels before Pillow knows their number.
         self._check_pixels(*_webp_size(record))
         return super().open(record)
@@ -211,7 +208,7 @@ class JpgCodec(ImageCodec):
             raise
         return pixels[:, :, 0] if is_grey else pixels
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         image = super().open(record)
         self._check_scans(record, image.width * image.height)
         return image

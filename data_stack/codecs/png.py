@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +20,6 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, check_range, register_codec
 from data_stack.codecs.images import ImageCodec, save
 from data_stack.exception import MissingDependencyError
-
-if TYPE_CHECKING:
-    from PIL import ImageFile
 
 #: The head of a file: the signature and the chunk IHDR with its checksum.
 _HEAD_BYTES: Final = 33
@@ -86,7 +83,7 @@ class PngCodec(ImageCodec):
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep else self, column)
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         # Pillow ignores the checksums of the pixels, and accepts truncated files.
         if record.startswith(self._signature):
             _check_chunks(record)

@@ -23,8 +23,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, Malicious
 from data_stack.formats.named_samples import FieldsAccess
 from data_stack.io.folder import folder_of
 from data_stack.io.integrity import contents_of_resources
-from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
+from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for

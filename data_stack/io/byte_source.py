@@ -6,12 +6,9 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from data_stack.util.forks import ForkLock
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 
 class ByteSource(ABC):
@@ -152,7 +149,7 @@ class Positioned(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         n_read = self.readinto_at(self._position, memoryview(buffer).cast("B"))
         self._position += n_read
         return n_read

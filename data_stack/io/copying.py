@@ -23,11 +23,10 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.integrity import Digest
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.work import Workers, byte_bar
 from data_stack.util.logger import logger
 
 Outcome = Literal["copied", "present"]

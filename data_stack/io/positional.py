@@ -7,7 +7,7 @@ import io
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
 from data_stack.io.byte_source import Positioned
@@ -15,9 +15,6 @@ from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
 from data_stack.processes.isolation import ISOLATION, run_apart
 from data_stack.util.request_limit import check_request
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _logger = logging.getLogger(__name__)
 
@@ -75,7 +72,7 @@ class PositionalFile(Positioned):
         self._check_usable()
         return self.resource.read_at(offset, size)
 
-    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+    def readinto_at(self, offset: int, buffer: Any, /) -> int:
         """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
         self._check_usable()
         return self.resource.readinto_at(offset, buffer)

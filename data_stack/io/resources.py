@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import IO, TYPE_CHECKING, Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from data_stack.io.byte_source import ByteSource
 from data_stack.io.streamed_resource import DEFAULT_CHUNK_BYTES, GivesResources, Storable, StreamedResource
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 
 class StreamedTextResource(io.TextIOWrapper):
@@ -43,7 +40,7 @@ class StreamedTextResource(io.TextIOWrapper):
         self._newline = newline
         super().__init__(buffer, encoding=encoding, newline=newline)
 
-    def reopen_by(self, connector: GivesResources) -> Self:
+    def reopen_by(self, connector: GivesResources) -> StreamedTextResource:
         """Let another process open it by ``connector``, as :meth:`StreamedResource.reopen_by`, and return itself."""
         binary: Any = self.buffer
         if isinstance(binary, StreamedResource):

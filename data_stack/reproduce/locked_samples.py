@@ -21,7 +21,7 @@ from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.resource_names import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.progress import with_bar
+from data_stack.io.work import with_bar
 from data_stack.util.logger import logger
 from data_stack.values.digests import row_digests
 from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json

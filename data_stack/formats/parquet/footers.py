@@ -23,7 +23,7 @@ from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, RECREATE, ParquetFileRecord, ParquetManifest, read_metadata
 from data_stack.formats.parquet.metadata import reading_parquet as reading_parquet
 from data_stack.io.integrity import contents_of_resources
-from data_stack.io.parallel import Workers
+from data_stack.io.work import Workers
 from data_stack.util.processors import n_threads
 
 #: Threads that fetch footers from a remote store.

@@ -13,7 +13,7 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.known_values import instants_of, types_of
 from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import InstantColumns, Predicate, PredicateError, could_match, suits_bounds_of_floats
-from data_stack.io.parallel import Workers
+from data_stack.io.work import Workers
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
 from data_stack.values.stacked_values import objects

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.streams import ArchiveLimits
@@ -16,9 +16,6 @@ from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _MAX_NAME_CHARACTERS: Final = 1024
 #: Control characters, a backslash (a separator on Windows), and what could not be decoded.
@@ -147,7 +144,7 @@ class Archive(ABC):
         """Stop reading. The stream underneath stays open."""
         self._closed = True
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Archive:
         return self
 
     def __exit__(self, *_: object) -> None:

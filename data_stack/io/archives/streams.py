@@ -10,7 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, ArchiveLimitError, ConfigError, MissingDependencyError
 from data_stack.io.byte_source import Positioned
@@ -18,9 +18,6 @@ from data_stack.io.positional import name_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import can_seek
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ class _ChunkStream(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         if not self._ahead:
             self._ahead = memoryview(self._next())

@@ -13,13 +13,13 @@ from types import MappingProxyType
 from typing import Final
 
 from data_stack.exception import ConfigError
-from data_stack.io.parallel import Workers
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.http import fetch_http
 from data_stack.io.retriever.transfer import Fetch, SourceError, Transfer
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.url import StorageURL, redact, shorten
 from data_stack.io.web import Limits
+from data_stack.io.work import Workers
 
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least: C: is a drive
 _OFFLINE: Final = "DATA_STACK_OFFLINE"

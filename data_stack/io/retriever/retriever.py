@@ -21,8 +21,6 @@ from data_stack.exception import (
     SeveralRetrievalErrors,
     StorageError,
 )
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import byte_bar
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.fetchers import copy_file, fetcher_of, is_offline
 from data_stack.io.retriever.http import fetch_http
@@ -31,6 +29,7 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 from data_stack.io.url import redact, shorten
 from data_stack.io.web import Limits, web_timeout
+from data_stack.io.work import Workers, byte_bar
 from data_stack.util.logger import logger
 
 

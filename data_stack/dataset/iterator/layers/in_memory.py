@@ -18,7 +18,7 @@ from data_stack.dataset.iterator.registry import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
-from data_stack.io.progress import with_bar
+from data_stack.io.work import with_bar
 from data_stack.values.stacking import column_of, list_columns, map_columns
 
 _DESCRIPTION = "Loading iterator to memory"
