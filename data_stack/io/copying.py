@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -125,18 +125,7 @@ class Parcel:
     mark: tuple[str, bytes] = ("", b"")
 
 
-def copy_parcels(
-    source: StorageConnector,
-    target: StorageConnector,
-    parcels: Sequence[Parcel],
-    *,
-    skipped: Sequence[CopyFault] = (),
-    faults: Sequence[CopyFault] = (),
-    n_threads: int = 4,
-    deep: bool = False,
-    dry_run: bool = False,
-    progress: bool | None = None,
-) -> CopyReport:
+def copy_parcels(source: StorageConnector, target: StorageConnector, parcels: Sequence[Parcel], **how: Any) -> CopyReport:
     """Copy parcels; resources that the target has already are skipped unread.
 
     A resource is published at the target only if it has the expected digest (of its parcel, or else of the source), and is then
@@ -147,36 +136,15 @@ def copy_parcels(
         source: the store to read.
         target: the store to write; resources of the same names are replaced.
         parcels: no two with a common identifier.
-        skipped: added to the report.
-        faults: added to the report.
-        n_threads: resources to copy at a time; each needs a few MiB of memory.
-        deep: also read the resources of the target, and replace damaged ones.
-        dry_run: store nothing.
-        progress: show a progress bar; None to show it on a terminal and in a notebook.
+        how: the options of :func:`~data_stack.stores.copies.copy_datasets`; ``skipped`` and ``faults`` are added to the report.
 
     Raises:
         IncompleteCopyError: something was not copied; see its ``report``.
         ConfigError: both stores are the same, or one lies inside of the other.
         StorageError: a store failed. The same copy can be resumed.
     """
-    if n_threads < 1:
-        raise ConfigError(f"a copy needs at least 1 thread, got {n_threads}")
     check_apart(source, target)
-    started = time.perf_counter()
-    with byte_bar("copying", progress) as draw:
-        copy = _Copy(source, target, n_threads, deep, dry_run, draw, list(faults))
-        for parcel in parcels:
-            copy.bring(parcel)
-    report = CopyReport(
-        source=repr(source),
-        target=repr(target),
-        complete=tuple(sorted(copy.complete)),
-        resources=tuple(sorted(copy.done, key=lambda each: each.identifier)),
-        skipped=tuple(skipped),
-        faults=tuple(sorted(copy.faults, key=lambda each: each.identifier)),
-        seconds=time.perf_counter() - started,
-        dry_run=dry_run,
-    )
+    report = _Copy(source, target, **how).run(parcels)
     if report.faults:
         raise IncompleteCopyError(report)
     return report
@@ -204,11 +172,12 @@ class _Copy:
 
     source: StorageConnector
     target: StorageConnector
-    n_threads: int
-    deep: bool
-    dry_run: bool
-    draw: Callable[[int, int], None]
-    faults: list[CopyFault]
+    skipped: Sequence[CopyFault] = ()
+    faults: Sequence[CopyFault] = ()
+    n_threads: int = 4
+    deep: bool = False
+    dry_run: bool = False
+    progress: bool | None = None
     done: list[Copied] = field(default_factory=list)
     complete: list[str] = field(default_factory=list)
     #: The resources of this parcel that the target lacks.
@@ -217,11 +186,25 @@ class _Copy:
     all_bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     workers: Workers[Wanted] = field(init=False)
+    found: list[CopyFault] = field(init=False)
 
-    def bring(self, parcel: Parcel) -> None:
+    def run(self, parcels: Sequence[Parcel]) -> CopyReport:
+        """Copy all parcels."""
+        if self.n_threads < 1:
+            raise ConfigError(f"a copy needs at least 1 thread, got {self.n_threads}")
+        started, self.found = time.perf_counter(), list(self.faults)
+        with byte_bar("copying", self.progress) as draw:
+            for parcel in parcels:
+                self._bring(parcel, lambda: draw(self.n_bytes, self.all_bytes))
+        done = tuple(sorted(self.done, key=lambda each: each.identifier))
+        faults = tuple(sorted(self.found, key=lambda each: each.identifier))
+        seconds, complete, skipped = time.perf_counter() - started, tuple(sorted(self.complete)), tuple(self.skipped)
+        return CopyReport(repr(self.source), repr(self.target), complete, done, skipped, faults, seconds, self.dry_run)
+
+    def _bring(self, parcel: Parcel, look: Callable[[], None]) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
-        n_faults, self.lacking = len(self.faults), []
-        self._in_threads(parcel.resources, self._compare)
+        n_faults, self.lacking = len(self.found), []
+        self._in_threads(parcel.resources, self._compare, look)
         with contextlib.ExitStack() as held:
             if self.dry_run:
                 self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
@@ -230,23 +213,23 @@ class _Copy:
                     if not held.enter_context(self.target.lease(parcel.seal[0])).acquire():
                         logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self.target)
                     self._break(*parcel.seal, parcel.mark)
-                self._in_threads(self.lacking, self._send)
-            if parcel.seal is not None and len(self.faults) == n_faults:
+                self._in_threads(self.lacking, self._send, look)
+            if parcel.seal is not None and len(self.found) == n_faults:
                 self._seal(*parcel.seal, parcel.mark)
                 self.complete.append(parcel.name)
 
-    def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None]) -> None:
+    def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None], look: Callable[[], None]) -> None:
         """Call ``work`` for resources, and collect faults."""
 
         def attempt(wanted: Wanted) -> None:
             try:
                 work(wanted)
             except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _UnreadableError) as error:
-                self.faults.append(CopyFault(wanted.identifier, str(error)))
+                self.found.append(CopyFault(wanted.identifier, str(error)))
 
         if resources:
             self.workers = Workers(resources, attempt, self.n_threads)
-            self.workers.run(lambda: self.draw(self.n_bytes, self.all_bytes))
+            self.workers.run(look)
 
     # ------------------------------------------------------------------ in the threads
 
