@@ -14,6 +14,8 @@ from data_stack.util.request_limit import check_request, current_request, limit_
 _zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
 _WHAT = "a record of zstd"
+#: Creating a compressor costs more than using it, and threads cannot share one.
+_own = threading.local()
 
 
 @register_codec
@@ -53,7 +55,10 @@ class ZstdCodec(Codec):
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
             raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
-        return _compress(data, self.level)
+        compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
+        if self.level not in compressors:
+            compressors[self.level] = _zstd().ZstdCompressor(level=self.level, write_checksum=True)
+        return bytes(compressors[self.level].compress(data))
 
     def decode(self, record: bytes) -> Any:
         data = _decompress(record, self.max_bytes)
@@ -63,18 +68,6 @@ class ZstdCodec(Codec):
         if hasattr(value, "nbytes"):
             request.n_bytes -= len(data)  # freed by now; the caller counts the value
         return value
-
-
-#: Creating a compressor costs more than using it, and threads cannot share one.
-_own = threading.local()
-
-
-def _compress(data: bytes, level: int) -> bytes:
-    compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
-    if level not in compressors:
-        compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
-    compressed: bytes = compressors[level].compress(data)
-    return compressed
 
 
 def _decompress(record: bytes, max_bytes: int) -> bytes:
@@ -89,7 +82,6 @@ def _decompress(record: bytes, max_bytes: int) -> bytes:
             raise ValueError(f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended")
         check_request(max(0, stated), _WHAT)
         most = min(max_bytes, limit_bytes())
-        data: bytes = decompressor.decompress(record, max_output_size=most, allow_extra_data=False)
-        return data
+        return bytes(decompressor.decompress(record, max_output_size=most, allow_extra_data=False))
     except zstandard.ZstdError as error:
         raise ValueError(f"a zstd record is damaged, or larger than its header says: {error}") from error

@@ -90,24 +90,24 @@ class LazySource(ByteSource):
 
     @property
     def sha256(self) -> str | None:
-        return self._open().sha256
+        return (self._opened or self._open()).sha256
 
     @property
     def tag(self) -> str | None:
-        return self._open().tag
+        return (self._opened or self._open()).tag
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         return (self._opened or self._open()).readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._open().read_ranges(ranges)
+        return (self._opened or self._open()).read_ranges(ranges)
 
     @property
     def prefetches(self) -> bool:
-        return self._open().prefetches
+        return (self._opened or self._open()).prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._open().prefetch(ranges)
+        return (self._opened or self._open()).prefetch(ranges)
 
     def fileno(self) -> int:
         return self._open().fileno()
@@ -119,14 +119,11 @@ class LazySource(ByteSource):
             opened.close()
 
     def _open(self) -> ByteSource:
-        opened = self._opened
-        if opened is None:
-            with self._lock:
-                opened = self._opened
-                if opened is None:
-                    opened = self._opened = self._open_source()
-                    vars(self)["readinto_at"] = opened.readinto_at  # one call less: small reads of a file are that fast
-        return opened
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open_source()
+                vars(self)["readinto_at"] = self._opened.readinto_at  # one call less: small reads of a file are that fast
+            return self._opened
 
 
 class Positioned(io.RawIOBase):

@@ -111,26 +111,22 @@ class BlockDigests:
     def update(self, view: memoryview) -> None:
         """Add the next bytes."""
         start = 0
-        if self._n_open:
-            start = min(self._block_bytes - self._n_open, len(view))
-            self._take(view[:start])
-        whole = start + (len(view) - start) // self._block_bytes * self._block_bytes
-        blocks = range(start, whole, self._block_bytes)
-        self._finished += [block_digest(view[first : first + self._block_bytes]) for first in blocks]
-        if whole < len(view):
-            self._take(view[whole:])
+        while start < len(view):
+            part = view[start : start + self._block_bytes - self._n_open]
+            start += len(part)
+            if len(part) == self._block_bytes:
+                self._finished.append(block_digest(part))
+                continue
+            self._open.update(part)
+            self._n_open += len(part)
+            if self._n_open == self._block_bytes:
+                self._finished.append(self._open.digest())
+                self._open.reset()
+                self._n_open = 0
 
     def digests(self) -> bytes:
         """The digests of all blocks so far, a short last one included; more bytes may follow."""
         return b"".join(self._finished) + (self._open.digest() if self._n_open else b"")
-
-    def _take(self, part: memoryview) -> None:
-        self._open.update(part)
-        self._n_open += len(part)
-        if self._n_open == self._block_bytes:
-            self._finished.append(self._open.digest())
-            self._open.reset()
-            self._n_open = 0
 
 
 class Digest:

@@ -17,7 +17,6 @@ from data_stack.io.byte_source import Positioned
 from data_stack.io.positional import name_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import can_seek
-from data_stack.util.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,10 @@ class _Window(Positioned):
 
 def chunks_of(stream: Any) -> Iterator[bytes]:
     """Read a file-like object to its end."""
-    while data := _check_bytes(stream.read(CHUNK_BYTES)):
-        yield data
+    while data := stream.read(CHUNK_BYTES):
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"an archive is read from bytes, not {type(data).__name__}; open the stream in binary mode")
+        yield bytes(data)
 
 
 def with_head(stream: Any) -> tuple[io.BufferedReader, bytes]:
@@ -161,12 +162,6 @@ class _ChunkStream(io.RawIOBase):
         return chunk
 
 
-def _check_bytes(data: Any) -> bytes:
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data)
-    raise TypeError(f"an archive is read from bytes, but the stream returned {type(data).__name__}; open it in binary mode")
-
-
 #: What a decompressor may allocate for itself. ``xz -9`` needs 65 MiB, ``zstd --long`` 128 MiB.
 _MAX_WINDOW_BYTES: Final = 1 << 27
 #: Small, because unused input is copied after each of the many streams that a hostile file may have, and because zstandard does
@@ -175,8 +170,8 @@ _INPUT_BYTES: Final = 1 << 10
 _MAGICS: Final = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd"}
 
 
-def open_decompressed(stream: Any, *, compression: str | None = None, limits: ArchiveLimits | None = None) -> io.BufferedReader:
-    """Decompress a file such as ``labels.idx.gz`` as a stream.
+def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io.BufferedReader:
+    """Decompress a file such as ``labels.idx.gz`` as a stream; its first bytes tell how.
 
     ::
 
@@ -188,7 +183,6 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
 
     Args:
         stream: any binary file-like object, rewound first if it can seek; it stays the caller's to close.
-        compression: ``"gzip"``, ``"bz2"``, ``"xz"`` or ``"zstd"``; None to detect it from the first bytes.
         limits: bounds on the output.
 
     Returns:
@@ -203,13 +197,9 @@ def open_decompressed(stream: Any, *, compression: str | None = None, limits: Ar
     if can_seek(stream):
         stream.seek(0)
     stream, head = with_head(stream)
+    compression = compression_of(head)
     if compression is None:
-        compression = compression_of(head)
-        if compression is None:
-            raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
-    elif compression not in _MAGICS:
-        near = did_you_mean(compression, _MAGICS)
-        raise ConfigError(f"compression must be one of {', '.join(_MAGICS)}, got {compression!r}{near}")
+        raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
     return stream_of(delay_last_chunk(_limit(decompress_chunks(stream, name, compression, limits), name, limits)), name)
 
 

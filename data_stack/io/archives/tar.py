@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
+from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
 from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of, window
 from data_stack.io.resources import StreamedResource
 
@@ -67,34 +67,34 @@ class TarArchive(Archive):
         while left:
             chunk = read(min(CHUNK_BYTES, left))
             if not chunk:
-                raise ArchiveError(f"{self._name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
+                raise ArchiveError(f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
             left -= len(chunk)
             yield chunk
 
     def _read_members(self, headers: _Headers) -> Iterator[ArchiveMember]:
-        names, n_bytes = UniqueNames(self._name), 0
+        names, n_bytes = dict[str, bool](), 0
         for n_members, header in enumerate(self._parse(headers), 1):
-            self._limits.check_count(self._name, n_members)
+            self._limits.check_count(self.name, n_members)
             member = self._member(header, headers)
             n_bytes += member.size
-            self._limits.check_bytes(self._name, n_bytes)
+            self._limits.check_bytes(self.name, n_bytes)
             if member.name:
-                names.add(member.name, member.is_folder)
+                add_name(names, member.name, self.name, member.is_folder)
                 yield member
                 self._check_open()
         if headers.last != _ZEROS:
-            raise ArchiveError(f"{self._name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
+            raise ArchiveError(f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
         end = headers.read_content(_BLOCK_BYTES)
         if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(f"{self._name!r} is truncated: it ends inside of its end mark. Fetch it again.")
+            raise ArchiveError(f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again.")
         # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
         while end:
             if end.strip(b"\0"):
-                raise ArchiveError(f"{self._name!r} has other data behind the end of its tar; split concatenated archives")
+                raise ArchiveError(f"{self.name!r} has other data behind the end of its tar; split concatenated archives")
             end = headers.read_content(CHUNK_BYTES)
 
     def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
-        name = self._name
+        name = self.name
         try:
             tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
             while (header := tar.next()) is not None:
@@ -107,7 +107,7 @@ class TarArchive(Archive):
 
     def _member(self, header: tarfile.TarInfo, headers: _Headers) -> ArchiveMember:
         """The member of a header."""
-        name, size = self._name, header.size
+        name, size = self.name, header.size
         if not 0 <= size < 1 << 63:
             raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
         is_special = header.issparse() or not (header.isreg() or header.isdir())

@@ -158,28 +158,24 @@ def ask_sources(
     offline = is_offline() if offline is None else offline
 
     def ask(definition: ResourceDefinition) -> None:
-        answers[definition.identifier] = _ask(definition, offline, timeout_seconds)
+        refusals: list[tuple[str, str]] = []
+        for source in map(os.fsdecode, definition.sources):
+            writer, limits = ResourceWriter(definition.identifier, io.BytesIO()), Limits(n_retries=1)
+            transfer = _FirstBytes(definition, writer, timeout_seconds=timeout_seconds, limits=limits)
+            reason = ""
+            try:
+                fetcher_of(source, offline=offline)[0](source, transfer)
+            except Exception as error:  # noqa: BLE001  # fetchers may raise anything
+                kind = "" if isinstance(error, SourceError) else f"{type(error).__name__}: "
+                reason = redact(f"{kind}{error}"[:300], source)
+            if transfer.has_answered or not reason:
+                answers[definition.identifier] = SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
+                return
+            refusals.append((shorten(source), reason))
+        answers[definition.identifier] = SourceAnswers(None, definition.size, tuple(refusals))
 
     Workers(definitions, ask, 4).run()
     return [answers[definition.identifier] for definition in definitions]
-
-
-def _ask(definition: ResourceDefinition, offline: bool, timeout_seconds: float) -> SourceAnswers:
-    refusals: list[tuple[str, str]] = []
-    for source in map(os.fsdecode, definition.sources):
-        writer, limits = ResourceWriter(definition.identifier, io.BytesIO()), Limits(n_retries=1)
-        transfer = _FirstBytes(definition, writer, timeout_seconds=timeout_seconds, limits=limits)
-        reason = ""
-        try:
-            fetcher_of(source, offline=offline)[0](source, transfer)
-        except SourceError as error:
-            reason = redact(str(error), source)
-        except Exception as error:  # noqa: BLE001  # fetchers may raise anything
-            reason = redact(f"{type(error).__name__}: {error}"[:300], source)
-        if transfer.has_answered or not reason:
-            return SourceAnswers(shorten(source), transfer.expected_size, tuple(refusals))
-        refusals.append((shorten(source), reason))
-    return SourceAnswers(None, definition.size, tuple(refusals))
 
 
 class _FirstBytes(Transfer):
