@@ -6,6 +6,7 @@ class. Programs register codecs in the same way; those of plugins come from the 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import math
@@ -13,7 +14,7 @@ import operator
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -230,6 +231,17 @@ def import_optional(module: str, user: str, package: str, extra: str) -> ModuleT
         raise MissingDependencyError(user, package, extra) from error
 
 
+@contextlib.contextmanager
+def value_errors(problem: str, kinds: type[Exception] | tuple[type[Exception], ...] = Exception) -> Iterator[None]:
+    """Raise errors of a library as ValueError; not those of memory, nor of the limit of a request."""
+    try:
+        yield
+    except (RequestLimitError, MemoryError):
+        raise
+    except kinds as error:
+        raise ValueError(f"{problem}: {error!s:.200}") from error
+
+
 def decode_file(codec: Codec, data: bytes, name: str, hint: str = "") -> Any:
     """Decode the file ``name``; its value counts towards the limit of the current request.
 
@@ -280,20 +292,13 @@ class FunctionCodec(Codec):
     def decode(self, record: bytes) -> Any:
         return bytes(record) if self.decode_function is None else self.decode_function(record)
 
-    def __repr__(self) -> str:
-        names = (getattr(each, "__qualname__", None) for each in (self.encode_function, self.decode_function))
-        return f"FunctionCodec({', '.join(map(str, names))})"
-
 
 #: Custom codecs by type: a Codec, a pair of functions (encode, decode), or None for raw bytes.
 Codecs: TypeAlias = Mapping[str, Codec | tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None] | None]
 
 _CodecClass = TypeVar("_CodecClass", bound=type[Codec])
 
-_NAME = re.compile(r"[a-z_][A-Za-z0-9_.-]*", re.ASCII)
-_AROUND = re.compile(r"(\w+)\((.*)\)", re.DOTALL | re.ASCII)
 _MAX_NESTING = 8
-
 _classes: dict[str, type[Codec]] = {}
 
 
@@ -306,7 +311,7 @@ def register_codec(codec_class: _CodecClass) -> _CodecClass:
         ConfigError: the name is invalid, or another class has it.
     """
     name = codec_class.name
-    if not _NAME.fullmatch(name):
+    if not re.fullmatch(r"[a-z_][A-Za-z0-9_.-]*", name, re.ASCII):
         raise ConfigError(f"{codec_class.__qualname__}.name must be a name such as 'dicom', got {name!r:.60}")
     known = _classes.setdefault(name, codec_class)
     if (known.__module__, known.__qualname__) != (codec_class.__module__, codec_class.__qualname__):
@@ -402,7 +407,7 @@ def _codec_of(name: str, codecs: Codecs, nesting: int) -> Codec:
     known = registered_types()
     if name in known and not known[name].is_around:
         return known[name]()
-    around = _AROUND.fullmatch(name)
+    around = re.fullmatch(r"(\w+)\((.*)\)", name, re.DOTALL | re.ASCII)
     if around is not None and around[1] in known and known[around[1]].is_around and nesting < _MAX_NESTING:
         made: Any = known[around[1]]
         codec: Codec = made(inner=_codec_of(around[2], codecs, nesting + 1))
@@ -442,7 +447,4 @@ def add_codec_provider(provider: Callable[[], Mapping[str, Codec]]) -> None:
 
 def find_provided_codecs() -> dict[str, Codec]:
     """The codecs of all providers, by type."""
-    codecs: dict[str, Codec] = {}
-    for provider in _providers:
-        codecs = {**provider(), **codecs}
-    return codecs
+    return {name: codec for provider in reversed(_providers) for name, codec in provider().items()}

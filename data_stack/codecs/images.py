@@ -24,20 +24,17 @@ import contextlib
 import functools
 import io
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, codec_of, import_optional, type_of_bytes
-from data_stack.exception import ConfigError, RequestLimitError
+from data_stack.codecs.codec import Codec, Column, check_range, codec_of, import_optional, type_of_bytes, value_errors
+from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
-
-if TYPE_CHECKING:
-    from PIL import Image, ImageFile
 
 #: Pillow warns of more pixels: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
@@ -65,21 +62,10 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
     if mode is None and kind in ("jpg", "png") and not any(mark in data for mark in _MAY_BE_TURNED):
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
-    with _pillow_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
+    with value_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
         check_request(3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels")
         pillow("ImageOps").exif_transpose(image, in_place=True)
         return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
-
-
-@contextlib.contextmanager
-def _pillow_errors(problem: str) -> Iterator[None]:
-    """Raise errors of Pillow's parsers, such as SyntaxError, struct.error and OverflowError, as ValueError."""
-    try:
-        yield
-    except (RequestLimitError, MemoryError):
-        raise
-    except Exception as error:
-        raise ValueError(f"{problem}: {error!s:.200}") from error
 
 
 _codec = functools.cache(codec_of)
@@ -94,7 +80,7 @@ def _formats() -> tuple[str, ...]:
     return tuple(name for name in image_module.ID if name not in ("EPS", "WMF"))
 
 
-def pixels_of(image: Image.Image) -> npt.NDArray[Any]:
+def pixels_of(image: Any) -> npt.NDArray[Any]:
     """The pixels of an image of Pillow in its own type; the array is a copy, in the byte order of this machine."""
     image.load()  # whose errors numpy would hide
     pixels = np.array(image)
@@ -201,7 +187,7 @@ class ImageCodec(Codec):
             raise ValueError(f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended")
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         """Open a record as a Pillow image, without decoding its pixels.
 
         Raises:
@@ -209,9 +195,9 @@ class ImageCodec(Codec):
         """
         if not record.startswith(self._signature):
             raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
-        with _pillow_errors(f"truncated or invalid {self.name} image"):
+        with value_errors(f"truncated or invalid {self.name} image"):
             # By the class of this format: Image.open would try other formats, and has other limits.
-            image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
+            image = getattr(pillow(self._module), self._class)(io.BytesIO(record))
             (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
         self._check_pixels(width, height)
         if n_frames > 1:
@@ -219,7 +205,7 @@ class ImageCodec(Codec):
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
-        with self.open(record) as image, _pillow_errors(f"damaged {self.name} image"):
+        with self.open(record) as image, value_errors(f"damaged {self.name} image"):
             return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 
@@ -123,18 +123,16 @@ class NpzCodec(_NumpyCodec):
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        try:
-            with zipfile.ZipFile(io.BytesIO(record)) as archive:
-                members = archive.infolist()
-                if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
-                    names = ", ".join(repr(member.filename) for member in members[:5])
-                    raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
-                size = members[0].file_size
-                check_expansion("an .npz file", size, len(record))
-                with archive.open(members[0]) as stream:
-                    member = stream.read(size + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as error:
-            raise ValueError(f"an .npz file is damaged: {error!s:.200}") from error
+        damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
+        with value_errors("an .npz file is damaged", damage), zipfile.ZipFile(io.BytesIO(record)) as archive:
+            members = archive.infolist()
+            if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
+                names = ", ".join(repr(member.filename) for member in members[:5])
+                raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
+            size = members[0].file_size
+            check_expansion("an .npz file", size, len(record))
+            with archive.open(members[0]) as stream:
+                member = stream.read(size + 1)
         if len(member) != size:
             raise ValueError("the array of an .npz file differs from its stated size")
         return NpyCodec().decode(member)

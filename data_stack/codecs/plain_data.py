@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
@@ -19,6 +20,7 @@ from data_stack.values.stacked_values import objects
 
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()
+_base64 = functools.partial(base64.b64decode, validate=True)
 _DEEPEST = 100
 
 # Messages do not show objects of more values.
@@ -190,12 +192,6 @@ def _range(ends: Any) -> range:
     return made
 
 
-def _base64(text: Any) -> bytes:
-    if not isinstance(text, str):
-        raise ValueError("expected base64; an earlier version of data_stack wrote another form")
-    return base64.b64decode(text, validate=True)
-
-
 def _items(data: Any, number: int | None = None) -> list[Any]:
     if not isinstance(data, list) or number not in (None, len(data)):
         raise ValueError("expected a list" if number is None else f"expected a list of {number}")
@@ -245,7 +241,7 @@ class PythonCodec(Codec):
 
     def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
         """The functions that make values of such objects, by key."""
-        return {"complex": _complex}
+        return {"complex": lambda parts: complex(*map(from_plain, parts))}
 
     def _is_exact(self, value: Any) -> bool:
         return type(value) in _EXACT or isinstance(value, np.generic)
@@ -269,8 +265,3 @@ class PythonCodec(Codec):
                 self._check(value.ravel().tolist())
         elif not self._is_exact(value):
             raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}")
-
-
-def _complex(parts: Any) -> complex:
-    real, imaginary = parts
-    return complex(from_plain(real), from_plain(imaginary))

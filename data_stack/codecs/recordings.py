@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec, value_errors
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
 
@@ -59,13 +59,11 @@ class SoundCodec(Codec):
         return self._encode(samples, rate)
 
     def decode(self, record: bytes) -> Any:
-        try:
-            with _soundfile().SoundFile(io.BytesIO(record)) as file:
-                if file.format.removesuffix("EX") != self.name.upper():  # WAVEX: WAV with a longer header
-                    raise ValueError(f"expected a {self.name} file, got {file.format}")
-                samples, rate = self._read(file), int(file.samplerate)
-        except _soundfile().SoundFileError as error:
-            raise ValueError(f"a {self.name} file is damaged: {error!s:.200}") from error
+        errors = value_errors(f"a {self.name} file is damaged", _soundfile().SoundFileError)
+        with errors, _soundfile().SoundFile(io.BytesIO(record)) as file:
+            if file.format.removesuffix("EX") != self.name.upper():  # WAVEX: WAV with a longer header
+                raise ValueError(f"expected a {self.name} file, got {file.format}")
+            samples, rate = self._read(file), int(file.samplerate)
         if self.rate is None:
             return samples, rate
         if rate != self.rate:
@@ -75,10 +73,9 @@ class SoundCodec(Codec):
     def _encode(self, samples: npt.NDArray[Any], rate: int) -> bytes:
         """Encode samples of shape ``(n, channels)``."""
         native, file = np.ascontiguousarray(samples, samples.dtype.newbyteorder("=")), io.BytesIO()
-        try:
+        problem = f"libsndfile cannot write samples of shape {samples.shape} with rate {rate}"
+        with value_errors(problem, _soundfile().SoundFileError):
             _soundfile().write(file, native, rate, format=self.name.upper(), subtype=self._subtypes[native.dtype.name])
-        except _soundfile().SoundFileError as error:
-            raise ValueError(f"libsndfile cannot write samples of shape {samples.shape} with rate {rate}: {error}") from error
         return file.getvalue()
 
     def _read(self, file: Any) -> npt.NDArray[Any]:
@@ -198,12 +195,8 @@ class VideoCodec(Codec):
             raise TypeError(f"a video is uint8 of shape (n_frames, height, width, 3), not {video.dtype} of shape {video.shape}")
         if video.nbytes > self.max_bytes:
             raise ValueError(f"a video of {video.nbytes} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
-        try:
+        with value_errors(f"{self.codec} cannot encode shape {video.shape} as {self.pixel_format}", _av().FFmpegError):
             return self._encode(video)
-        except MemoryError:
-            raise
-        except _av().FFmpegError as error:
-            raise ValueError(f"{self.codec} cannot encode shape {video.shape} as {self.pixel_format}: {error}") from error
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
         frames: list[npt.NDArray[Any]] = []
@@ -247,11 +240,9 @@ class VideoCodec(Codec):
         return file.getvalue()
 
     def _open(self, record: bytes) -> Any:
-        try:
+        with value_errors(f"not a {self.name} video", (_av().FFmpegError, ValueError)):
             # Only this format: some others are lists of files to open.
             container = _av().open(io.BytesIO(record), format=self.name)
-        except (_av().FFmpegError, ValueError) as error:
-            raise ValueError(f"not a {self.name} video: {error!s:.300}") from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
             raise ValueError(f"a {self.name} file without a video that can be decoded")

@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
@@ -36,9 +36,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import waiting
 from data_stack.util.logger import logger
 from data_stack.util.processors import n_threads
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
@@ -50,7 +47,7 @@ ALGORITHM: Final = "xxh3-64"
 block_digest = xxh3_64_digest
 
 
-def block_digest_at(place: bytes, data: Buffer) -> bytes:
+def block_digest_at(place: bytes, data: Any) -> bytes:
     """The digest of a block at its place, so that a misplaced block is damage too."""
     return block_digest(data, seed=xxh3_64_intdigest(place))
 
@@ -76,7 +73,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     return {}
 
 
-def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:
+def digests_of_blocks(data: Any, block_bytes: int = BLOCK_BYTES) -> bytes:
     """The digests of all blocks of ``data``, one after the other."""
     view = memoryview(data).cast("B")
     return b"".join(block_digest(view[start : start + block_bytes]) for start in range(0, len(view), block_bytes))
@@ -141,7 +138,7 @@ class Digest:
         self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
         self._task: Future[None] | None = None
 
-    def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
+    def update(self, data: Any, *, is_fixed: bool | None = None) -> None:
         """Add the next bytes.
 
         Args:

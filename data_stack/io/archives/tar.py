@@ -14,7 +14,7 @@ from typing import Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
-from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of, window
+from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of
 from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
@@ -55,20 +55,22 @@ class TarArchive(Archive):
                 found = self._index.get(name)
             if found is None or found.is_folder:
                 raise self._no_member(name, self._index or ())
-            return stream_of(self._content(window(self._file, found.offset).read, found), name)
-        if found is None or found.is_folder or not found._headers.are_at(found):
+            return stream_of(self._content(self._file.read_at, found), name)
+        # The content of the member that was yielded last comes next, unless it was opened before.
+        if found is None or found.is_folder or not found._headers.tell() == found.offset != found._headers.opened:
             found = next((each for each in self if each.name == name and not each.is_folder), None)
         if found is None:
             raise self._no_member(name)
-        return stream_of(self._content(found._headers.reader_of(found), found), name)
+        found._headers.opened = found.offset
+        return stream_of(self._content(found._headers.read_at, found), name)
 
-    def _content(self, read: Callable[[int], bytes], member: ArchiveMember) -> Iterator[bytes]:
-        left = member.size
-        while left:
-            chunk = read(min(CHUNK_BYTES, left))
+    def _content(self, read_at: Callable[[int, int], bytes], member: ArchiveMember) -> Iterator[bytes]:
+        offset, end = member.offset, member.offset + member.size
+        while offset < end:
+            chunk = read_at(offset, min(CHUNK_BYTES, end - offset))
             if not chunk:
                 raise ArchiveError(f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
-            left -= len(chunk)
+            offset += len(chunk)
             yield chunk
 
     def _read_members(self, headers: _Headers) -> Iterator[ArchiveMember]:
@@ -128,7 +130,7 @@ class _Headers:
 
     def __init__(self, stream: io.BufferedReader, archive: TarArchive) -> None:
         self.archive, self._archive = archive, archive.name
-        self._stream, self._position, self._opened = stream, 0, -1
+        self._stream, self._position, self.opened = stream, 0, -1
         self.last = b""
 
     def tell(self) -> int:
@@ -161,23 +163,11 @@ class _Headers:
         self._position += len(data)
         return data
 
-    def are_at(self, member: ArchiveMember) -> bool:
-        """Whether the content of a member comes next, and was not opened before."""
-        return self._position == member.offset != self._opened
-
-    def reader_of(self, member: ArchiveMember) -> Callable[[int], bytes]:
-        """Reads the content of a member that comes next."""
-        self._opened = expected = member.offset
-
-        def read(size: int) -> bytes:
-            nonlocal expected
-            if self._position != expected:
-                raise ValueError(f"{member.name!r} of {self._archive!r} can no longer be read: the iteration is past it")
-            chunk = self.read_content(size)
-            expected += len(chunk)
-            return chunk
-
-        return read
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read a part of a member, which must come next."""
+        if self._position != offset:
+            raise ValueError(f"a member of {self._archive!r} can no longer be read: the iteration is past it")
+        return self.read_content(size)
 
 
 def looks_like_tar(block: bytes) -> bool:
