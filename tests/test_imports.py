@@ -59,7 +59,7 @@ UPWARD = {
 
 #: Heavy packages, and the modules, or packages of ours, that exist for them (or call for them inside of a function).
 HEAVY = {
-    "av": {"data_stack.codecs.video"},
+    "av": {"data_stack.codecs.recordings"},
     "bson": {"data_stack.io.storage_connectors.mongodb"},
     "cloudpickle": {"data_stack.processes.child_process"},
     "cv2": {"data_stack.codecs.png"},
@@ -93,10 +93,10 @@ HEAVY = {
     "pymongo": {"data_stack.io.storage_connectors.mongodb"},
     "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),
-    "simplejpeg": {"data_stack.codecs.jpeg"},
+    "simplejpeg": {"data_stack.codecs.pillow_images"},
     "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
-    "soundfile": {"data_stack.codecs.sound"},
+    "soundfile": {"data_stack.codecs.recordings"},
     "tensorflow": {
         "data_stack.loader.tensorflow",
     },
@@ -109,7 +109,7 @@ HEAVY = {
     },
     "uvicorn": {"data_stack.browse.connection", "data_stack.browse.server"},
     "yaml": {"data_stack.show.reporting"},
-    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.decompression"},
+    "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.streams"},
 }
 
 #: Packages that an installation may lack.

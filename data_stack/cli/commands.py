@@ -76,7 +76,7 @@ def info(settings: Settings, name: str) -> None:
     Prints description, splits, options, licence, and the URLs and checksums of its files.
     """
     from data_stack.factories.declarative import DatasetFactory, dataset_folder
-    from data_stack.io.redaction import shorten
+    from data_stack.io.url import shorten
     from data_stack.repository.repository import default_repository
     from data_stack.stores.inventory import take_inventory
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -15,20 +14,19 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.registry import register_codec
 from data_stack.values.stacked_values import as_array, exact_array
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
+from data_stack.values.exact import as_array
+from data_stack.values.stacked_values import exact_array
 
 #: dtype.str of arrays that contain their values: no Python objects, strings of variable length, or fields.
 _DTYPE = re.compile(r"[<>|=](?:[biufcV][0-9]{1,9}|[SU][0-9]{1,9}|[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,7}\])?)", re.ASCII)
 _MAX_DIMENSIONS = 64
 _MAX_BIN_BYTES = 2**32 - 1
-_MAX_CODE_POINT = 0x10FFFF
 #: The first item of a list that represents an array, as Granular writes it.
 _ARRAY_MARK = "_"
-#: A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
-_HARMLESS_BYTES = 1 << 10
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class ArrayCodec(Codec):
     """Arrays of any shape and of any dtype of numbers, booleans, dates or fixed-width strings (Granular's ``array``).
 
@@ -64,7 +62,6 @@ class ArrayCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class MsgpackCodec(Codec):
     """Values of msgpack (Granular's ``msgpack``): None, booleans, 64-bit integers, floats, text, bytes, lists and dicts of them.
 
@@ -82,7 +79,6 @@ class MsgpackCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class TreeCodec(Codec):
     """As msgpack, also with arrays (Granular's ``tree``), each as ``['_', dtype.str, shape, values]``.
 
@@ -107,10 +103,9 @@ class TreeCodec(Codec):
 
 def _pack(value: Any, plain: Any) -> bytes:
     try:
-        packed = msgpack.packb(value, default=plain)
+        return msgpack.packb(value, default=plain)  # type: ignore[no-any-return]
     except RecursionError as error:  # its Python version's
         raise ValueError("a value is nested too deeply") from error
-    return packed  # type: ignore[no-any-return]
 
 
 def _plain(part: Any) -> Any:
@@ -124,7 +119,8 @@ def _plain(part: Any) -> Any:
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
     try:
-        if len(record) > _HARMLESS_BYTES:
+        # A smaller record cannot make msgpack allocate more than a few MiB, whichever lengths it claims.
+        if len(record) > 1 << 10:
             # msgpack allocates the number of items that each list claims, for up to a thousand nested lists; so the record is
             # first parsed without creating objects.
             walk = msgpack.Unpacker(max_buffer_size=len(record), strict_map_key=False)
@@ -135,20 +131,16 @@ def _unpack(record: bytes, list_hook: Any) -> Any:
         raise ValueError(f"invalid msgpack: {type(error).__name__} {error!s:.200}") from error
 
 
-def _array_of(part: list[Any]) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
-    """Dtype and shape of the array that a list represents; None for other lists."""
+def _with_arrays(part: list[Any]) -> Any:
+    """The array that a list represents, or the list."""
     if len(part) != 4 or part[0] != _ARRAY_MARK or not isinstance(part[1], str) or not isinstance(part[3], bytes):
-        return None
+        return part
     try:
         dtype = check_dtype(part[1])
-        return dtype, check_shape(part[2], dtype, len(part[3]))
+        shape = check_shape(part[2], dtype, len(part[3]))
     except ValueError:
-        return None
-
-
-def _with_arrays(part: list[Any]) -> Any:
-    found = _array_of(part)
-    return part if found is None else array_of(*found, part[3])
+        return part
+    return array_of(dtype, shape, part[3])
 
 
 def storable(value: Any) -> npt.NDArray[Any]:
@@ -203,7 +195,7 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
     # Checked here, as they would cause errors much later.
     if dtype.kind == "b" and np.frombuffer(values, np.uint8).max(initial=0) > 1:
         raise ValueError("an array of booleans holds bytes other than 0 and 1")
-    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > _MAX_CODE_POINT:
+    if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > 0x10FFFF:
         raise ValueError("an array of strings contains an invalid character")
     copied: npt.NDArray[Any] = array.copy()
     return copied
@@ -252,18 +244,9 @@ def _is_storable(dtype: np.dtype[Any]) -> bool:
 @functools.lru_cache(maxsize=256)
 def _header(dtype: np.dtype[Any], shape: tuple[int, ...], n_bytes: int) -> bytes:
     """The part of a record before the values."""
-    packer = msgpack.Packer()
-    return b"".join(
-        (packer.pack_array_header(3), packer.pack(dtype.str), packer.pack(shape), _bin_header(n_bytes))
-    )  # fmt: skip
-
-
-def _bin_header(n_bytes: int) -> bytes:
-    if n_bytes < 1 << 8:
-        return b"\xc4" + n_bytes.to_bytes(1, "big")
-    if n_bytes < 1 << 16:
-        return b"\xc5" + n_bytes.to_bytes(2, "big")
-    return b"\xc6" + n_bytes.to_bytes(4, "big")
+    packer, width = msgpack.Packer(), (n_bytes >= 1 << 8) + (n_bytes >= 1 << 16)
+    start: bytes = packer.pack_array_header(3) + packer.pack(dtype.str) + packer.pack(shape)
+    return start + bytes([0xC4 + width]) + n_bytes.to_bytes(1 << width, "big")  # bin 8, bin 16 or bin 32
 
 
 def _parse(record: bytes) -> tuple[np.dtype[Any], tuple[int, ...], bytes]:

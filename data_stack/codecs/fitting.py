@@ -63,9 +63,7 @@ def as_dtype(array: _Array, dtype: np.dtype[Any], *, rounds: bool = False, whole
             is_same = (back.astype(found) == array) | (array != array)  # NaN and NaT
     if not is_same.all():
         wrong = array.reshape(-1)[np.flatnonzero(~np.atleast_1d(is_same).reshape(-1))[0]]
-        raise ValueError(
-            f"{wrong} is beyond the largest of dtype {dtype}" if rounds else f"{wrong!r} does not fit into dtype {dtype}"
-        )
+        raise ValueError(f"{wrong} {'is beyond the largest of' if rounds else 'does not fit into'} dtype {dtype}")
     return cast
 
 

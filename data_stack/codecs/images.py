@@ -24,30 +24,21 @@ import contextlib
 import functools
 import io
 import math
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range, import_optional
-from data_stack.codecs.registry import codec_of, type_of_bytes
-from data_stack.exception import ConfigError, RequestLimitError
+from data_stack.codecs.codec import Codec, Column, check_range, codec_of, import_optional, type_of_bytes, value_errors
+from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request
-
-if TYPE_CHECKING:
-    from PIL import Image, ImageFile
 
 #: Pillow warns of more pixels: a quarter of a GiB of RGB.
 MAX_PIXELS = 89_478_485
-#: Formats that their codecs decode faster, unless the file may contain an orientation.
-_FAST = frozenset(("jpg", "png"))
 _MAY_BE_TURNED = (b"Exif", b"Orientation", b"eXIf", b"tEXt", b"zTXt", b"iTXt")
-#: Formats for which Pillow starts Ghostscript, or calls Windows.
-_RUN_PROGRAMS = frozenset(("EPS", "WMF"))
 
 
 def pillow(module: str = "Image") -> ModuleType:
@@ -67,24 +58,14 @@ def decode_image(data: bytes, mode: str | None = None) -> npt.NDArray[Any]:
         RequestLimitError: the image is too large for the current request.
     """
     kind = type_of_bytes(data[:16])
-    if mode is None and kind in _FAST and not any(mark in data for mark in _MAY_BE_TURNED):
+    # Formats that their codecs decode faster, unless the file may contain an orientation.
+    if mode is None and kind in ("jpg", "png") and not any(mark in data for mark in _MAY_BE_TURNED):
         with contextlib.suppress(ValueError):  # Pillow reads some damaged ones
             return _codec(kind).decode(data)  # type: ignore[no-any-return]  # an array
-    with _pillow_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
+    with value_errors("the image cannot be decoded"), pillow().open(io.BytesIO(data), formats=_formats()) as image:
         check_request(3 * math.prod(image.size), f"an image of {image.width} x {image.height} pixels")
         pillow("ImageOps").exif_transpose(image, in_place=True)
         return pixels_of(image if mode in (None, image.mode) else image.convert(mode))
-
-
-@contextlib.contextmanager
-def _pillow_errors(problem: str) -> Iterator[None]:
-    """Raise errors of Pillow's parsers, such as SyntaxError, struct.error and OverflowError, as ValueError."""
-    try:
-        yield
-    except (RequestLimitError, MemoryError):
-        raise
-    except Exception as error:
-        raise ValueError(f"{problem}: {error!s:.200}") from error
 
 
 _codec = functools.cache(codec_of)
@@ -95,10 +76,11 @@ def _formats() -> tuple[str, ...]:
     image_module = pillow()
     image_module.preinit()  # the common ones come first
     image_module.init()
-    return tuple(name for name in image_module.ID if name not in _RUN_PROGRAMS)
+    # Formats for which Pillow starts Ghostscript, or calls Windows.
+    return tuple(name for name in image_module.ID if name not in ("EPS", "WMF"))
 
 
-def pixels_of(image: Image.Image) -> npt.NDArray[Any]:
+def pixels_of(image: Any) -> npt.NDArray[Any]:
     """The pixels of an image of Pillow in its own type; the array is a copy, in the byte order of this machine."""
     image.load()  # whose errors numpy would hide
     pixels = np.array(image)
@@ -125,9 +107,11 @@ class ImageCodec(Codec):
     releases_gil = True
     is_compressed = True
 
-    #: Pillow's module and class for the format.
+    #: Pillow's module and class for the format, its name and the options of saving.
     _module: ClassVar[str]
     _class: ClassVar[str]
+    _format: ClassVar[str]
+    _save_options: ClassVar[Mapping[str, Any]] = {}
     _signature: ClassVar[bytes | tuple[bytes, ...]]
     #: The numbers of channels that can be stored, by dtype.
     _channels: ClassVar[Mapping[str, tuple[int, ...]]]
@@ -178,9 +162,9 @@ class ImageCodec(Codec):
         """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
         return self._by_pillow(record)
 
-    @abstractmethod
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """Encode an array that :meth:`_pixels` returned."""
+        return save(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), self._format, **self._save_options)
 
     def _pixels(self, value: Any) -> npt.NDArray[Any]:
         """An array of shape (h, w) or (h, w, channels), C-contiguous, of a dtype of the format."""
@@ -200,12 +184,10 @@ class ImageCodec(Codec):
 
     def _check_pixels(self, width: int, height: int) -> None:
         if width * height > self.max_pixels:
-            raise ValueError(
-                f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise max_pixels if intended"
-            )
+            raise ValueError(f"an image of {width} x {height} pixels exceeds max_pixels={self.max_pixels}; raise it if intended")
         check_request(3 * width * height, f"an image of {width} x {height} pixels")
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         """Open a record as a Pillow image, without decoding its pixels.
 
         Raises:
@@ -213,9 +195,9 @@ class ImageCodec(Codec):
         """
         if not record.startswith(self._signature):
             raise ValueError(f"not a {self.name} image: it begins with {record[:12]!r}")
-        with _pillow_errors(f"truncated or invalid {self.name} image"):
+        with value_errors(f"truncated or invalid {self.name} image"):
             # By the class of this format: Image.open would try other formats, and has other limits.
-            image: ImageFile.ImageFile = getattr(pillow(self._module), self._class)(io.BytesIO(record))
+            image = getattr(pillow(self._module), self._class)(io.BytesIO(record))
             (width, height), n_frames = image.size, getattr(image, "n_frames", 1)
         self._check_pixels(width, height)
         if n_frames > 1:
@@ -223,7 +205,7 @@ class ImageCodec(Codec):
         return image
 
     def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
-        with self.open(record) as image, _pillow_errors(f"damaged {self.name} image"):
+        with self.open(record) as image, value_errors(f"damaged {self.name} image"):
             return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
 
 

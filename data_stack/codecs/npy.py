@@ -20,14 +20,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.arrays import exactly_array
-from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec, value_errors
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.positional import Readable, check_expansion, check_unpacked, lend_or_open, name_of, reading
 
-_MAGIC = b"\x93NUMPY"
 _MAX_HEADER_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 20
 #: Number of cached headers: those of an attacker are all different, and of 64 KiB.
 _MAX_HEADERS = 256
 _NPZ_MEMBERS = ("arr.npy", "arr_0.npy")
@@ -53,9 +50,18 @@ class NpyHeader:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
+class _NumpyCodec(Codec):
+    """The base of both codecs."""
+
+    def adapt(self, column: Column) -> Codec:
+        if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
+            kind = type(self).__name__
+            raise ConfigError(f"{kind} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
+        return self
+
+
 @register_codec
-@dataclass(frozen=True, repr=False)
-class NpyCodec(Codec):
+class NpyCodec(_NumpyCodec):
     """Arrays as ``.npy`` files (``numpy.load`` reads each record), also with fields; never Python objects, never pickle.
 
     Arrays in any memory order are stored in C order. Decoded arrays are new and writable. Petastorm's ``NdarrayCodec`` stores
@@ -63,10 +69,6 @@ class NpyCodec(Codec):
     """
 
     name, extensions, media_type = "npy", ("npy",), "application/x-npy"
-
-    def adapt(self, column: Column) -> Codec:
-        _check_array_column(self, column)
-        return self
 
     def encode(self, value: Any) -> bytes:
         array = value if type(value) is np.ndarray else exactly_array(value)
@@ -81,8 +83,7 @@ class NpyCodec(Codec):
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
             raise ValueError(f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}")
-        array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
-        return array
+        return np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
@@ -105,8 +106,7 @@ class NpyCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
-class NpzCodec(Codec):
+class NpzCodec(_NumpyCodec):
     """Arrays of any dtype and shape, each a compressed ``.npz`` file as ``numpy.savez_compressed(file, arr=array)`` writes it.
 
     Never Python objects, never pickle; the same bytes for the same array.
@@ -115,44 +115,27 @@ class NpzCodec(Codec):
     name = "npz"
     is_compressed = True
 
-    def adapt(self, column: Column) -> Codec:
-        _check_array_column(self, column)
-        return self
-
     def encode(self, value: Any) -> bytes:
         member, file = NpyCodec().encode(value), io.BytesIO()
         with zipfile.ZipFile(file, "w") as archive:
-            archive.writestr(
-                zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED
-            )  # of 1980: the same bytes for the same array
+            # Of 1980: the same bytes for the same array.
+            archive.writestr(zipfile.ZipInfo(_NPZ_MEMBERS[0]), member, zipfile.ZIP_DEFLATED)
         return file.getvalue()
 
     def decode(self, record: bytes) -> npt.NDArray[Any]:
-        try:
-            with zipfile.ZipFile(io.BytesIO(record)) as archive:
-                members = archive.infolist()
-                if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
-                    names = ", ".join(repr(member.filename) for member in members[:5])
-                    raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
-                size = members[0].file_size
-                check_expansion("an .npz file", size, len(record))
-                with archive.open(members[0]) as stream:
-                    member = stream.read(size + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error) as error:
-            raise ValueError(f"an .npz file is damaged: {error!s:.200}") from error
+        damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, struct.error)
+        with value_errors("an .npz file is damaged", damage), zipfile.ZipFile(io.BytesIO(record)) as archive:
+            members = archive.infolist()
+            if len(members) != 1 or members[0].filename not in _NPZ_MEMBERS:
+                names = ", ".join(repr(member.filename) for member in members[:5])
+                raise ValueError(f"expected an .npz file of one array 'arr.npy', it contains {names:.200}")
+            size = members[0].file_size
+            check_expansion("an .npz file", size, len(record))
+            with archive.open(members[0]) as stream:
+                member = stream.read(size + 1)
         if len(member) != size:
             raise ValueError("the array of an .npz file differs from its stated size")
         return NpyCodec().decode(member)
-
-
-def _check_array_column(codec: Codec, column: Column) -> None:
-    """Check that a column holds arrays of numbers, text or bytes.
-
-    Raises:
-        ConfigError: it holds something else.
-    """
-    if column.shape is not None and (column.dtype is None or column.dtype.hasobject):
-        raise ConfigError(f"{type(codec).__name__} holds arrays of numbers, text or bytes, not of {column.dtype or 'objects'}")
 
 
 # ---------------------------------------------------------------------- headers, cached: records often share one
@@ -204,13 +187,12 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         data, name = bytearray(), name_of(opened)
         with reading(name, ".npy file"):
             while len(data) < header.n_bytes:
-                piece = opened.read(min(_BLOCK_BYTES, header.n_bytes - len(data)))
+                piece = opened.read(min(1 << 20, header.n_bytes - len(data)))
                 if not piece:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
                 check_unpacked(opened, len(data))
-            array: npt.NDArray[Any] = np.ndarray(header.shape, header.dtype, data, order=header.order)
-    return array
+            return np.ndarray(header.shape, header.dtype, data, order=header.order)
 
 
 def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:
@@ -233,7 +215,7 @@ def read_npy_header(file: Readable) -> NpyHeader:
     name = name_of(file)
     with reading(name, ".npy file"):
         head = file.read(8)
-        if head[:6] != _MAGIC or len(head) < 8 or head[6] not in (1, 2, 3):
+        if head[:6] != b"\x93NUMPY" or len(head) < 8 or head[6] not in (1, 2, 3):
             raise DatasetFileCorruptError(f"{name!r} is not an .npy file of version 1, 2 or 3: it begins with {head!r}")
         size_bytes = file.read(2 if head[6] == 1 else 4)
         n_bytes = int.from_bytes(size_bytes, "little")

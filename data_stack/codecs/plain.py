@@ -1,21 +1,22 @@
-"""Plain values as Granular's records: bytes, text, integers."""
+"""Plain values as Granular's records (bytes, text, integers), or as JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, Column, FixedLayout
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
+from data_stack.util.request_limit import check_request
 
 _MAX_INT_BYTES = 16
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class BytesCodec(Codec):
     """Bytes as they are (Granular's ``bytes``); a bytearray or memoryview is taken too, and comes back as bytes."""
 
@@ -32,7 +33,6 @@ class BytesCodec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class Utf8Codec(Codec):
     """Text as UTF-8 (Granular's ``utf8``)."""
 
@@ -106,7 +106,6 @@ class _Fixed64Codec(Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class Int64Codec(_Fixed64Codec):
     """Integers from -2**63 to 2**63 - 1 (Granular's ``i64``); also takes numpy's integers and booleans."""
 
@@ -116,7 +115,6 @@ class Int64Codec(_Fixed64Codec):
 
 
 @register_codec
-@dataclass(frozen=True, repr=False)
 class UInt64Codec(_Fixed64Codec):
     """Integers from 0 to 2**64 - 1 (Granular's ``u64``); also takes numpy's integers and booleans."""
 
@@ -137,3 +135,63 @@ def _integer(value: Any, column_type: str) -> int:
 def _too_large(name: str, number: int) -> OverflowError:
     sign = "negative " if number < 0 else ""
     return OverflowError(f"a column of {name} cannot store a {sign}integer of {number.bit_length()} bits")
+
+
+@register_codec
+class JsonCodec(Codec):
+    """JSON in UTF-8: None, booleans, numbers, text, lists and dicts of them whose keys are text.
+
+    Tuples come back as lists, numpy scalars as Python numbers. Values that JSON would change are refused: keys that are not text
+    (they would come back as text), arrays and bytes. NaN and the infinities are neither written nor read.
+    """
+
+    name, extensions, media_type = "json", ("json", "jsn"), "application/json"
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+        except RecursionError as error:
+            raise ValueError("a value is nested too deeply for JSON") from error
+        _check_keys(value)
+        return text.encode("utf-8")
+
+    def decode(self, record: bytes) -> Any:
+        # Values of records up to this size take a few MiB at most.
+        if len(record) > 1 << 17:
+            # The approximate memory of the objects, from the numbers of dicts, lists and items.
+            n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
+            check_request(n_bytes, "a record of JSON")
+        try:
+            return json.loads(str(record, "utf-8"), parse_constant=_refusal, parse_float=_finite)
+        except RecursionError as error:
+            raise ValueError("JSON is nested too deeply") from error
+
+
+def _plain(part: Any) -> Any:
+    """A numpy scalar as a Python number."""
+    if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
+        return part.item()
+    raise TypeError(f"JSON has no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
+
+
+def _check_keys(value: Any) -> None:
+    parts = [value]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            if not all(isinstance(key, str) for key in part):
+                raise TypeError("JSON allows only text as keys of dicts; the types msgpack and tree allow others")
+            parts.extend(part.values())
+        elif isinstance(part, (list, tuple)):
+            parts.extend(part)
+
+
+def _refusal(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text:.40} is too large for a float")
+    return number

@@ -1,8 +1,9 @@
-"""Values as plain JSON data and back, exactly: the form of recipes, fitted encoders, saved splits and Python values."""
+"""Values as plain JSON data and back, exactly: for recipes, fitted encoders, saved splits and records of Python values."""
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
@@ -13,18 +14,17 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.arrays import ArrayCodec
+from data_stack.codecs.codec import Codec, register_codec
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import objects
 
-_ARRAY_KINDS = "biufcmMSUO"
 #: Arrays are base64 of their records.
 _ARRAYS = ArrayCodec()
+_base64 = functools.partial(base64.b64decode, validate=True)
 _DEEPEST = 100
-_MAX_DIMENSIONS = 32  # of numpy before 2.0
 
 # Messages do not show objects of more values.
 _MAX_SHOWN = 80
-_CONTAINERS = (dict, list, tuple, set, frozenset)
 
 
 def to_plain(
@@ -56,7 +56,7 @@ def to_plain(
             return found
         within = depth + 1
         is_masked = isinstance(value, np.ma.MaskedArray)  # whose mask would be lost
-        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in _ARRAY_KINDS and not is_masked:
+        if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufcmMSUO" and not is_masked:
             return _plain_array(value, lambda item: plain(item, within))
         if isinstance(value, list):
             return [plain(item, within) for item in value]
@@ -139,7 +139,8 @@ def json_digest(plain: Any) -> str:
 
 def shorten(value: Any) -> str:
     """A short text of a value for messages, made without visiting all of it."""
-    n_values = value.size if isinstance(value, np.ndarray) else len(value) if isinstance(value, _CONTAINERS) else 0
+    is_container = isinstance(value, (dict, list, tuple, set, frozenset))
+    n_values = value.size if isinstance(value, np.ndarray) else len(value) if is_container else 0
     if n_values > _MAX_SHOWN:
         return f"a {type(value).__name__} of {n_values:,} values"
     if isinstance(value, (str, bytes)):
@@ -171,7 +172,8 @@ def _scalar(text: Any) -> Any:
 
 def _objects(content: Any, value: Callable[[Any], Any]) -> Any:
     shape, values = _items(content["shape"]), value(_items(content["values"]))
-    is_shape = len(shape) <= _MAX_DIMENSIONS and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
+    # The limit of numpy before 2.0.
+    is_shape = len(shape) <= 32 and all(type(extent) is int and 0 <= extent < 1 << 62 for extent in shape)
     if content.keys() != {"shape", "values"} or not is_shape or len(values) != math.prod(shape):
         raise ValueError(f"{len(values)} values do not fit the shape {shorten(shape)}")
     return objects(values).reshape(shape)
@@ -188,12 +190,6 @@ def _range(ends: Any) -> range:
     made = range(*_items(ends, 3))
     len(made)  # OverflowError if it is too long
     return made
-
-
-def _base64(text: Any) -> bytes:
-    if not isinstance(text, str):
-        raise ValueError("expected base64; an earlier version of data_stack wrote another form")
-    return base64.b64decode(text, validate=True)
 
 
 def _items(data: Any, number: int | None = None) -> list[Any]:
@@ -214,3 +210,58 @@ _MAKERS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "scalar": lambda content, value: _scalar(content),
     "objects": _objects,
 }
+
+
+_EXACT = (type(None), bool, int, float, complex, str, bytes, range, slice)
+
+
+@register_codec
+class PythonCodec(Codec):
+    """Python's plain values: None, booleans, integers of any size, floats (NaN and infinities too), complex numbers, text, bytes,
+    ranges, slices, numpy scalars and arrays, and lists, tuples, dicts and frozensets of them. Never pickle.
+
+    A value comes back equal and of the same type. It is stored as JSON (:mod:`data_stack.codecs.plain_data`).
+    """
+
+    name = "python"
+
+    def encode(self, value: Any) -> bytes:
+        try:
+            self._check(value)
+            return canonical_json(to_plain(value, self._describe)).encode("ascii")
+        except (ValueError, RecursionError) as error:  # ConfigError is one; so is an int of more digits than Python writes
+            raise ConfigError(str(error)) from error
+
+    def decode(self, record: bytes) -> Any:
+        return from_plain(json.loads(bytes(record)), self._makers())
+
+    def _describe(self, value: Any) -> dict[str, Any] | None:
+        """A value of a type that plain data lack as an object with one key; None for other values."""
+        return {"complex": [to_plain(value.real), to_plain(value.imag)]} if type(value) is complex else None
+
+    def _makers(self) -> Mapping[str, Callable[[Any], Any]]:
+        """The functions that make values of such objects, by key."""
+        return {"complex": lambda parts: complex(*map(from_plain, parts))}
+
+    def _is_exact(self, value: Any) -> bool:
+        return type(value) in _EXACT or isinstance(value, np.generic)
+
+    def _check(self, value: Any) -> None:
+        """Check that a value would come back with the same type.
+
+        Raises:
+            ConfigError: it would not.
+        """
+        kind = type(value)
+        if kind in (list, tuple, frozenset):
+            for item in value:
+                self._check(item)
+        elif kind is dict:
+            for key, item in value.items():
+                self._check(key)
+                self._check(item)
+        elif kind in (np.ndarray, np.memmap):
+            if value.dtype == object:
+                self._check(value.ravel().tolist())
+        elif not self._is_exact(value):
+            raise ConfigError(f"a {kind.__module__}.{kind.__qualname__} cannot be written: {value!r:.80}")

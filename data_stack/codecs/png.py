@@ -12,18 +12,14 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column, check_range
+from data_stack.codecs.codec import Codec, Column, check_range, register_codec
 from data_stack.codecs.images import ImageCodec, save
-from data_stack.codecs.registry import register_codec
 from data_stack.exception import MissingDependencyError
-
-if TYPE_CHECKING:
-    from PIL import ImageFile
 
 #: The head of a file: the signature and the chunk IHDR with its checksum.
 _HEAD_BYTES: Final = 33
@@ -31,13 +27,9 @@ _HEAD: Final = struct.Struct(">8sI4sIIBBBBBI")
 SIGNATURE: Final = b"\x89PNG\r\n\x1a\n"
 _CHUNK: Final = struct.Struct(">I4s")
 _CHECKSUM: Final = struct.Struct(">I")
-END: Final = b"\x00\x00\x00\x00IEND\xaeB`\x82"
 #: Chunks that change no pixel, neither in OpenCV nor in Pillow.
 _HARMLESS: Final = frozenset((b"IDAT", b"pHYs", b"tEXt", b"tIME"))
 _CHANNELS: Final = {0: 1, 2: 3, 6: 4}
-_MAX_HEADS: Final = 1024
-#: Images of up to this number of pixels are decoded without checking the limit of a request first.
-_MIN_PIXELS_CHECKED = 1 << 20
 #: Pillow's modes by the last dimension of a plain PNG file's shape.
 _MODES = {(): "L", (3,): "RGB", (4,): "RGBA"}
 
@@ -72,16 +64,17 @@ class PngCodec(ImageCodec):
         check_range("compress_level", self.compress_level, 0, 9)
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
-        plain = plain_png(record)
+        plain = _parse_head(record[:_HEAD_BYTES])
         if plain is None:
             return self._by_pillow(record)
         shape, dtype = plain
-        if shape[0] * shape[1] > min(self.max_pixels, _MIN_PIXELS_CHECKED):
+        # Images of up to this number of pixels are decoded without checking the limit of a request first.
+        if shape[0] * shape[1] > min(self.max_pixels, 1 << 20):
             self._check_pixels(shape[1], shape[0])
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
             return self._by_pillow(record)
-        pixels = decode_png(record, plain)
+        pixels = _decode_plain(record, shape, dtype)
         if pixels is None and is_deep:
             raise _needs_opencv()
         return self._by_pillow(record) if pixels is None else pixels
@@ -90,21 +83,21 @@ class PngCodec(ImageCodec):
         is_deep = column.dtype == np.uint16 and column.shape is not None
         return ImageCodec.adapt(replace(self, deep=True) if is_deep else self, column)
 
-    def open(self, record: bytes) -> ImageFile.ImageFile:
+    def open(self, record: bytes) -> Any:
         # Pillow ignores the checksums of the pixels, and accepts truncated files.
         if record.startswith(self._signature):
-            check_chunks(record)
+            _check_chunks(record)
         return super().open(record)
 
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
-        if pixels.dtype.newbyteorder("=") == np.uint16:
-            if pixels.ndim == 3:
-                record = encode_png(pixels.astype(np.uint16, copy=False), self.compress_level)
-                if record is None:
-                    raise _needs_opencv()
-                return record
-            pixels = pixels.astype("<u2", copy=False)
-        return save(pixels, "PNG", compress_level=self.compress_level)
+        pixels = pixels.astype(pixels.dtype.newbyteorder("="), copy=False)
+        if pixels.dtype != np.uint16 or pixels.ndim == 2:
+            return save(pixels, "PNG", compress_level=self.compress_level)
+        cv2 = _opencv()  # Pillow cannot write these
+        if cv2 is None:
+            raise _needs_opencv()
+        _, data = cv2.imencode(".png", _exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, self.compress_level])
+        return bytes(data)
 
     def _storable(self) -> Mapping[str, tuple[int, ...]]:
         return {**self._channels, "uint16": (1, 3, 4)} if self.deep else self._channels
@@ -125,24 +118,15 @@ def _opencv() -> ModuleType | None:
     return module
 
 
-def plain_png(record: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """Shape and dtype of the pixels of a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced; None for others.
-
-    The shape of RGB and RGBA includes the channels.
-    """
-    return _parse_head(record[:_HEAD_BYTES])
-
-
-def decode_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> npt.NDArray[Any] | None:
-    """Decode a file whose shape and dtype :func:`plain_png` returned; None if Pillow must decode it.
+def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:
+    """Decode a file whose shape and dtype are those of its head; None if Pillow must decode it.
 
     Raises:
         ValueError: the file is damaged.
     """
     cv2 = _opencv()
-    if cv2 is None or not check_chunks(record):
+    if cv2 is None or not _check_chunks(record):
         return None
-    shape, dtype = plain
     is_rgb = shape[2:] == (3,)
     flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
     try:
@@ -153,20 +137,10 @@ def decode_png(record: bytes, plain: tuple[tuple[int, ...], np.dtype[Any]]) -> n
         raise ValueError("damaged PNG: its pixels cannot be decompressed")
     if pixels.shape != shape or pixels.dtype != dtype:
         return None
-    return pixels if is_rgb else exchange(pixels)
+    return pixels if is_rgb else _exchange(pixels)
 
 
-def encode_png(pixels: npt.NDArray[Any], compress_level: int) -> bytes | None:
-    """A PNG file of uint16 pixels with three or four channels, which Pillow cannot write; None without OpenCV."""
-    cv2 = _opencv()
-    if cv2 is None:
-        return None
-    _, data = cv2.imencode(".png", exchange(pixels), [cv2.IMWRITE_PNG_COMPRESSION, compress_level])
-    record: bytes = data.tobytes()
-    return record
-
-
-def exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def _exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Swap red and blue. (Not by cvtColor, whose threads do not survive a fork.)"""
     if pixels.ndim < 3:
         return pixels
@@ -175,7 +149,7 @@ def exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return turned
 
 
-def check_chunks(record: bytes) -> bool:
+def _check_chunks(record: bytes) -> bool:
     """Check all chunks of a PNG file; return whether none of them changes pixels.
 
     OpenCV and Pillow check the CRC-32 (https://www.w3.org/TR/png-3/#5Chunk-layout) of some chunks only.
@@ -194,7 +168,7 @@ def check_chunks(record: bytes) -> bool:
             if crc32(view[offset + 4 : end]) != _CHECKSUM.unpack_from(record, end)[0]:
                 raise ValueError(f"damaged PNG: wrong checksum of the chunk {name!r} at byte {offset}")
             offset = end + 4
-            if offset + 12 == n_bytes and record.endswith(END):
+            if offset + 12 == n_bytes and record.endswith(b"\x00\x00\x00\x00IEND\xaeB`\x82"):
                 return is_plain and name in _HARMLESS
             is_plain = is_plain and name in _HARMLESS
     except struct.error as error:
@@ -202,8 +176,12 @@ def check_chunks(record: bytes) -> bool:
     return False  # bytes after the end
 
 
-@functools.lru_cache(maxsize=_MAX_HEADS)
+@functools.lru_cache(maxsize=1024)
 def _parse_head(head: bytes) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """Shape and dtype of the pixels of a file of 8 or 16 bits, grey, RGB or RGBA, not interlaced; None for others.
+
+    The shape of RGB and RGBA includes the channels.
+    """
     if len(head) < _HEAD_BYTES:
         return None
     signature, size, name, width, height, depth, colours, compression, filters, interlace, checksum = _HEAD.unpack(head)

@@ -7,16 +7,15 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from data_stack.codecs.codec import Codec, check_range, import_optional
-from data_stack.codecs.registry import register_codec
+from data_stack.codecs.codec import Codec, check_range, import_optional, register_codec
 from data_stack.exception import ConfigError
 from data_stack.util.request_limit import check_request, current_request, limit_bytes
 
 _zstd = functools.partial(import_optional, "zstandard", "a column of zstd(…)", "zstandard", "zstd")
 
-#: What a decompressor may allocate for itself.
-_MAX_WINDOW_LOG = 27
 _WHAT = "a record of zstd"
+#: Creating a compressor costs more than using it, and threads cannot share one.
+_own = threading.local()
 
 
 @register_codec
@@ -56,7 +55,10 @@ class ZstdCodec(Codec):
         data = self.inner.encode(value)
         if len(data) > self.max_bytes:
             raise ValueError(f"a record of {len(data)} bytes has more than max_bytes={self.max_bytes}, so it could not be read")
-        return _compress(data, self.level)
+        compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
+        if self.level not in compressors:
+            compressors[self.level] = _zstd().ZstdCompressor(level=self.level, write_checksum=True)
+        return bytes(compressors[self.level].compress(data))
 
     def decode(self, record: bytes) -> Any:
         data = _decompress(record, self.max_bytes)
@@ -68,30 +70,18 @@ class ZstdCodec(Codec):
         return value
 
 
-#: Creating a compressor costs more than using it, and threads cannot share one.
-_own = threading.local()
-
-
-def _compress(data: bytes, level: int) -> bytes:
-    compressors: dict[int, Any] = _own.__dict__.setdefault("compressors", {})
-    if level not in compressors:
-        compressors[level] = _zstd().ZstdCompressor(level=level, write_checksum=True)
-    compressed: bytes = compressors[level].compress(data)
-    return compressed
-
-
 def _decompress(record: bytes, max_bytes: int) -> bytes:
     zstandard = _zstd()
     decompressor = _own.__dict__.get("decompressor")
     if decompressor is None:
-        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << _MAX_WINDOW_LOG)
+        # What a decompressor may allocate for itself.
+        decompressor = _own.decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
     try:
         stated = zstandard.frame_content_size(record)  # -1 where a frame does not say
         if stated > max_bytes:
             raise ValueError(f"a zstd record unpacks to more than max_bytes={max_bytes}; raise max_bytes if intended")
         check_request(max(0, stated), _WHAT)
         most = min(max_bytes, limit_bytes())
-        data: bytes = decompressor.decompress(record, max_output_size=most, allow_extra_data=False)
-        return data
+        return bytes(decompressor.decompress(record, max_output_size=most, allow_extra_data=False))
     except zstandard.ZstdError as error:
         raise ValueError(f"a zstd record is damaged, or larger than its header says: {error}") from error

@@ -21,11 +21,10 @@ from data_stack.factories.journal import WHOLE, Journal, Step
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.resource_names import STAGED, ResourceNames
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import shows_progress, with_bar
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.io.work import Workers, shows_progress, with_bar
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 

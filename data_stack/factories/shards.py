@@ -16,8 +16,8 @@ from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.journal import Journal, Step
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.progress import with_bar
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.io.work import with_bar
 
 _SHOWN_CHARACTERS = 60
 

@@ -16,16 +16,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from data_stack.codecs.codec import decode_file
-from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
+from data_stack.codecs.codec import Codecs, codec_of, decode_file, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.named_samples import FieldsAccess
-from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
-from data_stack.io.progress import with_bar
+from data_stack.io.integrity import contents_of_resources
 from data_stack.io.resources import StreamedResource
+from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.registry import codec_of
+from data_stack.codecs.codec import codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, image_type_of_bytes
 from data_stack.io.folder import folder_of

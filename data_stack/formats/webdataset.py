@@ -17,18 +17,16 @@ from typing import Any, Final, Union
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, FunctionCodec, decode_file
-from data_stack.codecs.registry import codec_of, type_of_extension
+from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, decode_file, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
 from data_stack.formats.named_samples import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import window
+from data_stack.io.archives.streams import ArchiveLimits, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
-from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
+from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock

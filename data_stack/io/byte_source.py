@@ -6,12 +6,9 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from data_stack.util.forks import ForkLock
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 
 class ByteSource(ABC):
@@ -93,24 +90,24 @@ class LazySource(ByteSource):
 
     @property
     def sha256(self) -> str | None:
-        return self._open().sha256
+        return (self._opened or self._open()).sha256
 
     @property
     def tag(self) -> str | None:
-        return self._open().tag
+        return (self._opened or self._open()).tag
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         return (self._opened or self._open()).readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        return self._open().read_ranges(ranges)
+        return (self._opened or self._open()).read_ranges(ranges)
 
     @property
     def prefetches(self) -> bool:
-        return self._open().prefetches
+        return (self._opened or self._open()).prefetches
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
-        return self._open().prefetch(ranges)
+        return (self._opened or self._open()).prefetch(ranges)
 
     def fileno(self) -> int:
         return self._open().fileno()
@@ -122,14 +119,11 @@ class LazySource(ByteSource):
             opened.close()
 
     def _open(self) -> ByteSource:
-        opened = self._opened
-        if opened is None:
-            with self._lock:
-                opened = self._opened
-                if opened is None:
-                    opened = self._opened = self._open_source()
-                    vars(self)["readinto_at"] = opened.readinto_at  # one call less: small reads of a file are that fast
-        return opened
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open_source()
+                vars(self)["readinto_at"] = self._opened.readinto_at  # one call less: small reads of a file are that fast
+            return self._opened
 
 
 class Positioned(io.RawIOBase):
@@ -152,7 +146,7 @@ class Positioned(io.RawIOBase):
     def seekable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer, /) -> int:
+    def readinto(self, buffer: Any, /) -> int:
         n_read = self.readinto_at(self._position, memoryview(buffer).cast("B"))
         self._position += n_read
         return n_read
@@ -169,12 +163,16 @@ class Positioned(io.RawIOBase):
 
 
 class PositionalRaw(Positioned):
-    """A raw stream over a ByteSource with its own position."""
+    """A raw stream over a ByteSource with its own position.
+
+    Attributes:
+        is_owner: whether the source closes when this stream does.
+    """
+
+    is_owner = True
 
     def __init__(self, source: ByteSource, position: int = 0) -> None:
-        self.source = source
-        self._position = position
-        self._owner = True
+        self.source, self._position = source, position
 
     @property
     def size(self) -> int:
@@ -186,11 +184,7 @@ class PositionalRaw(Positioned):
     def fileno(self) -> int:
         return self.source.fileno()
 
-    def disown(self) -> None:
-        """Keep the source open when this stream closes."""
-        self._owner = False
-
     def close(self) -> None:
-        if not self.closed and self._owner:
+        if not self.closed and self.is_owner:
             self.source.close()
         super().close()

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from data_stack.exception import (
     ChecksumMismatchError,
@@ -23,11 +23,10 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.integrity import Digest
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import byte_bar
-from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.writer import COPY_BYTES
+from data_stack.io.work import Workers, byte_bar
 from data_stack.util.logger import logger
 
 Outcome = Literal["copied", "present"]
@@ -126,18 +125,7 @@ class Parcel:
     mark: tuple[str, bytes] = ("", b"")
 
 
-def copy_parcels(
-    source: StorageConnector,
-    target: StorageConnector,
-    parcels: Sequence[Parcel],
-    *,
-    skipped: Sequence[CopyFault] = (),
-    faults: Sequence[CopyFault] = (),
-    n_threads: int = 4,
-    deep: bool = False,
-    dry_run: bool = False,
-    progress: bool | None = None,
-) -> CopyReport:
+def copy_parcels(source: StorageConnector, target: StorageConnector, parcels: Sequence[Parcel], **how: Any) -> CopyReport:
     """Copy parcels; resources that the target has already are skipped unread.
 
     A resource is published at the target only if it has the expected digest (of its parcel, or else of the source), and is then
@@ -148,36 +136,15 @@ def copy_parcels(
         source: the store to read.
         target: the store to write; resources of the same names are replaced.
         parcels: no two with a common identifier.
-        skipped: added to the report.
-        faults: added to the report.
-        n_threads: resources to copy at a time; each needs a few MiB of memory.
-        deep: also read the resources of the target, and replace damaged ones.
-        dry_run: store nothing.
-        progress: show a progress bar; None to show it on a terminal and in a notebook.
+        how: the options of :func:`~data_stack.stores.copies.copy_datasets`; ``skipped`` and ``faults`` are added to the report.
 
     Raises:
         IncompleteCopyError: something was not copied; see its ``report``.
         ConfigError: both stores are the same, or one lies inside of the other.
         StorageError: a store failed. The same copy can be resumed.
     """
-    if n_threads < 1:
-        raise ConfigError(f"a copy needs at least 1 thread, got {n_threads}")
     check_apart(source, target)
-    started = time.perf_counter()
-    with byte_bar("copying", progress) as draw:
-        copy = _Copy(source, target, n_threads, deep, dry_run, draw, list(faults))
-        for parcel in parcels:
-            copy.bring(parcel)
-    report = CopyReport(
-        source=repr(source),
-        target=repr(target),
-        complete=tuple(sorted(copy.complete)),
-        resources=tuple(sorted(copy.done, key=lambda each: each.identifier)),
-        skipped=tuple(skipped),
-        faults=tuple(sorted(copy.faults, key=lambda each: each.identifier)),
-        seconds=time.perf_counter() - started,
-        dry_run=dry_run,
-    )
+    report = _Copy(source, target, **how).run(parcels)
     if report.faults:
         raise IncompleteCopyError(report)
     return report
@@ -205,51 +172,64 @@ class _Copy:
 
     source: StorageConnector
     target: StorageConnector
-    n_threads: int
-    deep: bool
-    dry_run: bool
-    draw: Callable[[int, int], None]
-    faults: list[CopyFault]
+    skipped: Sequence[CopyFault] = ()
+    faults: Sequence[CopyFault] = ()
+    n_threads: int = 4
+    deep: bool = False
+    dry_run: bool = False
+    progress: bool | None = None
     done: list[Copied] = field(default_factory=list)
     complete: list[str] = field(default_factory=list)
+    #: The resources of this parcel that the target lacks.
+    lacking: list[Wanted] = field(default_factory=list)
     n_bytes: int = 0
     all_bytes: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    workers: Workers[Wanted] = field(init=False)
+    found: list[CopyFault] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.lock = threading.Lock()
-        self.lacking: list[Wanted] = []
-        self.workers: Workers[Wanted]
+    def run(self, parcels: Sequence[Parcel]) -> CopyReport:
+        """Copy all parcels."""
+        if self.n_threads < 1:
+            raise ConfigError(f"a copy needs at least 1 thread, got {self.n_threads}")
+        started, self.found = time.perf_counter(), list(self.faults)
+        with byte_bar("copying", self.progress) as draw:
+            for parcel in parcels:
+                self._bring(parcel, lambda: draw(self.n_bytes, self.all_bytes))
+        done = tuple(sorted(self.done, key=lambda each: each.identifier))
+        faults = tuple(sorted(self.found, key=lambda each: each.identifier))
+        seconds, complete, skipped = time.perf_counter() - started, tuple(sorted(self.complete)), tuple(self.skipped)
+        return CopyReport(repr(self.source), repr(self.target), complete, done, skipped, faults, seconds, self.dry_run)
 
-    def bring(self, parcel: Parcel) -> None:
+    def _bring(self, parcel: Parcel, look: Callable[[], None]) -> None:
         """Copy the missing resources of a parcel, then its seal if all succeeded."""
-        n_faults, self.lacking = len(self.faults), []
-        self._in_threads(parcel.resources, self._compare)
+        n_faults, self.lacking = len(self.found), []
+        self._in_threads(parcel.resources, self._compare, look)
         with contextlib.ExitStack() as held:
-            if self.lacking and not self.dry_run:
+            if self.dry_run:
+                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
+            elif self.lacking:
                 if parcel.seal is not None:
-                    lease = held.enter_context(self.target.lease(parcel.seal[0]))
-                    if not lease.acquire():
+                    if not held.enter_context(self.target.lease(parcel.seal[0])).acquire():
                         logger.warning("another process prepares %r in %r; copying beside it", parcel.name, self.target)
                     self._break(*parcel.seal, parcel.mark)
-                self._in_threads(self.lacking, self._send)
-            else:
-                self.done += [Copied(wanted.identifier, wanted.size or 0, "copied") for wanted in self.lacking]
-            if parcel.seal is not None and len(self.faults) == n_faults:
+                self._in_threads(self.lacking, self._send, look)
+            if parcel.seal is not None and len(self.found) == n_faults:
                 self._seal(*parcel.seal, parcel.mark)
                 self.complete.append(parcel.name)
 
-    def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None]) -> None:
+    def _in_threads(self, resources: Sequence[Wanted], work: Callable[[Wanted], None], look: Callable[[], None]) -> None:
         """Call ``work`` for resources, and collect faults."""
 
         def attempt(wanted: Wanted) -> None:
             try:
                 work(wanted)
             except (DatasetFileCorruptError, ResourceNotFoundError, StorageConflictError, _UnreadableError) as error:
-                self.faults.append(CopyFault(wanted.identifier, str(error)))
+                self.found.append(CopyFault(wanted.identifier, str(error)))
 
         if resources:
             self.workers = Workers(resources, attempt, self.n_threads)
-            self.workers.run(lambda: self.draw(self.n_bytes, self.all_bytes))
+            self.workers.run(look)
 
     # ------------------------------------------------------------------ in the threads
 
@@ -257,7 +237,7 @@ class _Copy:
         """Find out whether the target has a resource."""
         with _of_source():
             info = self.source.stat(wanted.identifier)
-        _check_same(wanted, self.source, info.size, info.sha256)
+        _check_same(wanted, self.source, info)
         wanted = Wanted(wanted.identifier, info.size, wanted.sha256 or info.sha256)
         if self._is_there(wanted):
             self.done.append(Copied(wanted.identifier, info.size, "present"))
@@ -289,7 +269,8 @@ class _Copy:
         """Copy a resource, and verify it."""
         digest = Digest()
         self.target.set_resource(wanted.identifier, self._passing(wanted, digest))
-        self._check_arrived(Wanted(wanted.identifier, digest.size, digest.sha256))
+        sent = Wanted(wanted.identifier, digest.size, digest.sha256)
+        _check_same(sent, self.target, self.target.stat(wanted.identifier))
         self.done.append(Copied(wanted.identifier, digest.size, "copied"))
 
     def _passing(self, wanted: Wanted, digest: Digest) -> Iterator[bytes]:
@@ -310,12 +291,7 @@ class _Copy:
                 with self.lock:
                     self.n_bytes += len(data)
                 yield data
-        _check_same(wanted, self.source, digest.size, digest.sha256)
-
-    def _check_arrived(self, sent: Wanted) -> None:
-        """Compare the target's size and digest of a resource with those sent."""
-        there = self.target.stat(sent.identifier)
-        _check_same(sent, self.target, there.size, there.sha256)
+        _check_same(wanted, self.source, digest)
 
     # ------------------------------------------------------------------ seals
 
@@ -337,7 +313,8 @@ class _Copy:
             return
         if not is_there:
             self.target.set_resource(identifier, data)
-            self._check_arrived(Wanted(identifier, len(data), hashlib.sha256(data).hexdigest()))
+            sent = Wanted(identifier, len(data), hashlib.sha256(data).hexdigest())
+            _check_same(sent, self.target, self.target.stat(identifier))
         # Also the mark of an earlier copy that was killed between its last two writes.
         if self._holds(*mark):
             with contextlib.suppress(UnsupportedStorageOperationError, ReadOnlyStorageError, ResourceNotFoundError):
@@ -356,9 +333,10 @@ class _Copy:
             return False
 
 
-def _check_same(wanted: Wanted, store: StorageConnector, size: int, sha256: str | None) -> None:
+def _check_same(wanted: Wanted, store: StorageConnector, found: ResourceInfo | Digest) -> None:
     """Compare known sizes and digests."""
-    for algorithm, expected, actual in (("size", wanted.size, size), ("sha256", wanted.sha256, sha256)):
+    for algorithm in ("size", "sha256"):
+        expected, actual = getattr(wanted, algorithm), getattr(found, algorithm)
         if None not in (expected, actual) and expected != actual:
             raise ChecksumMismatchError(wanted.identifier, repr(store), str(expected), str(actual), algorithm)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,20 +19,43 @@ from data_stack.exception import (
     ConfigError,
     DatasetFileCorruptError,
     MaliciousFilePathError,
+    MissingFileError,
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
 from data_stack.io.identifiers import check_prefix
-from data_stack.io.local_files import open_local_file
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import FileLease, Lease
+from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.partials import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
+
+
+def open_local_file(path: str) -> OpenedFile:
+    """Open a file of this machine.
+
+    Raises:
+        MissingFileError: it does not exist, or is a folder, a pipe or a device.
+        StorageError: it cannot be opened.
+    """
+    with storage_errors("open", path):
+        try:
+            # O_NONBLOCK: do not wait for the writer of a pipe
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise MissingFileError(path) from error
+    file = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}", path=path))
+    if not stat.S_ISREG(file.status.st_mode):
+        file.close()
+        is_folder = stat.S_ISDIR(file.status.st_mode)
+        raise MissingFileError(path, "it is a folder; give the path of a file in it" if is_folder else "it is not a regular file")
+    return file
+
 
 #: Limit of files that are read whole (a spec, a manifest).
 _MAX_SMALL_BYTES: Final = 64 << 20
@@ -83,8 +107,7 @@ class Folder:
         Raises:
             ResourceNotFoundError: there is no such file.
         """
-        resource: StreamedResource = self._store.get_resource(self.full_name(file))
-        return resource
+        return self._store.get_resource(self.full_name(file))  # type: ignore[no-any-return]
 
     def list_names(self) -> list[str]:
         """The names of the files and folders in it, sorted; an empty list if it does not exist.
@@ -118,8 +141,7 @@ class Folder:
             UnsupportedStorageOperationError: this folder can only be read.
             StorageError: it could not be written; an older one is unchanged.
         """
-        writing: AbstractContextManager[ResourceWriter] = self._ask("write", "create", self.full_name(file))
-        return writing
+        return self._ask("write", "create", self.full_name(file))  # type: ignore[no-any-return]
 
     def delete(self, file: str) -> None:
         """Delete a file if it exists, and folders within this one that it leaves empty.
@@ -138,8 +160,7 @@ class Folder:
         """
         if not hasattr(self._store, "lease"):
             return contextlib.nullcontext(Lease())
-        lease: AbstractContextManager[Lease] = self._store.lease(self.full_name(file))
-        return lease
+        return self._store.lease(self.full_name(file))  # type: ignore[no-any-return]
 
     def full_name(self, file: str) -> str:
         """The name of a file in messages."""
@@ -245,12 +266,8 @@ class LocalFolder(Folder):
                 return []
 
     def list_files(self) -> list[str]:
-        found = []
-        for folder, _, files in os.walk(self.name):
-            inner = os.path.relpath(folder, self.name)
-            start = "" if inner == "." else inner.replace(os.sep, "/") + "/"
-            found += [start + file for file in files]
-        return sorted(found)
+        start = len(os.path.join(self.name, ""))
+        return sorted(os.path.join(folder, file)[start:] for folder, _, files in os.walk(self.name) for file in files)
 
     def subfolder(self, name: str) -> Folder:
         return LocalFolder(self._inside(name))

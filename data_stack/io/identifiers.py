@@ -45,10 +45,8 @@ def check_identifier(identifier: object) -> str:
         raise MaliciousFilePathError(f"identifier {identifier!r} leaves the store; give a relative path that does not climb")
     for segment in segments:
         if not _SEGMENT.fullmatch(segment) or segment.endswith("."):
-            raise MalformedIdentifierError(
-                f"identifier {identifier!r} has the segment {segment!r}: a segment has 1 to 200 letters, digits or '._-+=@,', "
-                f"begins with a letter, digit or '_' and does not end with a dot (e.g. 'mnist/raw/samples_train.gz')"
-            )
+            rule = "1 to 200 letters, digits or '._-+=@,', beginning with a letter, digit or '_', not ending with a dot"
+            raise MalformedIdentifierError(f"identifier {identifier!r} has the segment {segment!r}: a segment has {rule}")
         if _DEVICE.fullmatch(segment):
             raise MalformedIdentifierError(f"identifier {identifier!r} names the device {segment!r}")
     return identifier

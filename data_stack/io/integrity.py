@@ -23,34 +23,31 @@ import contextlib
 import hashlib
 import json
 import os
-import threading
-from collections.abc import Mapping
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import AbstractContextManager
+from typing import Any, Final
 
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
+from data_stack.io.resources import StreamedResource
 from data_stack.util.executor import waiting
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
+from data_stack.util.logger import logger
+from data_stack.util.processors import n_threads
 
 BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8
 #: Of a block, as messages name it.
 ALGORITHM: Final = "xxh3-64"
-#: Smaller pieces are hashed in the caller: passing them on takes longer.
-_BACKGROUND_BYTES: Final = 1 << 18
-#: Limit of the pieces in the queue, which bounds memory.
-_MAX_WAITING_BYTES: Final = 16 << 20
 
-_MAX_JSON_BYTES: Final = 1 << 16
 
 #: The digest of one block, 8 bytes.
 block_digest = xxh3_64_digest
 
 
-def block_digest_at(place: bytes, data: Buffer) -> bytes:
+def block_digest_at(place: bytes, data: Any) -> bytes:
     """The digest of a block at its place, so that a misplaced block is damage too."""
     return block_digest(data, seed=xxh3_64_intdigest(place))
 
@@ -66,7 +63,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
-            data = os.read(handle, _MAX_JSON_BYTES)
+            data = os.read(handle, 1 << 16)
         finally:
             os.close(handle)
         if data[:DIGEST_BYTES] == block_digest(data[DIGEST_BYTES:]):
@@ -76,7 +73,7 @@ def unseal_json(path: str) -> dict[str, Any]:
     return {}
 
 
-def digests_of_blocks(data: Buffer, block_bytes: int = BLOCK_BYTES) -> bytes:
+def digests_of_blocks(data: Any, block_bytes: int = BLOCK_BYTES) -> bytes:
     """The digests of all blocks of ``data``, one after the other."""
     view = memoryview(data).cast("B")
     return b"".join(block_digest(view[start : start + block_bytes]) for start in range(0, len(view), block_bytes))
@@ -111,31 +108,26 @@ class BlockDigests:
     def update(self, view: memoryview) -> None:
         """Add the next bytes."""
         start = 0
-        if self._n_open:
-            start = min(self._block_bytes - self._n_open, len(view))
-            self._take(view[:start])
-        whole = start + (len(view) - start) // self._block_bytes * self._block_bytes
-        self._finished += [
-            block_digest(view[first : first + self._block_bytes]) for first in range(start, whole, self._block_bytes)
-        ]
-        if whole < len(view):
-            self._take(view[whole:])
+        while start < len(view):
+            part = view[start : start + self._block_bytes - self._n_open]
+            start += len(part)
+            if len(part) == self._block_bytes:
+                self._finished.append(block_digest(part))
+                continue
+            self._open.update(part)
+            self._n_open += len(part)
+            if self._n_open == self._block_bytes:
+                self._finished.append(self._open.digest())
+                self._open.reset()
+                self._n_open = 0
 
     def digests(self) -> bytes:
         """The digests of all blocks so far, a short last one included; more bytes may follow."""
         return b"".join(self._finished) + (self._open.digest() if self._n_open else b"")
 
-    def _take(self, part: memoryview) -> None:
-        self._open.update(part)
-        self._n_open += len(part)
-        if self._n_open == self._block_bytes:
-            self._finished.append(self._open.digest())
-            self._open.reset()
-            self._n_open = 0
-
 
 class Digest:
-    """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of large pieces.
+    """Size, SHA-256 and block digests of a stream of bytes; a thread computes the SHA-256 of a large piece beside what follows.
 
     Attributes:
         size: bytes added.
@@ -144,12 +136,9 @@ class Digest:
     def __init__(self) -> None:
         self.size = 0
         self._sha256, self._blocks = hashlib.sha256(), BlockDigests()
-        self._lock = threading.Lock()
-        self._pieces: list[memoryview] = []
-        self._n_passed_on = 0
         self._task: Future[None] | None = None
 
-    def update(self, data: Buffer, *, is_fixed: bool | None = None) -> None:
+    def update(self, data: Any, *, is_fixed: bool | None = None) -> None:
         """Add the next bytes.
 
         Args:
@@ -159,18 +148,12 @@ class Digest:
         view = memoryview(data).cast("B")
         self.size += len(view)
         self._blocks.update(view)
-        is_fixed = isinstance(data, bytes) if is_fixed is None else is_fixed
-        if not is_fixed or (len(view) < _BACKGROUND_BYTES and self._task is None):
-            self._wait()
+        self._wait()
+        # Smaller pieces are hashed in the caller: passing them on takes longer.
+        if len(view) >= 1 << 18 and (isinstance(data, bytes) if is_fixed is None else is_fixed):
+            self._task = waiting.submit(self._sha256.update, view)
+        else:
             self._sha256.update(view)
-            return
-        with self._lock:
-            self._pieces.append(view)
-            if self._task is None:
-                self._task = waiting.submit(self._hash_pieces)
-        self._n_passed_on += len(view)
-        if self._n_passed_on > _MAX_WAITING_BYTES:
-            self._wait()
 
     @property
     def sha256(self) -> str:
@@ -183,18 +166,74 @@ class Digest:
         """The digests of all blocks of 64 KiB so far, 8 bytes each."""
         return self._blocks.digests()
 
-    def _hash_pieces(self) -> None:
-        while True:
-            with self._lock:
-                pieces, self._pieces = self._pieces, []
-                if not pieces:
-                    self._task = None
-                    return
-            for piece in pieces:
-                self._sha256.update(piece)
-
     def _wait(self) -> None:
         """Wait until all bytes are hashed."""
-        if (task := self._task) is not None:
-            task.result()
-        self._n_passed_on = 0
+        if self._task is not None:
+            self._task.result()
+            self._task = None
+
+
+#: A file written so recently may change again without a change of its times.
+_RESTLESS_NS: Final = 2 * 10**9
+
+
+#: SHA-256 of local files by device, inode, size and both times.
+_OF_FILES: Final[dict[tuple[int, ...], str]] = {}
+
+
+def content_of_resource(resource: StreamedResource) -> str:
+    """A text that is equal for equal content: as a rule the SHA-256, 64 hex digits.
+
+    It is the SHA-256 of the store, or its tag for the version of a file (S3's ETag). Otherwise the resource is read whole; the
+    digest of a file in a local folder is remembered in this process until the file changes.
+    """
+    known = resource.sha256 or resource.tag
+    if known is not None:
+        return known
+    status = _status(resource)
+    if status is not None and status in _OF_FILES:
+        return _OF_FILES[status]
+    started = time.time_ns()
+    digest = _digest(resource)
+    if status is not None and max(status[3:]) <= started - _RESTLESS_NS and _status(resource) == status:
+        # Limit of the files remembered, which take some 50 MB.
+        if len(_OF_FILES) >= 1 << 17:
+            _OF_FILES.clear()
+        _OF_FILES[status] = digest
+    return digest
+
+
+def contents_of_resources(openings: Iterable[Callable[[], AbstractContextManager[StreamedResource]]]) -> list[str]:
+    """:func:`content_of_resource` of several resources, in order; several threads open them."""
+
+    def content_of(opening: Callable[[], AbstractContextManager[StreamedResource]]) -> str:
+        with opening() as resource:
+            return content_of_resource(resource)
+
+    return list(waiting.map(content_of, openings, at_once=2 * n_threads()))
+
+
+def _status(resource: StreamedResource) -> tuple[int, ...] | None:
+    """Device, inode, size and times of a local file; None for other resources."""
+    if not resource.is_sealed:
+        return None
+    try:
+        status = os.fstat(resource.fileno())
+    except (OSError, AttributeError, ValueError):  # io.UnsupportedOperation is both
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _digest(resource: StreamedResource) -> str:
+    size = resource.size
+    # Hashing this much takes a second.
+    if size >= 1 << 30:
+        logger.info("computing the SHA-256 of %r, %d bytes, which its store does not know", resource.identifier, size)
+    digest = hashlib.sha256()
+    offset = 0
+    while data := resource.read_at(offset, 1 << 20):
+        digest.update(data)
+        offset += len(data)
+    return digest.hexdigest()

@@ -7,7 +7,7 @@ import io
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnpicklableResourceError
 from data_stack.io.byte_source import Positioned
@@ -15,9 +15,6 @@ from data_stack.io.location import as_resource
 from data_stack.io.resources import StreamedResource
 from data_stack.processes.isolation import ISOLATION, run_apart
 from data_stack.util.request_limit import check_request
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _logger = logging.getLogger(__name__)
 
@@ -55,9 +52,6 @@ class PositionalFile(Positioned):
     def __reduce__(self) -> tuple[Any, ...]:
         return PositionalFile, (self.resource,)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
-        return self.__reduce__()
-
     @property
     def name(self) -> str:
         """The resource's identifier."""
@@ -78,7 +72,7 @@ class PositionalFile(Positioned):
         self._check_usable()
         return self.resource.read_at(offset, size)
 
-    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+    def readinto_at(self, offset: int, buffer: Any, /) -> int:
         """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
         self._check_usable()
         return self.resource.readinto_at(offset, buffer)
@@ -109,8 +103,9 @@ class PositionalFile(Positioned):
             try:
                 self.resource.__reduce__()
             except UnpicklableResourceError:
-                if _has_descriptor(self.resource):
-                    raise
+                with contextlib.suppress(AttributeError, ValueError):  # io.UnsupportedOperation is one
+                    if self.resource.fileno() >= 0:
+                        raise
             self._pid = os.getpid()
         if self.resource.closed:
             raise StorageError(f"{self.name!r} was closed too early; leave it open, as samples are read lazily")
@@ -157,10 +152,8 @@ def check_expansion(name: str, claimed_bytes: int, stored_bytes: int, max_expans
         DatasetFileCorruptError: it claims more than 64 MiB and more than ``max_expansion`` times the stored bytes.
     """
     if max_expansion is not None and claimed_bytes > max(_HARMLESS_BYTES, max_expansion * stored_bytes):
-        raise DatasetFileCorruptError(
-            f"{name!r} claims {claimed_bytes} bytes of values, but stores only {stored_bytes} bytes, more than {max_expansion:g} "
-            f"to 1: it is damaged or hostile. If you trust it, pass max_expansion=None"
-        )
+        what = f"claims {claimed_bytes} bytes of values, but stores {stored_bytes}, more than {max_expansion:g} to 1"
+        raise DatasetFileCorruptError(f"{name!r} {what}: it is damaged or hostile. If you trust it, pass max_expansion=None")
 
 
 def check_apart(file: PositionalFile, function: str, arguments: Sequence[Any], *, seconds: float = 10.0) -> None:
@@ -200,10 +193,3 @@ def check_unpacked(file: Readable, n_bytes: int) -> None:
         size = 0
     if size < n_bytes:
         check_request(n_bytes, f"the values of {name_of(file)!r}")
-
-
-def _has_descriptor(resource: StreamedResource) -> bool:
-    try:
-        return resource.fileno() >= 0
-    except (OSError, AttributeError, ValueError):
-        return False

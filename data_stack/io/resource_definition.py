@@ -43,9 +43,7 @@ class ResourceDefinition:
             if value is None:
                 continue
             if not isinstance(value, str) or (field == "sha256" and not _SHA256.fullmatch(value)):
-                raise ConfigError(
-                    f"{field} of {self.identifier!r} must be hexadecimal digits, for sha256 64 of them, got {value!r}"
-                )
+                raise ConfigError(f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), got {value!r}")
             object.__setattr__(self, field, value.lower())
         if self.size is not None and self.size < 0:
             raise ConfigError(f"size of {self.identifier!r} must not be negative, got {self.size}")

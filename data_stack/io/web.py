@@ -25,23 +25,32 @@ from urllib.parse import SplitResult, unquote_to_bytes, urljoin, urlsplit, urlun
 from urllib.request import getproxies
 
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.io.redaction import printable, redact, shorten
-from data_stack.io.web_clock import Clock, WebError
+from data_stack.io.url import printable, redact, shorten
 
 if TYPE_CHECKING:
     import requests
 
-__all__ = ["Exchange", "Limits", "WebError", "ask", "follow", "is_web", "retrying", "use_session", "web_timeout"]
+
+class WebError(DataStackError):
+    """A web server did not answer, or answered wrongly.
+
+    Attributes:
+        reason: what it did, without credentials.
+        transient: whether a retry may help.
+        retry_after: seconds that the server asked to wait, or None.
+        status: of HTTP, or None.
+    """
+
+    def __init__(self, reason: str, transient: bool = False, retry_after: float | None = None, status: int | None = None) -> None:
+        super().__init__(reason, transient, retry_after, status)
+        self.reason, self.transient, self.retry_after, self.status = reason, transient, retry_after, status
+
+    def __str__(self) -> str:
+        return self.reason
+
 
 _Result = TypeVar("_Result")
 
-MAX_REDIRECTS: Final = 5
-#: Limit of requests for one resource.
-MAX_REQUESTS: Final = 100
-_READ_BYTES: Final = 1 << 20
-_REDIRECTS: Final = {301, 302, 303, 307, 308}
-_TRANSIENT: Final = {408, 429}
-_PORTS: Final = {"http": 80, "https": 443}
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
@@ -162,7 +171,8 @@ def retrying(
         else:
             n_failures += 1
         furthest = max(furthest, size)
-        if not failure.transient or n_failures > limits.n_retries or n_requests == MAX_REQUESTS:
+        # Limit of requests for one resource.
+        if not failure.transient or n_failures > limits.n_retries or n_requests == 100:
             break
         backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
         pause = max(backoff, failure.retry_after or 0.0)
@@ -177,8 +187,10 @@ def retrying(
 class Exchange:
     """One GET request and the redirects that follow: a context manager; the body is unread at first. Another thread may cut it.
 
-    The header of the last answer arrives within ``timeout_seconds``, and the body as its ``web_clock.Clock`` says.
-    Connections are kept alive, and used again if the body was read to its end.
+    The header of the last answer arrives within ``timeout_seconds``. The server is overdue after as much time without bytes. Each
+    byte of the body prolongs the time by as much as it takes at the least rate, never beyond ``timeout_seconds`` from then: a
+    server that sends a byte now and then is overdue as early as a silent one. Connections are kept alive, and used again if the
+    body was read to its end.
 
     Args:
         url: ``https`` or ``http``. Its user and password are sent to its own scheme, host and port only, and never shown.
@@ -194,6 +206,7 @@ class Exchange:
         status: of HTTP; one that asks for a retry (408, 429, 500 and above) is raised instead.
         headers: of the answer; names in any case.
         redirects: the headers of the redirects before.
+        n_received: bytes of the body received so far.
     """
 
     status: int
@@ -208,25 +221,30 @@ class Exchange:
         timeout_seconds: float | None = None,
         limits: Limits = Limits(),  # frozen
         deadline: float = math.inf,
-        max_redirects: int = MAX_REDIRECTS,
+        max_redirects: int = 5,
     ) -> None:
         self._source, self._max_redirects = url, max_redirects
         self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
         self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
-        seconds = min(self.timeout_seconds, max(deadline - time.monotonic(), 0.0))
-        self._clock = Clock(seconds, self.timeout_seconds, limits.least_bytes_per_second)
+        self._due = min(time.monotonic() + self.timeout_seconds, deadline)
+        self._least, self._is_cut, self.n_received = limits.least_bytes_per_second, False, 0
         self.redirects: list[Mapping[str, str]] = []
+        self._auth: tuple[bytes, bytes] | None = None
         with self._translated():
             parts = urlsplit(url)
             if not is_web(url) or not parts.hostname:
                 raise WebError("the URL names no host")
-            self.url, self._origin, self._auth = _bare(parts), _origin(url), _credentials(parts)
+            self.url, self._origin = _bare(parts), _origin(url)
+            userinfo, mark, _ = parts.netloc.rpartition("@")
+            if mark:
+                user, _, password = userinfo.partition(":")
+                self._auth = unquote_to_bytes(user), unquote_to_bytes(password)
 
     def __enter__(self) -> Exchange:
         with self._translated():
             answer = self._ask()
         self.status, self.headers, self._raw, self._close = answer.status_code, answer.headers, answer.raw, answer.close
-        if self.status in _TRANSIENT or self.status >= 500:
+        if self.status in (408, 429) or self.status >= 500:
             self._close()
             raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
         return self
@@ -236,12 +254,7 @@ class Exchange:
 
     def cut(self) -> None:
         """Make what waits for the server fail; called by another thread."""
-        self._clock.is_cut = True
-
-    @property
-    def n_received(self) -> int:
-        """Bytes of the body received so far."""
-        return self._clock.n_bytes
+        self._is_cut = True
 
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
@@ -269,12 +282,13 @@ class Exchange:
         """
         while True:
             with self._translated():
-                data = self._raw.read1(_READ_BYTES, decode_content=False)
+                data = self._raw.read1(1 << 20, decode_content=False)
             if not data:
                 return
-            left = self._clock.hold(len(data))
+            self.n_received += len(data)
+            left = min(self.timeout_seconds, self._due - time.monotonic() + len(data) / self._least)
             yield data
-            self._clock.go(left)
+            self._due = time.monotonic() + left
 
     def read(self, max_bytes: int) -> bytes:
         """The whole body.
@@ -299,8 +313,8 @@ class Exchange:
             origin = _origin(self.url)
             is_own = origin == self._origin
             headers = self._headers | (self._own_headers if is_own else {})
-            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._clock)
-            if answer.status_code not in _REDIRECTS:
+            answer = send(self.url, origin, headers, self._auth if is_own else None, self.timeout_seconds, self._tick)
+            if answer.status_code not in {301, 302, 303, 307, 308}:
                 return answer
             answer.close()
             self.redirects.append(answer.headers)
@@ -311,6 +325,21 @@ class Exchange:
                 raise WebError("redirects without a Location header")
             self.url = follow(self.url, location)
         raise WebError(f"redirects more than {self._max_redirects} times")
+
+    def _tick(self) -> float:
+        """Seconds to wait for the next bytes, before it is asked again.
+
+        Raises:
+            WebError: the server is overdue, or the request was cut.
+        """
+        if self._is_cut:
+            raise WebError("interrupted")
+        left = self._due - time.monotonic()
+        if left <= 0:
+            reason = "stalled: too little came" if self.n_received else "no answer"
+            raise WebError(f"{reason} within {self.timeout_seconds:g} s", transient=True)
+        # After this time, a waiting request notices that it was cut.
+        return min(left, 0.1)
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
@@ -369,13 +398,7 @@ def _bare(parts: SplitResult) -> str:
 
 def _origin(url: str) -> tuple[str, str | None, int]:
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme, 0)
-
-
-def _credentials(parts: SplitResult) -> tuple[bytes, bytes] | None:
-    userinfo, mark, _ = parts.netloc.rpartition("@")
-    user, _, password = userinfo.partition(":")
-    return (unquote_to_bytes(user), unquote_to_bytes(password)) if mark else None
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
 
 
 def _asked_pause(headers: Mapping[str, str]) -> float | None:

@@ -1,4 +1,4 @@
-"""Asks APIs of catalogues for JSON: with pauses that a server asks for, limits of size and time, and a check of its form."""
+"""What servers are asked for by HTTP: answers in JSON of a form that is checked, ranges of files."""
 
 from __future__ import annotations
 
@@ -8,10 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
-from data_stack.exception import CatalogueBusyError, CatalogueError, CatalogueUnavailableError
-from data_stack.io.retriever.retriever import is_offline
+from data_stack.exception import (
+    CatalogueBusyError,
+    CatalogueError,
+    CatalogueUnavailableError,
+    ResourceNotFoundError,
+    StorageError,
+    StorageUnavailableError,
+)
+from data_stack.io.retriever.fetchers import is_offline
+from data_stack.io.url import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
 
 #: The longest pause that a server may ask for is a minute.
@@ -61,7 +69,10 @@ def ask_json(
     full_url = f"{url}{'&' if '?' in url else '?'}{urlencode(params, doseq=True)}" if params else url
 
     def receive(answer: Exchange) -> JsonAnswer:
-        return JsonAnswer(answer.status, answer.headers, _parse(answer.read(_LIMITS.max_bytes)))
+        data, value = answer.read(_LIMITS.max_bytes), None
+        with contextlib.suppress(ValueError, RecursionError):
+            value = json.loads(data)
+        return JsonAnswer(answer.status, answer.headers, value)
 
     try:
         found = ask(full_url, receive, _LIMITS, seconds=_LIMITS.max_wait_seconds, own_headers=own_headers)
@@ -70,9 +81,8 @@ def ask_json(
             raise CatalogueBusyError(f"{who} was asked too often for {what}: retry later") from None
         if not error.transient:
             raise CatalogueError(f"{who} was asked for {what}: {error.reason}") from None
-        raise CatalogueUnavailableError(
-            f"{who} did not answer for {what} ({error.reason}): check the network, then retry"
-        ) from None
+        why = f"did not answer for {what} ({error.reason}): check the network, then retry"
+        raise CatalogueUnavailableError(f"{who} {why}") from None
     if found.status == 200:
         try:
             if found.value is None:
@@ -101,8 +111,7 @@ def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
                 return check_shape(value, each, place)
         return check_shape(value, shape[-1], place)
     kind = shape if isinstance(shape, type) else type(shape)
-    fits = isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float))
-    if not fits:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
         raise ValueError(f"{place} is {_NAMES.get(type(value), 'null')}, expected {_NAMES[kind]}")
     if isinstance(shape, list):
         for position, each in enumerate(value):
@@ -121,8 +130,50 @@ def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
 _NAMES: Final = {dict: "an object", list: "a list", str: "a text", int: "an integer", float: "a number", bool: "true or false"}
 
 
-def _parse(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None
+class WebFiles:
+    """The files below a URL. Threads may share it; it pickles as the URL, and a forked process makes its own connections.
+
+    Args:
+        url: of the folder. A user and password in it are sent to its own host only, and never shown.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+
+    def __repr__(self) -> str:
+        return shorten(self.url)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return WebFiles, (self.url,)
+
+    def read(self, file: str, start: int, stop: int) -> bytes:
+        """Bytes from ``start`` to ``stop`` of a file; fewer only at its end.
+
+        It ends within :func:`~data_stack.io.web.web_timeout`, retries included, unless bytes come at the least rate or faster.
+
+        Raises:
+            ResourceNotFoundError: there is no such file.
+            StorageUnavailableError: the server does not answer.
+            StorageError: it does not serve ranges, or answers something else.
+        """
+        url, headers = f"{self.url}/{quote(file)}", {"Range": f"bytes={start}-{stop - 1}"}
+        try:
+            return ask(url, lambda answer: self._receive(answer, file, start, stop), Limits(n_retries=3), headers=headers)
+        except WebError as error:
+            kind = StorageUnavailableError if error.transient else StorageError
+            raise kind(f"could not read {shorten(url)}: {error.reason}") from None
+
+    def _receive(self, answer: Exchange, file: str, start: int, stop: int) -> bytes:
+        if answer.status == 404:
+            raise ResourceNotFoundError(file, repr(self))
+        if answer.status == 416:
+            return b""
+        if answer.status == 200:
+            raise WebError("the server does not support ranges. Use one that does, such as nginx, or load a copy of the folder")
+        sent = answer.content_range
+        if answer.status != 206 or sent is None or sent[0] != start or sent[1] >= stop:
+            raise WebError(f"{answer.describe_status()} instead of bytes {start} to {stop}")
+        data = answer.read(stop - start)
+        if len(data) != sent[1] + 1 - start:
+            raise WebError(f"the connection was cut after {len(data):,} bytes", transient=True)
+        return data

@@ -9,7 +9,7 @@ import os
 import socket
 import ssl
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import requests
@@ -19,16 +19,15 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
-from data_stack.io.web_clock import Clock, WebError
+from data_stack.exception import DataStackError
 
-_CONNECTIONS: Final = 32
 _CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
 
 class _Asking(threading.local):
-    """The clock of this thread's request, and whether its connection served another one before."""
+    """The time that this thread's request has left, and whether its connection served another one before."""
 
-    clock: Clock | None = None  # None: the user asks by a session that was passed to use()
+    tick: Callable[[], float] | None = None  # None: the user asks by a session that was passed to use()
     is_reused = False
 
 
@@ -36,17 +35,17 @@ _asking = _Asking()
 
 
 class _TimedFile(io.RawIOBase):
-    """Reads a socket, each time for as long as the clock says."""
+    """Reads a socket, each time for as long as ``tick`` says."""
 
-    def __init__(self, file: Any, sock: socket.socket, clock: Clock) -> None:
-        self._file, self._sock, self._clock = file, sock, clock
+    def __init__(self, file: Any, sock: socket.socket, tick: Callable[[], float]) -> None:
+        self._file, self._sock, self._tick = file, sock, tick
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            self._sock.settimeout(self._clock.tick())
+            self._sock.settimeout(self._tick())
             with contextlib.suppress(TimeoutError):
                 return self._sock.recv_into(buffer)
 
@@ -58,8 +57,8 @@ class _TimedFile(io.RawIOBase):
 class _TimedAnswer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
         super().__init__(sock, *arguments, **options)
-        if _asking.clock is not None:
-            self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.clock))
+        if _asking.tick is not None:
+            self.fp = io.BufferedReader(_TimedFile(self.fp, sock, _asking.tick))
 
 
 class _Timed:
@@ -85,9 +84,9 @@ class _OptionsInTime(tuple[Any, ...]):
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            if _asking.clock is not None:
-                _asking.clock.tick()
-        except WebError:
+            if _asking.tick is not None:
+                _asking.tick()
+        except DataStackError:
             raise TimeoutError from None  # after which urllib3 closes the socket
         return super().__iter__()
 
@@ -130,28 +129,20 @@ def use(origin: Any, session: requests.Session) -> None:
 def _mount(*sessions: requests.Session) -> None:
     for session in sessions or (_ours, *_of_users.values()):
         for scheme in ("http://", "https://"):
-            session.mount(scheme, _Adapter(pool_maxsize=_CONNECTIONS))
+            session.mount(scheme, _Adapter(pool_maxsize=32))
 
 
 _mount(_ours)
 os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves the parent only
 
 
-def _settings(session: requests.Session, url: str) -> Any:
-    """Proxies, certificates and authorities, of the session and the environment."""
-    # Given here, the session's own authorities come before those of the environment.
-    settings: Any = session.merge_environment_settings(url, {}, True, session.verify, None)
-    if settings["verify"] is True:  # Python's own name for it, which requests does not know
-        settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
-    return settings
-
-
-def _without_credentials(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    return request
-
-
 def send(
-    url: str, origin: Any, headers: Mapping[str, str], auth: tuple[bytes, bytes] | None, timeout_seconds: float, clock: Clock
+    url: str,
+    origin: Any,
+    headers: Mapping[str, str],
+    auth: tuple[bytes, bytes] | None,
+    timeout_seconds: float,
+    tick: Callable[[], float],
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -161,12 +152,15 @@ def send(
     users = _of_users.get(origin)
     session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
-    given: Any = auth or (None if users else _without_credentials)
+    given: Any = auth or (None if users else lambda request: request)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
-    settings = _settings(session, str(request.url))
+    # Given here, the session's own authorities come before those of the environment.
+    settings: Any = session.merge_environment_settings(str(request.url), {}, True, session.verify, None)
+    if settings["verify"] is True:  # Python's own name for it, which requests does not know
+        settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     while True:
-        clock.tick()
-        _asking.clock, _asking.is_reused = clock, False
+        tick()
+        _asking.tick, _asking.is_reused = tick, False
         try:
             # Session.send() would read the body of a redirect.
             answer = session.get_adapter(url).send(request, timeout=(timeout_seconds / 2, timeout_seconds), **settings)
@@ -176,7 +170,7 @@ def send(
             if not _asking.is_reused or not any(isinstance(each, _CLOSED) for each in causes_of(error)):
                 raise
         finally:
-            _asking.clock = None
+            _asking.tick = None
     return dispatch_hook("response", request.hooks, answer, **settings)  # type: ignore[no-any-return, no-untyped-call]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
 from data_stack.factories.catalogue_name import CatalogueName
-from data_stack.io.retriever.retriever import is_offline
+from data_stack.io.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.unknown_names import explain_scheme

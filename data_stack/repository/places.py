@@ -14,8 +14,8 @@ from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
 from data_stack.formats.conversion.location import find_source_format
 from data_stack.io.location import Location, location_of
-from data_stack.io.progress import progress_as
 from data_stack.io.url import scheme_of, split_url
+from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import as_storage_connector
 from data_stack.repository.description import DatasetDescription
 from data_stack.repository.published import PublishedDataset, open_published

@@ -29,6 +29,8 @@ from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, Sto
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
+from data_stack.io.web_api import WebFiles
+from data_stack.values.strict_json import MAX_BYTES, JsonObject
 
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1

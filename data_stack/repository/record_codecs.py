@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from data_stack.codecs.provided import add_codec_provider
+from data_stack.codecs.codec import add_codec_provider
 from data_stack.plugins.manager import default_manager
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from data_stack.exception import DatasetFileCorruptError, PluginError
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import Manifest
-from data_stack.io.progress import progress_as
+from data_stack.io.work import progress_as
 from data_stack.plugins.dataset_class import make_factory
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.description import DatasetDescription

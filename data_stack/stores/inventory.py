@@ -17,8 +17,8 @@ from data_stack.factories.catalogue_name import stored_name
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.resource_names import JOURNAL, MANIFEST
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.parallel import Workers
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.work import Workers
 from data_stack.repository.default_storage import Storage, as_storage_connector, existing_storage
 from data_stack.repository.repository import default_repository
 from data_stack.util.suggestions import did_you_mean

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, StorageError, StorageUnavailableError
 from data_stack.factories.resource_names import MANIFEST
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
+from data_stack.io.work import Workers, byte_bar
 from data_stack.repository.default_storage import Storage, check_there, existing_storage
 from data_stack.stores.inventory import ExpectedResource, take_inventory
 

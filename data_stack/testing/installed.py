@@ -11,7 +11,7 @@ import pytest
 from data_stack.exception import RetrievalError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.retriever.retriever import is_offline, retrieve
+from data_stack.io.retriever import is_offline, retrieve
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.repository.repository import default_repository
 from data_stack.testing.datasets import DatasetContract

@@ -17,11 +17,11 @@ from data_stack.codecs import (
     NpyCodec,
     PngCodec,
     ZstdCodec,
+    codec,
     codec_from_json,
     codec_of,
     register_codec,
     registered_types,
-    registry,
 )
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
@@ -58,7 +58,7 @@ class ScaledCodec(Codec):
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_classes", dict(registered_types()))
+    monkeypatch.setattr(codec, "_classes", dict(registered_types()))
     register_codec(DegreesCodec)
     register_codec(ScaledCodec)
 

@@ -14,8 +14,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from data_stack.codecs import codec_of
+from data_stack.codecs.codec import type_of_bytes
 from data_stack.codecs.images import decode_image
-from data_stack.codecs.registry import type_of_bytes
 from data_stack.formats import ImageFolderIterator, WebDatasetIterator
 
 _Array = npt.NDArray[Any]

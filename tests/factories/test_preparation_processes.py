@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
 NOT_READY, READY = 0, 3
 #: Each process of the demo is a fork of one that has imported data_stack.
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.progress"])
+FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.work"])
 
 
 def run_program(arguments: list[str], environment: dict[str, str], output: Path) -> None:

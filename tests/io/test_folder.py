@@ -18,7 +18,6 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.io.folder import Folder, folder_of
-from data_stack.io.lent_resources import lend_folder
 from data_stack.io.location import location_of
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, InMemoryStorageConnector
@@ -168,7 +167,7 @@ def test_a_folder_is_leased_by_one_at_a_time(tmp_path: Path) -> None:
 def test_a_lent_resource_is_neither_moved_nor_closed() -> None:
     lent = StreamedResource("a.tar", io.BytesIO(b"0123456789"))
     lent.seek(3)
-    folder = lend_folder(lent)
+    folder = location_of(lent).folder
 
     with folder.open("a.tar") as first, folder.open("a.tar") as second:
         assert (first.read(4), second.read(2), first.read()) == (b"0123", b"01", b"456789")

@@ -10,10 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from s3_server import S3Server
 
-from data_stack.io import content
-from data_stack.io.content import content_of_resource
+from data_stack.io import integrity
 from data_stack.io.folder import folder_of
-from data_stack.io.integrity import BLOCK_BYTES, BlockDigests, Digest, block_digest, differing_blocks, digests_of_blocks
+from data_stack.io.integrity import (
+    BLOCK_BYTES,
+    BlockDigests,
+    Digest,
+    block_digest,
+    content_of_resource,
+    differing_blocks,
+    digests_of_blocks,
+)
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 
@@ -63,8 +70,8 @@ def test_a_file_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytes
         digests.append(f"digest {len(digests)}")
         return digests[-1]
 
-    monkeypatch.setattr(content, "_RESTLESS_NS", 0)
-    monkeypatch.setattr(content, "_digest", digest)
+    monkeypatch.setattr(integrity, "_RESTLESS_NS", 0)
+    monkeypatch.setattr(integrity, "_digest", digest)
     (tmp_path / "x").write_bytes(b"one")
     with folder_of(tmp_path).open("x") as resource:
         first, again = content_of_resource(resource), content_of_resource(resource)

@@ -29,8 +29,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.web import Exchange, WebError, follow, use_session
-from data_stack.io.web_api import ask_json, check_shape
-from data_stack.io.web_files import WebFiles
+from data_stack.io.web_api import WebFiles, ask_json, check_shape
 
 BODY = random.Random(3).randbytes(300_000)
 

@@ -20,8 +20,8 @@ from data_stack.formats.conversion.location import find_source_format, find_targ
 from data_stack.formats.conversion.source import Source, parse_columns, size_of, source_of_iterator
 from data_stack.formats.records.growing_file import sync_folder
 from data_stack.io.location import Location, location_of
-from data_stack.io.progress import new_bar, shows_progress
 from data_stack.io.storage_errors import storage_errors
+from data_stack.io.work import new_bar, shows_progress
 from data_stack.values.digests import column_digests
 
 _Positions = npt.NDArray[np.intp]

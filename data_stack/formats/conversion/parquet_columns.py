@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.source import infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema

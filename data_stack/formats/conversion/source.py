@@ -11,8 +11,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import Column, media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey

@@ -20,8 +20,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFi
 from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, SUFFIXES, is_hidden
 from data_stack.formats.parquet.metadata import ParquetManifest, find_metadata
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
-from data_stack.io.lent_resources import LentResource
-from data_stack.io.location import location_of
+from data_stack.io.location import LentResource, location_of
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.writer import ResourceWriter

@@ -15,6 +15,8 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import InstantColumns, Predicate, PredicateError, could_match, suits_bounds_of_floats
 from data_stack.io.parallel import Workers
 from data_stack.util.executor import n_threads
+from data_stack.io.work import Workers
+from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import Column

@@ -31,7 +31,7 @@ from data_stack.formats.parquet.writer_part import (
     remove_dataset,
 )
 from data_stack.io.folder import folder_of
-from data_stack.io.progress import with_bar
+from data_stack.io.work import with_bar
 from data_stack.util.suggestions import did_you_mean
 
 _LOCK: Final = "_data_stack.lock"

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
+from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
 from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows

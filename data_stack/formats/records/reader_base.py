@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from data_stack.codecs.registry import Codecs
+from data_stack.codecs.codec import Codecs
 from data_stack.dataset.iterator import AccessedDatasetIterator, IndexArray, Sample
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean

@@ -9,8 +9,7 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import Codecs
+from data_stack.codecs.codec import Codecs, Column
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.layers.combined import CombinedAccess

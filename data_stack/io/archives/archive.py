@@ -7,18 +7,15 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
-from data_stack.io.archives.limits import ArchiveLimits
+from data_stack.io.archives.streams import ArchiveLimits
 from data_stack.io.folder import folder_of
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.util.request_limit import check_request
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _MAX_NAME_CHARACTERS: Final = 1024
 #: Control characters, a backslash (a separator on Windows), and what could not be decoded.
@@ -45,7 +42,7 @@ class ArchiveMember:
 
 
 class Archive(ABC):
-    """The regular files and folders of a zip or tar archive; :func:`open_archive` makes one.
+    """The regular files and folders of a zip or tar archive ``name``; :func:`open_archive` makes one.
 
     Iterating yields the members in their order and checks their names: one that is absolute, climbs out, has a backslash or
     control character, or occurs twice is an error, and so are links, devices and pipes. Owners, times and permissions are not
@@ -58,13 +55,8 @@ class Archive(ABC):
     """
 
     def __init__(self, name: str, limits: ArchiveLimits) -> None:
-        self._name, self._limits = name, limits
+        self.name, self._limits = name, limits
         self._closed = False
-
-    @property
-    def name(self) -> str:
-        """Name of the stream."""
-        return self._name
 
     @abstractmethod
     def __iter__(self) -> Iterator[ArchiveMember]:
@@ -89,7 +81,7 @@ class Archive(ABC):
             data, name = bytearray(), member if isinstance(member, str) else member.name
             while chunk := stream.read(COPY_BYTES):
                 data += chunk
-                check_request(len(data), f"{name!r} of {self._name!r}")
+                check_request(len(data), f"{name!r} of {self.name!r}")
             return bytes(data)
 
     def names(self) -> list[str]:
@@ -125,14 +117,13 @@ class Archive(ABC):
         """
         wanted = None if members is None or callable(members) else set(members)
         stored: list[str] = []
-        folder, used = folder_of(target), UniqueNames(self._name)
+        folder, used = folder_of(target), dict[str, bool]()
         for member in self:
-            if member.is_folder or (wanted is not None and member.name not in wanted):
-                continue
-            if callable(members) and not members(member):
+            is_wanted = members(member) if callable(members) else wanted is None or member.name in wanted
+            if member.is_folder or not is_wanted:
                 continue
             identifier = self._identifier(member.name, prefix, rename)
-            used.add(identifier)
+            add_name(used, identifier, self.name)
             with self.open(member) as stream, folder.create(identifier) as writer:
                 while chunk := stream.read(COPY_BYTES):
                     writer.write(chunk)
@@ -147,23 +138,23 @@ class Archive(ABC):
         """Stop reading. The stream underneath stays open."""
         self._closed = True
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Archive:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}{', closed' if self._closed else ''}>"
+        return f"<{type(self).__name__} {self.name!r}{', closed' if self._closed else ''}>"
 
     # ------------------------------------------------------------------ for subclasses
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ValueError(f"archive {self._name!r} is closed")
+            raise ValueError(f"archive {self.name!r} is closed")
 
     def _no_member(self, name: str, names: Collection[str] = ()) -> ArchiveError:
-        return ArchiveError(f"{self._name!r} has no file {name!r}{did_you_mean(name, names)}")
+        return ArchiveError(f"{self.name!r} has no file {name!r}{did_you_mean(name, names)}")
 
     def _identifier(self, name: str, prefix: str, rename: Mapping[str, str] | Callable[[str], str] | None) -> str:
         if rename is not None:
@@ -171,25 +162,18 @@ class Archive(ABC):
         try:
             return check_identifier(f"{prefix.rstrip('/')}/{name}" if prefix else name)
         except MalformedIdentifierError as error:
-            raise ArchiveError(f"a member of {self._name!r} cannot be stored under its name: {error}. Give rename=…") from error
+            raise ArchiveError(f"a member of {self.name!r} cannot be stored under its name: {error}. Give rename=…") from error
 
 
-class UniqueNames:
-    """Refuses repeated names."""
+def add_name(seen: dict[str, bool], name: str, archive: str, is_folder: bool = False) -> None:
+    """Add a name to those seen, with whether it is a folder.
 
-    def __init__(self, archive: str) -> None:
-        self._archive = archive
-        self._seen: dict[str, bool] = {}
-
-    def add(self, name: str, is_folder: bool = False) -> None:
-        """Add a name.
-
-        Raises:
-            UnsafeArchiveError: it occurred before, other than as a folder both times.
-        """
-        if name in self._seen and not (is_folder and self._seen[name]):
-            raise UnsafeArchiveError(f"{self._archive!r} has two members {name!r}")
-        self._seen[name] = is_folder
+    Raises:
+        UnsafeArchiveError: it occurred before, other than as a folder both times.
+    """
+    if name in seen and not (is_folder and seen[name]):
+        raise UnsafeArchiveError(f"{archive!r} has two members {name!r}")
+    seen[name] = is_folder
 
 
 def check_name(name: str, archive: str) -> str:
@@ -199,14 +183,10 @@ def check_name(name: str, archive: str) -> str:
         UnsafeArchiveError: it is absolute, climbs out, is too long, or is not portable.
     """
     if len(name) > _MAX_NAME_CHARACTERS:
-        raise UnsafeArchiveError(
-            f"{archive!r} has a member name of {len(name)} characters; at most {_MAX_NAME_CHARACTERS} are read"
-        )
+        raise UnsafeArchiveError(f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}")
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
     if _ABSOLUTE.match(name) or ".." in segments:
         raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which lies outside of the target folder")
     if _FORBIDDEN.search(name):
-        raise UnsafeArchiveError(
-            f"{archive!r} has a member {name!r} with a backslash, a control character or undecodable bytes in its name"
-        )
+        raise UnsafeArchiveError(f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte")
     return "/".join(segments)

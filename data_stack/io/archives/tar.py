@@ -13,15 +13,12 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, stream_of, window
+from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
+from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, stream_of
 from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
-#: A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
-_MAX_EXTENSION_BYTES: Final = 1 << 17
 #: Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
 _MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 
@@ -58,46 +55,48 @@ class TarArchive(Archive):
                 found = self._index.get(name)
             if found is None or found.is_folder:
                 raise self._no_member(name, self._index or ())
-            return stream_of(self._content(window(self._file, found.offset).read, found), name)
-        if found is None or found.is_folder or not found._headers.are_at(found):
+            return stream_of(self._content(self._file.read_at, found), name)
+        # The content of the member that was yielded last comes next, unless it was opened before.
+        if found is None or found.is_folder or not found._headers.tell() == found.offset != found._headers.opened:
             found = next((each for each in self if each.name == name and not each.is_folder), None)
         if found is None:
             raise self._no_member(name)
-        return stream_of(self._content(found._headers.reader_of(found), found), name)
+        found._headers.opened = found.offset
+        return stream_of(self._content(found._headers.read_at, found), name)
 
-    def _content(self, read: Callable[[int], bytes], member: ArchiveMember) -> Iterator[bytes]:
-        left = member.size
-        while left:
-            chunk = read(min(CHUNK_BYTES, left))
+    def _content(self, read_at: Callable[[int, int], bytes], member: ArchiveMember) -> Iterator[bytes]:
+        offset, end = member.offset, member.offset + member.size
+        while offset < end:
+            chunk = read_at(offset, min(CHUNK_BYTES, end - offset))
             if not chunk:
-                raise ArchiveError(f"{self._name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
-            left -= len(chunk)
+                raise ArchiveError(f"{self.name!r} is truncated: it ends inside of {member.name!r}. Fetch it again.")
+            offset += len(chunk)
             yield chunk
 
     def _read_members(self, headers: _Headers) -> Iterator[ArchiveMember]:
-        names, n_bytes = UniqueNames(self._name), 0
+        names, n_bytes = dict[str, bool](), 0
         for n_members, header in enumerate(self._parse(headers), 1):
-            self._limits.check_count(self._name, n_members)
+            self._limits.check_count(self.name, n_members)
             member = self._member(header, headers)
             n_bytes += member.size
-            self._limits.check_bytes(self._name, n_bytes)
+            self._limits.check_bytes(self.name, n_bytes)
             if member.name:
-                names.add(member.name, member.is_folder)
+                add_name(names, member.name, self.name, member.is_folder)
                 yield member
                 self._check_open()
         if headers.last != _ZEROS:
-            raise ArchiveError(f"{self._name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
+            raise ArchiveError(f"{self.name!r} is damaged or truncated: its end mark is missing. Fetch it again.")
         end = headers.read_content(_BLOCK_BYTES)
         if len(end) < _BLOCK_BYTES:
-            raise ArchiveError(f"{self._name!r} is truncated: it ends inside of its end mark. Fetch it again.")
+            raise ArchiveError(f"{self.name!r} is truncated: it ends inside of its end mark. Fetch it again.")
         # Read on: a checksum may follow, and another tar behind the end must not be ignored silently.
         while end:
             if end.strip(b"\0"):
-                raise ArchiveError(f"{self._name!r} has other data behind the end of its tar; split concatenated archives")
+                raise ArchiveError(f"{self.name!r} has other data behind the end of its tar; split concatenated archives")
             end = headers.read_content(CHUNK_BYTES)
 
     def _parse(self, headers: _Headers) -> Iterator[tarfile.TarInfo]:
-        name = self._name
+        name = self.name
         try:
             tar = tarfile.TarFile(fileobj=headers, encoding="utf-8", errors="surrogateescape")  # type: ignore[arg-type]
             while (header := tar.next()) is not None:
@@ -110,7 +109,7 @@ class TarArchive(Archive):
 
     def _member(self, header: tarfile.TarInfo, headers: _Headers) -> ArchiveMember:
         """The member of a header."""
-        name, size = self._name, header.size
+        name, size = self.name, header.size
         if not 0 <= size < 1 << 63:
             raise ArchiveError(f"{name!r} is damaged: {header.name!r} has no valid size")
         is_special = header.issparse() or not (header.isreg() or header.isdir())
@@ -118,10 +117,8 @@ class TarArchive(Archive):
         if size and (is_special or header.isdir()):
             raise UnsafeArchiveError(f"{name!r}: {header.name!r} is sparse or not a regular file, but has {size:,} bytes")
         if is_special:
-            raise UnsafeArchiveError(
-                f"{name!r}: {header.name!r} is a link, a device, sparse or of another kind ({header.type!r}); only regular files "
-                f"and folders are read. Use another tool."
-            )
+            kind = f"a link, a device, sparse or of another kind ({header.type!r})"
+            raise UnsafeArchiveError(f"{name!r}: {header.name!r} is {kind}; only files and folders are read. Use another tool.")
         checked = check_name(header.name, name)
         if header.isreg() and (not checked or header.name.endswith("/")):
             raise UnsafeArchiveError(f"{name!r} has a file without a name ({header.name!r})")
@@ -133,7 +130,7 @@ class _Headers:
 
     def __init__(self, stream: io.BufferedReader, archive: TarArchive) -> None:
         self.archive, self._archive = archive, archive.name
-        self._stream, self._position, self._opened = stream, 0, -1
+        self._stream, self._position, self.opened = stream, 0, -1
         self.last = b""
 
     def tell(self) -> int:
@@ -150,7 +147,8 @@ class _Headers:
 
     def read(self, size: int) -> bytes:
         """Read a header, or the content of an extension header."""
-        if not 0 <= size <= _MAX_EXTENSION_BYTES:
+        # A long name or the attributes of a member; 64 KiB of extended attributes are the most that Linux keeps.
+        if not 0 <= size <= 1 << 17:
             raise ArchiveError(f"{self._archive!r} claims {size:,} bytes of attributes for one member")
         self.last = self.read_content(size)
         if size > _BLOCK_BYTES and len(self.last) < size:
@@ -165,23 +163,11 @@ class _Headers:
         self._position += len(data)
         return data
 
-    def are_at(self, member: ArchiveMember) -> bool:
-        """Whether the content of a member comes next, and was not opened before."""
-        return self._position == member.offset != self._opened
-
-    def reader_of(self, member: ArchiveMember) -> Callable[[int], bytes]:
-        """Reads the content of a member that comes next."""
-        self._opened = expected = member.offset
-
-        def read(size: int) -> bytes:
-            nonlocal expected
-            if self._position != expected:
-                raise ValueError(f"{member.name!r} of {self._archive!r} can no longer be read: the iteration is past it")
-            chunk = self.read_content(size)
-            expected += len(chunk)
-            return chunk
-
-        return read
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read a part of a member, which must come next."""
+        if self._position != offset:
+            raise ValueError(f"a member of {self._archive!r} can no longer be read: the iteration is past it")
+        return self.read_content(size)
 
 
 def looks_like_tar(block: bytes) -> bool:

@@ -15,13 +15,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from data_stack.exception import ArchiveError, DataStackError, UnsafeArchiveError
-from data_stack.io.archives.archive import Archive, ArchiveMember, UniqueNames, check_name
-from data_stack.io.archives.limits import ArchiveLimits
-from data_stack.io.archives.streams import CHUNK_BYTES, chunks_of, delay_last_chunk, stream_of, window
+from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
+from data_stack.io.archives.streams import CHUNK_BYTES, ArchiveLimits, chunks_of, delay_last_chunk, stream_of, window
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request
 
-_ENCRYPTED: Final = 1 | 1 << 6 | 1 << 13
 #: What zipfile raises for damaged archives.
 _ERRORS: Final = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, NotImplementedError, ValueError, OverflowError, OSError)
 
@@ -52,7 +50,7 @@ class ZipArchive(Archive):
         limits.check_ratio(name, sum(info.file_size for info in infos), file.size)
         #: None for folders.
         self._members: dict[str, zipfile.ZipInfo | None] = {}
-        names = UniqueNames(name)
+        names: dict[str, bool] = {}
         for info in infos:
             kind = stat.S_IFMT(info.external_attr >> 16)
             is_folder = info.orig_filename.endswith("/") or kind == stat.S_IFDIR
@@ -63,11 +61,10 @@ class ZipArchive(Archive):
             if (is_folder and info.file_size) or not (member or is_folder):
                 raise UnsafeArchiveError(f"{name!r} has a file without a name ({info.orig_filename!r})")
             if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise UnsafeArchiveError(
-                    f"{name!r}: {member!r} is a link or a device; only regular files and folders are read. Use another tool."
-                )
+                why = "is a link or a device; only files and folders are read. Use another tool."
+                raise UnsafeArchiveError(f"{name!r}: {member!r} {why}")
             if member:
-                names.add(member, is_folder)
+                add_name(names, member, name, is_folder)
                 self._members[member] = None if is_folder else info
 
     def __iter__(self) -> Iterator[ArchiveMember]:
@@ -81,13 +78,13 @@ class ZipArchive(Archive):
         info = self._members.get(name)
         if info is None:
             raise self._no_member(name, self._members)
-        if info.flag_bits & _ENCRYPTED:
-            raise UnsafeArchiveError(f"{self._name!r}: {name!r} is encrypted; unpack it with another tool")
+        if info.flag_bits & (1 | 1 << 6 | 1 << 13):
+            raise UnsafeArchiveError(f"{self.name!r}: {name!r} is encrypted; unpack it with another tool")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ArchiveError(
-                f"{self._name!r}: {name!r} is compressed by method {info.compress_type}, not by deflate; use another tool"
+                f"{self.name!r}: {name!r} is compressed by method {info.compress_type}, not by deflate; use another tool"
             )
-        self._limits.check_ratio(self._name, info.file_size, info.compress_size)
+        self._limits.check_ratio(self.name, info.file_size, info.compress_size)
         return stream_of(delay_last_chunk(self._chunks(info)), name)
 
     def _chunks(self, info: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -106,7 +103,7 @@ class ZipArchive(Archive):
             raise self._damage_error(f"{info.orig_filename!r} has {size:,} bytes, the directory says {info.file_size:,}")
 
     def _damage_error(self, how: object) -> ArchiveError:
-        return ArchiveError(f"{self._name!r} is damaged: {how}. Fetch it again.")
+        return ArchiveError(f"{self.name!r} is damaged: {how}. Fetch it again.")
 
 
 class _DirectoryFile(io.BufferedReader):

@@ -6,8 +6,8 @@ import re
 from typing import Final
 from urllib.parse import urlsplit
 
-from data_stack.io.redaction import printable
 from data_stack.io.retriever.transfer import SourceError, Transfer, looks_like_page
+from data_stack.io.url import printable
 from data_stack.io.web import Exchange, WebError, retrying
 
 _STRONG_ETAG: Final = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
@@ -48,8 +48,9 @@ class _Download:
         transfer.interrupt = answer.cut
         transfer.check()
         with answer:
-            self._check_status(answer)
-            if transfer.size and answer.status == 206:
+            if answer.status not in (200, 206, 416):
+                raise WebError(answer.describe_status())
+            if transfer.size and answer.status != 200:
                 self._check_resumed(answer)
             else:
                 if transfer.size:
@@ -57,20 +58,15 @@ class _Download:
                 self._check_whole(answer)
             self._receive(answer)
 
-    def _check_status(self, answer: Exchange) -> None:
-        if answer.status == 416:
-            # The file is shorter than our part, so it changed: start again.
-            self._etag = None
-            raise WebError("cannot resume", transient=True)
-        if answer.status not in (200, 206):
-            raise WebError(answer.describe_status())
-
     def _check_resumed(self, answer: Exchange) -> None:
-        """Check that a 206 continues at our offset in the same version of the file."""
+        """Check that the answer continues at our offset in the same version of the file, which else begins again.
+
+        It does not after a 416: the file is shorter than our part.
+        """
         offset, expected = self._transfer.size, self._transfer.expected_size
         first, last, total = answer.content_range or (-1, -1, None)
         total = expected if total is None else total
-        fits = first == offset and total is not None and last == total - 1 and expected in (None, total)
+        fits = answer.status == 206 and first == offset and total is not None and last == total - 1 and expected in (None, total)
         if not fits or answer.length not in (None, last + 1 - offset) or answer.headers.get("ETag", self._etag) != self._etag:
             self._etag = None
             raise WebError("resumes with another part or file than requested", transient=True)
@@ -80,8 +76,8 @@ class _Download:
         encoding = answer.headers.get("Content-Encoding", "identity").strip().lower()
         if encoding not in ("", "identity") and not transfer.has_digest:
             raise WebError(f"answers encoded as {printable(encoding)[:40]}, which was not requested")
-        if answer.status == 206:
-            raise WebError("answers with a part of the file instead of the whole")
+        if answer.status != 200:
+            raise WebError(f"{answer.describe_status()} instead of the whole file")
         if length is not None and length != size:
             if size is not None:
                 raise WebError(f"announces {length:,} bytes, expected {size:,}")
@@ -105,12 +101,9 @@ class _Download:
         if not transfer.has_digest:
             if transfer.size == 0 and transfer.definition.size is None:
                 raise WebError("answers with an empty body")
-            if looks_like_page(transfer.head) and not self._may_be_page():
+            names = (transfer.definition.identifier.lower(), urlsplit(self._source).path.lower())
+            if looks_like_page(transfer.head) and not any(name.endswith((".html", ".htm", ".xhtml")) for name in names):
                 raise WebError("answers with an HTML page")
-
-    def _may_be_page(self) -> bool:
-        names = (self._transfer.definition.identifier, urlsplit(self._source).path)
-        return any(name.lower().endswith((".html", ".htm", ".xhtml")) for name in names)
 
     def _progress(self) -> str:
         expected = self._transfer.expected_size

@@ -5,26 +5,16 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-from data_stack.exception import DataStackError, StorageError
+from data_stack.exception import DataStackError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.web import Limits
 
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
-
-_HEAD_BYTES = 4096
-
 
 class SourceError(DataStackError):
-    """The error of one source; becomes an entry of ``RetrievalError.attempts``."""
-
-    @property
-    def reason(self) -> str:
-        """What was wrong, without credentials."""
-        return str(self)
+    """The error of one source, without credentials; becomes an entry of ``RetrievalError.attempts``."""
 
 
 class Transfer:
@@ -59,6 +49,7 @@ class Transfer:
         self.is_verified = False
         self.head = b""
         self._writer = writer
+        self._most = limits.max_bytes if definition.size is None else definition.size
         self._hashes: dict[str, hashlib._Hash] = {}
         if definition.md5_sum is not None:
             self.hash_by("md5")
@@ -71,7 +62,7 @@ class Transfer:
         """Whether a digest will verify the bytes, so that no heuristics are needed."""
         return bool(self.definition.sha256 or self.definition.md5_sum)
 
-    def write(self, data: Buffer) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         """Write the next bytes.
 
         Raises:
@@ -80,21 +71,11 @@ class Transfer:
         """
         self.check()
         view = memoryview(data).cast("B")
-        size = self.size + len(view)
-        most = self.limits.max_bytes if self.definition.size is None else self.definition.size
-        if size > most:
-            limit = f"the limit of {most:,}" if self.definition.size is None else f"the expected {most:,}"
-            raise SourceError(f"sends more than {limit} bytes")
-        try:
-            self._writer.write(view)
-        except StorageError:
-            raise
-        except OSError as error:
-            raise StorageError(f"could not store {self.definition.identifier!r}: {error}", error.errno) from error
-        self._hash(view)
-        if len(self.head) < _HEAD_BYTES:
-            self.head += bytes(view[: _HEAD_BYTES - len(self.head)])
-        self.size = size
+        if self.size + len(view) > self._most:
+            what = "limit of" if self.definition.size is None else "expected"
+            raise SourceError(f"sends more than the {what} {self._most:,} bytes")
+        self._writer.write(view)
+        self._count(view)
 
     def take_up(self) -> str | None:
         """Resume an interrupted retrieval of this source, before anything is written.
@@ -105,13 +86,10 @@ class Transfer:
         partial = self._writer.partial
         if partial is None or partial.validator is None:
             return None
-        most = self.limits.max_bytes if self.definition.size is None else self.definition.size
         for data in self._writer.take_up():
             self.check()
-            self._hash(data)
-            self.head += data[: max(0, _HEAD_BYTES - len(self.head))]
-            self.size += len(data)
-        if not 0 < self.size <= most:
+            self._count(data)
+        if not 0 < self.size <= self._most:
             self.keep(None)
             self.restart()
         return partial.validator
@@ -149,9 +127,11 @@ class Transfer:
         if self._ended.wait(seconds):
             raise SourceError("interrupted")
 
-    def _hash(self, data: Buffer) -> None:
+    def _count(self, data: bytes | memoryview) -> None:
         for each in self._hashes.values():
             each.update(data)
+        self.head += bytes(data[: max(0, 4096 - len(self.head))])
+        self.size += len(data)
 
     # ------------------------------------------------------------------ for the engine
 

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from data_stack.exception import DatasetFileCorruptError, MissingDependencyError, MissingFileError
-from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.io.url import StorageURL
+from data_stack.io.url import StorageURL, shorten
 from data_stack.io.web import is_web
 from data_stack.util.untrusted_text import distinct_fields, parse_json
 

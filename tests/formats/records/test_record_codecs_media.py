@@ -17,7 +17,18 @@ from hypothesis.extra import numpy as nps
 from PIL import Image, ImageFile
 from sizes import sized
 
-from data_stack.codecs import Codec, FlacCodec, JpgCodec, Mp4Codec, PngCodec, WavCodec, WebmCodec, WebpCodec, codec_of, jpeg
+from data_stack.codecs import (
+    Codec,
+    FlacCodec,
+    JpgCodec,
+    Mp4Codec,
+    PngCodec,
+    WavCodec,
+    WebmCodec,
+    WebpCodec,
+    codec_of,
+    pillow_images,
+)
 
 
 def picture(height: int = 48, width: int = 64, channels: int = 3) -> np.ndarray[Any, Any]:
@@ -43,7 +54,7 @@ def file_of(image: Image.Image, name: str, **options: Any) -> bytes:
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What JPEG is decoded by: as if simplejpeg were not installed."""
     if request.param == "Pillow":
-        monkeypatch.setattr(jpeg, "simplejpeg", None)
+        monkeypatch.setattr(pillow_images, "simplejpeg", None)
     return str(request.param)
 
 

@@ -14,9 +14,8 @@ from web_server import ScriptedServer
 from data_stack.exception import ChecksumMismatchError, ConfigError, RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import FileRetrieverImpl, RetrieverFactory, Transfer, import_file, retrieve
-from data_stack.io.retriever.file import fetch_file
+from data_stack.io.retriever.fetchers import fetch_file, fetch_package
 from data_stack.io.retriever.http import fetch_http
-from data_stack.io.retriever.package import fetch_package
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.testing import RetrieverContract
 

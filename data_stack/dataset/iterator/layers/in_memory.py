@@ -32,6 +32,8 @@ from data_stack.exception import DataStackError
 from data_stack.io.progress import with_bar
 from data_stack.util.byte_cache import ByteCache
 from data_stack.values.stacking import column_of, list_columns, map_columns, stack_samples
+from data_stack.io.work import with_bar
+from data_stack.values.stacking import column_of, list_columns, map_columns
 
 _DESCRIPTION = "Loading iterator to memory"
 _NUMBERS = (bool, int, float)

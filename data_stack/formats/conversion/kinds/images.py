@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import types_by_extension
+from data_stack.codecs.codec import Column, types_by_extension
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Destination, register_format
 from data_stack.formats.conversion.source import Source, infer_column, plain_type, samples_of_batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import media_types
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Destination, register_format
 from data_stack.formats.conversion.source import Source
 from data_stack.io.folder import Folder

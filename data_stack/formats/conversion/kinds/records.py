@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import Column, media_types
 from data_stack.formats import records
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Destination, register_format
 from data_stack.formats.conversion.source import Source

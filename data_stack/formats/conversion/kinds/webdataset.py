@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import Column, media_types
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Destination, register_format

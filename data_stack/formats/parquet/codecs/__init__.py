@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from data_stack.codecs.codec import Codec
-from data_stack.codecs.jpeg import JpgCodec as JpegCodec
+from data_stack.codecs.codec import Codec, codec_from_json, codec_of
 from data_stack.codecs.npy import NpyCodec as NdarrayCodec
 from data_stack.codecs.npy import NpzCodec as CompressedNdarrayCodec
+from data_stack.codecs.pillow_images import JpgCodec as JpegCodec
 from data_stack.codecs.png import PngCodec
-from data_stack.codecs.registry import codec_from_json, codec_of
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
 from data_stack.formats.parquet.codecs.binary import BinaryCells
