@@ -30,7 +30,7 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, PART_BYTES
+from data_stack.io.storage_connectors.fsspec.objects import FORMAT, PART_BYTES
 from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)

@@ -2,7 +2,7 @@
 
 A store is laid out below its URL like this; names that no identifier can have are ours:
 
-- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole, digests of the
+- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.objects`): size, SHA-256 of the whole, digests of the
   blocks, and small content itself. Publishing is one atomic put of it;
 - ``.data_stack/objects/VERSION/NUMBER``: a part, which never changes. Open readers read the parts of a replaced resource until
   garbage collection removes them after a grace period;
@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
 from data_stack.exception import (
     ConfigError,
@@ -38,36 +39,27 @@ from data_stack.exception import (
     StorageUnavailableError,
 )
 from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.integrity import digests_of_blocks
+from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import (
-    BINARY,
-    DAY_SECONDS,
-    Garbage,
-    Lease,
-    ResourceInfo,
-    StorageConnector,
-    open_source,
-)
-from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopt_blocks
-from data_stack.io.storage_connectors.fsspec.pointer import (
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.fsspec.objects import (
     MAX_POINTER_BYTES,
     MAX_RESOURCE_BYTES,
     OBJECTS,
     PART_BYTES,
+    ObjectBlocks,
     Pointer,
     block_bytes_for,
     part_path,
-    version_of,
 )
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
-from data_stack.io.storage_connectors.fsspec.url_options import parse_options
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
-from data_stack.io.url import StorageURL
+from data_stack.io.url import StorageURL, parse_option
 from data_stack.util.executor import waiting
+from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
 _OWN_FOLDER: Final = ".data_stack"
@@ -81,6 +73,20 @@ _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
+#: Types of the options of a URL that are not texts.
+_KINDS: Final[dict[str, type]] = {"readOnly": bool, "anonymous": bool, "requesterPays": bool, "timeoutSeconds": float}
+_S3: Final = {
+    "endpointUrl": "endpoint_url", "region": "region_name", "anonymous": "anon", "profile": "profile",
+    "requesterPays": "requester_pays",
+}  # fmt: skip
+_GS: Final = {"endpointUrl": "endpoint_url", "project": "project", "anonymous": "token"}
+_AZ: Final = {"account": "account_name", "anonymous": "anon"}
+_SFTP: Final = {"keyFile": "key_filename", "knownHosts": "known_hosts"}
+#: By scheme, options of the query: the argument of the file system.
+_OPTIONS: Final[dict[str, dict[str, str]]] = {
+    "s3": _S3, "s3a": _S3, "gs": _GS, "gcs": _GS, "az": _AZ, "abfs": _AZ, "abfss": _AZ, "sftp": _SFTP, "ssh": _SFTP,
+    "hdfs": {"user": "user", "kerberosTicket": "kerb_ticket"},
+}  # fmt: skip
 
 
 class FsspecStorageConnector(StorageConnector):
@@ -129,7 +135,7 @@ class FsspecStorageConnector(StorageConnector):
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
-        return cls(str(replace(parts, query="", fragment="")), **parse_options(parts.scheme, parts.query[1:]))
+        return cls(str(replace(parts, query="", fragment="")), **_parse_options(parts.scheme, parts.query[1:]))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"
@@ -141,14 +147,7 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        pointer = self._pointer(identifier)
-        if pointer is not None:
-            blocks = ObjectBlocks(self._files, pointer, lambda: self._pointer(identifier))
-        else:
-            file = self._files.info(identifier)
-            if file is None:
-                raise ResourceNotFoundError(identifier, repr(self))
-            blocks = adopt_blocks(self._files, identifier, file, self._read_note(identifier, file))
+        blocks = ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
         return open_source(self, identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
@@ -188,23 +187,23 @@ class FsspecStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         folder = check_prefix(prefix).rpartition("/")[0]
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        identifiers = {_identifier_of(file.path) for file in pointers} | self._adopt(folder, prefix)
+        plain, folders = self._files.entries(folder)  # of other tools
+        for each in folders:
+            if each != _OWN_FOLDER and f"{each}/".startswith(prefix):
+                plain += self._files.files(each)
+        identifiers = {_identifier_of(file.path) for file in pointers} | {_checked(file.path) for file in plain}
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
-        pointer = self._pointer(identifier)
-        file = self._files.info(identifier if pointer is None else _pointer_path(identifier))
-        if pointer is not None:
-            return ResourceInfo(identifier, pointer.size, pointer.sha256, modified=None if file is None else file.modified)
-        if file is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        return ResourceInfo(identifier, file.size, self._read_note(identifier, file), modified=file.modified)
+        pointer = self._look_up(identifier)
+        file = pointer.file or self._files.info(_pointer_path(identifier))
+        return ResourceInfo(identifier, pointer.size, pointer.sha256 or None, None if file is None else file.modified)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
-        adopted = None if self._pointer(identifier) is not None else self._files.info(identifier)
+        pointer = self._look_up(identifier)
         found = super().verify_resource(identifier, sha256)
-        if adopted is not None and not self._read_only and self._read_note(identifier, adopted) != found.sha256:
-            note = json.dumps({"tag": adopted.tag, "sha256": found.sha256}).encode()
+        if pointer.file is not None and not self._read_only and pointer.sha256 != found.sha256:
+            note = json.dumps({"tag": pointer.file.tag, "sha256": found.sha256}).encode()
             with contextlib.suppress(StorageError):  # a lost note costs another reading
                 self._files.put(_note_path(identifier), note)
         return found
@@ -218,7 +217,7 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
         """Remove parts without a pointer that are older than ``grace_seconds`` by the store's clock, and abandoned leases.
 
         The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
@@ -238,12 +237,12 @@ class FsspecStorageConnector(StorageConnector):
             return file.modified is None or now - math.floor(file.modified) >= grace_seconds
 
         # The last part of a running upload is young.
-        young = {version_of(file.path) for file in parts if not is_old(file)}
-        useless = [file for file in parts if version_of(file.path) not in young]
+        young = {os.path.dirname(file.path) for file in parts if not is_old(file)}
+        useless = [file for file in parts if os.path.dirname(file.path) not in young]
         for _ in range(2):  # the first listing may miss a resource that is moved meanwhile
             if useless:
-                needed = {pointer.version for pointer in self._pointers()}
-                useless = [file for file in useless if version_of(file.path) not in needed]
+                needed = {f"{OBJECTS}/{pointer.version}" for pointer in self._pointers()}
+                useless = [file for file in useless if os.path.dirname(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         for file in leases:
             is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
@@ -251,11 +250,10 @@ class FsspecStorageConnector(StorageConnector):
                 found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
             is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
-            if is_abandoned or is_dead(file.path.rpartition("/")[2].partition(".")[0]):
+            if is_abandoned or is_dead(os.path.basename(file.path).partition(".")[0]):
                 found.append(Garbage(file.path, file.size, "left by a writer that died"))
-        if not dry_run:
-            for garbage in found:
-                self._files.delete(garbage.name)
+        for garbage in found if not dry_run else ():
+            self._files.delete(garbage.name)
         return found
 
     # ------------------------------------------------------------------ pointers
@@ -264,14 +262,23 @@ class FsspecStorageConnector(StorageConnector):
         document = self._files.read(_pointer_path(check_identifier(identifier)), MAX_POINTER_BYTES + 1)
         return None if document is None else Pointer.from_bytes(document, identifier, repr(self))
 
+    def _look_up(self, identifier: str) -> Pointer:
+        """The pointer of a resource, or a description of the plain file of another tool."""
+        pointer = self._pointer(identifier)
+        if pointer is not None:
+            return pointer
+        file = self._files.info(identifier)
+        if file is None:
+            raise ResourceNotFoundError(identifier, repr(self))
+        return Pointer.adopt(identifier, file, self._read_note(identifier, file))
+
     def _pointers(self) -> Iterator[Pointer]:
         """All pointers of the store, read many at a time."""
-        paths = [file.path for file in self._files.files(_RESOURCES)]
-        named = [(path, identifier) for path in paths if (identifier := _identifier_of(path)) is not None]
-        for start in range(0, len(named), _POINTERS_AT_ONCE):
-            group = named[start : start + _POINTERS_AT_ONCE]
-            documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
-            for (_, identifier), document in zip(group, documents, strict=True):
+        identifiers = list(filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES))))
+        for start in range(0, len(identifiers), _POINTERS_AT_ONCE):
+            group = identifiers[start : start + _POINTERS_AT_ONCE]
+            documents = self._files.read_ranges([(_pointer_path(each), 0, MAX_POINTER_BYTES + 1) for each in group])
+            for identifier, document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
                     yield Pointer.from_bytes(document, identifier, repr(self))
 
@@ -308,15 +315,12 @@ class FsspecStorageConnector(StorageConnector):
         first = next(pieces, b"")
         # Only the last piece is shorter than a part, so a short first piece is all.
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
-        whole, blocks, block_bytes = hashlib.sha256(), bytearray(), block_bytes_for(size)
-        n_bytes = 0
+        digest, blocks, block_bytes = Digest(), bytearray(), block_bytes_for(size)
 
         def hash_pieces() -> Iterator[bytes]:
-            nonlocal n_bytes
             for piece in itertools.chain([first], pieces):
-                whole.update(piece)
+                digest.update(piece)
                 blocks.extend(digests_of_blocks(piece, block_bytes))  # a part has a whole number of blocks
-                n_bytes += len(piece)
                 yield piece
 
         def store(numbered: tuple[int, bytes]) -> None:
@@ -326,23 +330,11 @@ class FsspecStorageConnector(StorageConnector):
         for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
             pass
         inline = first if version is None else b""
-        return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes, bytes(blocks), version, inline)
+        return Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
 
     def _check_writable(self, what: str) -> None:
         if self._read_only:
             raise ReadOnlyStorageError(f"cannot change {what!r}: {self!r} is read-only")
-
-    # ------------------------------------------------------------------ listing
-
-    def _adopt(self, folder: str, prefix: str) -> set[str | None]:
-        """The identifiers of plain files of other tools."""
-        if folder.startswith(_OWN_FOLDER):
-            return set()
-        found, folders = self._files.entries(folder)
-        for each in folders:
-            if each != _OWN_FOLDER and (each + "/").startswith(prefix):
-                found += self._files.files(each)
-        return {_checked(file.path) for file in found}
 
 
 # ---------------------------------------------------------------------- names and values
@@ -377,3 +369,23 @@ def _size_of(resource: Storable) -> int | None:
         file.seek(0, os.SEEK_END)
         return int(file.tell())
     return None
+
+
+def _parse_options(scheme: str, query: str) -> dict[str, Any]:
+    """Arguments of the connector by the query of a URL."""
+    try:
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise ConfigError("not a URL: its query cannot be read") from None
+    known = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds", **_OPTIONS.get(scheme, {})}
+    arguments: dict[str, Any] = {}
+    for name, text in given:
+        if name not in known:
+            near, names = did_you_mean(name, known), ", ".join(sorted(known))
+            raise ConfigError(f"unknown option in a {scheme}:// URL{near}; its options are {names}")
+        arguments[known[name]] = parse_option(name, text, _KINDS.get(name, str))
+    if "region_name" in arguments:
+        arguments["client_kwargs"] = {"region_name": arguments.pop("region_name")}
+    if arguments.pop("token", False):
+        arguments |= {"token": "anon"}
+    return arguments

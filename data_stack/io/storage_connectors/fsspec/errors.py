@@ -17,7 +17,6 @@ _UNREACHABLE: Final = {
 }  # fmt: skip
 #: Subclasses of those for a server that did answer (paramiko).
 _REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
-_WORD: Final = re.compile("[A-Z][a-z]+")
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -40,11 +39,6 @@ def is_unreachable(error: BaseException) -> bool:
             return True
         seen = seen.__cause__
     return False
-
-
-def is_credentials_error(error: BaseException) -> bool:
-    """Whether the store refused the credentials."""
-    return isinstance(error, PermissionError) or bool({"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)))
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ import errno
 import functools
 import importlib
 import os
+import re
 import secrets
 import threading
 import time
@@ -29,7 +30,7 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.io.storage_connectors.fsspec.errors import is_credentials_error, is_unreachable, reason_of
+from data_stack.io.storage_connectors.fsspec.errors import is_unreachable, reason_of
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
@@ -52,6 +53,8 @@ _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 #: Listings take many requests.
 _LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
+#: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
+_ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
@@ -162,8 +165,7 @@ class RemoteFiles:
     def files(self, folder: str) -> list[RemoteFile]:
         """All files below a folder, however deep; none if there is no such folder."""
         # By default fsspec silently skips unreadable folders, except where it lists by prefix.
-        lists_by_prefix = issubclass(self._class, (AsyncFileSystem, MemoryFileSystem))
-        strictly = {} if lists_by_prefix else {"on_error": _raise_unless_missing}
+        strictly = {} if issubclass(self._class, _ATOMIC) else {"on_error": _raise_unless_missing}
         try:
             found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
         except _MISSING:
@@ -185,8 +187,12 @@ class RemoteFiles:
         """Write or replace a file atomically."""
         data = bytes(data)
         try:
-            if self._puts_are_atomic():
+            if issubclass(self._class, _ATOMIC):
                 self._call("store", path, "pipe_file", self._full(path), data, **mode)
+            elif self._class.mv is fsspec.AbstractFileSystem.mv:
+                raise UnsupportedStorageOperationError(
+                    f"{self.place} is read-only: {self._class.__name__} cannot rename, so it cannot publish atomically"
+                )
             else:
                 write = self._create_exclusively if mode else self._put_by_renaming
                 self._insist("store", path, lambda: write(path, data))
@@ -247,16 +253,6 @@ class RemoteFiles:
                 self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
             write()
 
-    def _puts_are_atomic(self) -> bool:
-        """Whether a put is atomic, as in object stores; other file systems publish by renaming."""
-        if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
-            return True
-        if self._class.mv is fsspec.AbstractFileSystem.mv:
-            raise UnsupportedStorageOperationError(
-                f"{self.place} is read-only: {self._class.__name__} cannot rename, so it cannot publish atomically"
-            )
-        return False
-
     # ------------------------------------------------------------------ calls
 
     def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
@@ -301,7 +297,10 @@ class RemoteFiles:
         if is_away:
             advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
             raise StorageUnavailableError(f"{where} {advice}", number) from None
-        advice = "Check the credentials and what they allow." if is_credentials_error(error) else "The store is as it was."
+        is_login = isinstance(error, PermissionError) or re.search(
+            "Credential(?![a-z])|Authentication(?![a-z])", type(error).__name__
+        )
+        advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
         raise StorageError(f"{where}. {advice}", number) from None
 
     def _handle(self) -> _Handle:
@@ -311,13 +310,7 @@ class RemoteFiles:
             options = self._all_options()
             # Connectors with the same options share one: creating an S3 client takes 0.2 s.
             key = (self._class, fsspec.utils.tokenize(options))
-            handle = _SHARED.get(key)
-            if handle is None:
-                made = self._connect(options)
-                handle = _SHARED.setdefault(key, made)
-                if handle is not made:  # another thread was faster
-                    made.close()
-            self._connection = handle
+            handle = self._connection = _SHARED.get(key) or _SHARED.setdefault(key, self._connect(options))
         return handle
 
     def _begin_in_fork(self) -> None:
@@ -335,14 +328,13 @@ class RemoteFiles:
         if issubclass(self._class, AsyncFileSystem):
             return
         handle, self._connection = self._connection, None
-        for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
-            _SHARED.pop(key, None)
         if handle is not None:
+            for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
+                _SHARED.pop(key, None)
             handle.close()
 
     def _all_options(self) -> dict[str, Any]:
-        options = dict(self._options)
-        seconds = self._timeout_seconds
+        options, seconds = dict(self._options), self._timeout_seconds
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
@@ -395,12 +387,9 @@ class _Handle:
         self.file_system = file_system
         # Synchronous connections are not thread-safe.
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
-
         #: Closes the connection, whose thread would never end by itself.
-        self.close: Callable[[], object] = lambda: None
-        if hasattr(file_system, "disconnect"):
-            self.close = finalizer = weakref.finalize(self, file_system.disconnect)
-            finalizer.atexit = False
+        self.close = weakref.finalize(self, getattr(file_system, "disconnect", bool))
+        self.close.atexit = False
 
 
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import pymongo
 from bson import ObjectId
 from pymongo import ReadPreference
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
@@ -28,29 +29,12 @@ from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import (
-    BINARY,
-    DAY_SECONDS,
-    Garbage,
-    Lease,
-    ResourceInfo,
-    StorageConnector,
-    open_source,
-)
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.io.storage_connectors.mongodb import upkeep
-from data_stack.io.storage_connectors.mongodb.chunks import FileChunks
-from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents, connection_of
+from data_stack.io.storage_connectors.mongodb import files
+from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS, Connection, Documents, Settings
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
-from data_stack.io.storage_connectors.mongodb.settings import (
-    DEFAULT_BUCKET,
-    DEFAULT_CHUNK_BYTES,
-    DEFAULT_INLINE_BYTES,
-    Settings,
-    parse_url,
-)
-from data_stack.io.storage_connectors.mongodb.uploads import Upload
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 if TYPE_CHECKING:
@@ -80,7 +64,8 @@ class MongoDBStorageConnector(StorageConnector):
         read_only: write nothing, not even indexes; storing raises ReadOnlyStorageError.
         timeout_seconds: limit of one operation, server selection included. The first operation of a process waits at most 5 s for
             a server (or the connection string's ``serverSelectionTimeoutMS``).
-        chunk_bytes: length of the chunks to write; 64 KiB to 1 MiB work well.
+        chunk_bytes: length of the chunks to write; 64 KiB to 1 MiB work well. The default is that of GridFS: a 4 KiB read costs
+            0.5 ms with 64 KiB chunks, 0.6 ms with these, 1.3 ms with 1 MiB.
         inline_bytes: resources up to this length are stored in their pointer document, in one round trip.
         allow_invalid_certificates: accept a connection string that turns certificate checks off.
 
@@ -95,12 +80,12 @@ class MongoDBStorageConnector(StorageConnector):
         self,
         uri: str,
         database: str | None = None,
-        bucket: str = DEFAULT_BUCKET,
+        bucket: str = "data_stack",
         *,
         read_only: bool = False,
         timeout_seconds: float = 30.0,
-        chunk_bytes: int = DEFAULT_CHUNK_BYTES,
-        inline_bytes: int = DEFAULT_INLINE_BYTES,
+        chunk_bytes: int = 255 * 1024,
+        inline_bytes: int = 128 * 1024,
         allow_invalid_certificates: bool = False,
     ) -> None:
         self._settings = Settings(
@@ -115,7 +100,7 @@ class MongoDBStorageConnector(StorageConnector):
         Raises:
             ConfigError: the URL is invalid; the message holds no part of it.
         """
-        uri, options = parse_url(url)
+        uri, options = Settings.split_url(url)
         return cls(uri, **options)
 
     def __repr__(self) -> str:
@@ -126,7 +111,7 @@ class MongoDBStorageConnector(StorageConnector):
 
     @functools.cached_property
     def _connection(self) -> Connection:
-        return connection_of(self._settings)
+        return Connection.shared(self._settings)
 
     def close(self) -> None:
         """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
@@ -145,9 +130,7 @@ class MongoDBStorageConnector(StorageConnector):
         if pointer.file_id is None:
             source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
         else:
-            explain = functools.partial(self._explain_loss, pointer)
-            file = identifier, pointer.file_id, pointer.length, pointer.chunk_bytes or 1, pointer.sha256
-            source = BlockedSource(FileChunks(self._connection, *file, explain))
+            source = BlockedSource(files.FileChunks(self._connection, pointer, self._explain_loss))
         return open_source(self, identifier, source, resource_type)
 
     def has_resource(self, identifier: str) -> bool:
@@ -162,10 +145,9 @@ class MongoDBStorageConnector(StorageConnector):
         below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
         identifiers = []
         with self._connection.operation("list", prefix):
-            with self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)]) as cursor:
-                for document in cursor:
-                    with contextlib.suppress(MalformedIdentifierError):
-                        identifiers.append(check_identifier(document["_id"]))
+            for document in self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)]):
+                with contextlib.suppress(MalformedIdentifierError):
+                    identifiers.append(check_identifier(document["_id"]))
         return identifiers
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
@@ -197,10 +179,6 @@ class MongoDBStorageConnector(StorageConnector):
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         """Store ``resource`` under ``identifier``, as every connector does.
-
-        Args:
-            identifier: its name.
-            resource: anything with ``read``, or an iterable of bytes.
 
         Raises:
             StorageUnavailableError: the server did not answer. The resource is unchanged, or (only if the message says so)
@@ -262,27 +240,27 @@ class MongoDBStorageConnector(StorageConnector):
         connection, chunk_bytes = self._connection, self._settings.chunk_bytes
         with connection.operation("store", identifier):
             connection.make_indexes()
-        upload = Upload(connection, identifier)
+        upload = files.Upload(connection, identifier)
         try:
             upload.send(pieces)
             upload.complete()
-            digest = upload.digest
-            pointer = Pointer(identifier, digest.size, digest.sha256, ObjectId(), file_id=upload.file_id, chunk_bytes=chunk_bytes)
+            facts = upload.digest.size, upload.digest.sha256, ObjectId()
+            pointer = Pointer(identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes)
             before = self._publish(pointer)
             self._check_published(pointer, before, upload)
         except _OutcomeUnknownError:
             raise  # the file may belong to a resource now
         except BaseException as error:
             # If this fails, garbage collection finds the upload by its record once this process has ended.
-            is_away = isinstance(error, StorageUnavailableError)
-            with contextlib.suppress(DataStackError), connection.briefly() if is_away else contextlib.nullcontext():
-                upload.abort()
+            with contextlib.suppress(DataStackError):
+                with pymongo.timeout(BRIEF_SECONDS if isinstance(error, StorageUnavailableError) else None):
+                    upload.abort()
             raise
         with contextlib.suppress(DataStackError):
             upload.forget()
         self._mark_replaced(before)
 
-    def _check_published(self, pointer: Pointer, before: dict[str, Any] | None, upload: Upload) -> None:
+    def _check_published(self, pointer: Pointer, before: dict[str, Any] | None, upload: files.Upload) -> None:
         """Withdraw a pointer whose file is being swept: this process stalled for so long that it seemed dead."""
         try:
             with self._connection.operation("store", pointer.identifier):
@@ -291,7 +269,7 @@ class MongoDBStorageConnector(StorageConnector):
                 self._take_back(pointer, before)
         except StorageError as error:
             raise self._unknown(pointer.identifier, error) from error  # the record stays
-        raise upload.swept()
+        raise upload.failure()
 
     def _take_back(self, pointer: Pointer, before: dict[str, Any] | None) -> None:
         """Restore the previous pointer, unless another writer has published since."""
@@ -366,10 +344,10 @@ class MongoDBStorageConnector(StorageConnector):
             return contextlib.nullcontext(Lease())
         return contextlib.closing(HeartbeatLease(_LeaseDocuments(self._connection), identifier))
 
-    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
-        if self._settings.read_only and not dry_run:
-            raise ReadOnlyStorageError(f"could not collect garbage: {self!r} was opened for reading only", 30)
-        return upkeep.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
+    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
+        if not dry_run:
+            self._check_writable("collect", "garbage")
+        return files.collect_garbage(self._connection, grace_seconds, dry_run=dry_run)
 
 
 class _LeaseDocuments:
@@ -383,7 +361,7 @@ class _LeaseDocuments:
 
     def read(self, path: str, most: int) -> bytes | None:
         """A value, None if there is no lease."""
-        with self._briefly("read the lease of", path) as leases:
+        with self._briefly(path) as leases:
             value = (leases.find_one({"_id": path}) or {}).get("value")
         return value[:most] if isinstance(value, bytes) else None
 
@@ -400,17 +378,17 @@ class _LeaseDocuments:
 
     def put(self, path: str, data: bytes) -> None:
         """Replace an existing value."""
-        with self._briefly("keep the lease of", path) as leases:
+        with self._briefly(path) as leases:
             leases.update_one({"_id": path}, _lease_update(data))
 
     def delete(self, path: str) -> None:
         """Remove a value."""
-        with self._briefly("give back the lease of", path) as leases:
+        with self._briefly(path) as leases:
             leases.delete_one({"_id": path})
 
     @contextlib.contextmanager
-    def _briefly(self, action: str, path: str) -> Iterator[Documents]:
-        with self._connection.briefly(), self._connection.operation(action, path):
+    def _briefly(self, path: str) -> Iterator[Documents]:
+        with pymongo.timeout(BRIEF_SECONDS), self._connection.operation("lease", path):
             yield self._connection.writable("leases", durable=False)
 
 

@@ -15,16 +15,11 @@ from data_stack.exception import DamagedBlockError, DatasetFileCorruptError
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors.connector import ResourceInfo
 
-FORMAT: Final = 2
+_FORMAT: Final = 2
 #: The types of the fields that all pointers have.
 _KINDS: Final[dict[str, type]] = {
-    "_id": str,
-    "length": int,
-    "sha256": str,
-    "write_id": ObjectId,
-    "check": bytes,
-    "modified": datetime.datetime,
-}
+    "_id": str, "length": int, "sha256": str, "write_id": ObjectId, "check": bytes, "modified": datetime.datetime,
+}  # fmt: skip
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -64,19 +59,10 @@ class Pointer:
         of_data = {"data": self.data or b"", "digest": self.data_digest or b""}
         of_file = {"file_id": self.file_id, "chunkSize": self.chunk_bytes}
         content, absent = (of_data, of_file) if self.file_id is None else (of_file, of_data)
-        return {
-            "$set": {
-                "format": FORMAT,
-                "length": Int64(self.length),
-                "sha256": self.sha256,
-                "write_id": self.write_id,
-                "check": self._check(),
-                **content,
-            },
-            "$unset": dict.fromkeys(absent, ""),
-            "$inc": {"rev": 1},
-            "$currentDate": {"modified": True},
-        }
+        facts = {"format": _FORMAT, "length": Int64(self.length), "sha256": self.sha256, "write_id": self.write_id}
+        fields = {**facts, "check": self._check(), **content}
+        unset = dict.fromkeys(absent, "")
+        return {"$set": fields, "$unset": unset, "$inc": {"rev": 1}, "$currentDate": {"modified": True}}
 
     def _check(self) -> bytes:
         file_id = None if self.file_id is None else str(self.file_id)
@@ -100,9 +86,8 @@ class Pointer:
                 f"its source or a copy; `data-stack verify` lists other damage."
             )
 
-        found = document.get("format")
-        if type(found) is bool or found != FORMAT:
-            refuse(f"'format' is {found!r:.60}; this data_stack reads format {FORMAT}")
+        if document.get("format") != _FORMAT:
+            refuse(f"'format' is {document.get('format')!r:.60}; this data_stack reads format {_FORMAT}")
         has_data = "digest" in document
         kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
         if has_data and "data" in document:
@@ -111,17 +96,9 @@ class Pointer:
             value = document.get(name)
             if not isinstance(value, kind) or isinstance(value, bool):
                 refuse(f"{name!r} is {value!r:.60}, not of type {kind.__name__}")
-        pointer = cls(
-            identifier,
-            int(document["length"]),
-            document["sha256"],
-            document["write_id"],
-            document.get("data"),
-            document.get("digest"),
-            None if has_data else document["file_id"],
-            None if has_data else int(document["chunkSize"]),
-            document["modified"],
-        )
+        place: tuple[Any, Any] = (None, None) if has_data else (document["file_id"], int(document["chunkSize"]))
+        content = document.get("data"), document.get("digest"), *place, document["modified"]
+        pointer = cls(identifier, int(document["length"]), document["sha256"], document["write_id"], *content)
         if not 0 <= pointer.length < 1 << 53 or not (pointer.chunk_bytes is None or 0 < pointer.chunk_bytes <= 16 << 20):
             refuse(f"'length' is {pointer.length}, 'chunkSize' {pointer.chunk_bytes}")
         if not _SHA256.fullmatch(pointer.sha256) or pointer._check() != document["check"]:
