@@ -27,8 +27,8 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import FileLease, Lease
-from data_stack.io.storage_connectors.partials import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL

@@ -18,7 +18,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunk
 from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
-DAY_SECONDS = 24 * 3600.0
+DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pytest
 from data_stack.exception import ChecksumMismatchError
 from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.io.storage_connectors.digest_notes import DigestNotes, facts_of
+from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
 from data_stack.testing.storage import assert_same_bytes
 
 BLOCK = BLOCK_BYTES

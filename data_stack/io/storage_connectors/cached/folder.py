@@ -26,8 +26,7 @@ from typing import NamedTuple
 
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest_at, unseal_json
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of, replace_file
-from data_stack.io.storage_connectors.file_source import OpenedFile
+from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, facts_of, replace_file
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.io.storage_errors import storage_error

@@ -56,7 +56,7 @@ from data_stack.io.storage_connectors.fsspec.objects import (
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
-from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
+from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
 from data_stack.io.url import StorageURL, parse_option
 from data_stack.util.executor import waiting
 from data_stack.util.suggestions import did_you_mean
@@ -156,7 +156,7 @@ class FsspecStorageConnector(StorageConnector):
         size = _size_of(resource)
         if size is None:
             with self.create(identifier) as writer:  # in a temporary file, as a retry could not read the source again
-                store_bytes(resource, writer)
+                writer.writelines(binary_chunks(resource))
             return
         self._publish(self._upload(identifier, resource, size))
 

@@ -297,9 +297,7 @@ class RemoteFiles:
         if is_away:
             advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
             raise StorageUnavailableError(f"{where} {advice}", number) from None
-        is_login = isinstance(error, PermissionError) or re.search(
-            "Credential(?![a-z])|Authentication(?![a-z])", type(error).__name__
-        )
+        is_login = isinstance(error, PermissionError) or re.search("Credential|Authentication", type(error).__name__)
         advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
         raise StorageError(f"{where}. {advice}", number) from None
 
