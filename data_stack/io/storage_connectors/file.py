@@ -16,7 +16,6 @@ import functools
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
@@ -25,13 +24,10 @@ from typing import Final
 from data_stack.exception import ChecksumMismatchError, MalformedIdentifierError, ResourceNotFoundError
 from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, ResourceInfo, StorageConnector, open_source
-from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, facts_of
-from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
+from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
 from data_stack.io.storage_connectors.writer import (
-    COPY_BYTES,
     PARTIAL,
     TEMPORARY,
     Explain,
@@ -39,12 +35,10 @@ from data_stack.io.storage_connectors.writer import (
     ResourceWriter,
     binary_chunks,
     publishing,
-    remove_partial,
+    remove_unfinished,
 )
 from data_stack.io.storage_errors import explaining, storage_error
 
-#: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
-_FOREIGN_GRACE_SECONDS = 86_400.0
 _OWN_FOLDER: Final = ".data_stack"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -154,10 +148,8 @@ class FileStorageConnector(StorageConnector):
         """
         identifier = self._check_name(identifier)
         with contextlib.closing(self._open_file(identifier)) as file:
-            digest = Digest()
             with self._explaining("read", identifier):
-                while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
-                    digest.update(chunk)
+                digest = digest_of(file.handle)
             found = FileVersion(digest.size, digest.sha256, facts_of(file.status))
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
@@ -191,10 +183,9 @@ class FileStorageConnector(StorageConnector):
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
             for folder, _, files in os.walk(os.path.join(self.root_path, start)):
                 for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
-                    is_partial = os.path.basename(path).startswith(PARTIAL)
-                    size = (remove_partial if is_partial else _remove_temporary)(path, grace_seconds, dry_run=dry_run)
+                    size = remove_unfinished(path, grace_seconds, dry_run=dry_run)
                     if size is not None:
-                        reason = "an interrupted download" if is_partial else "left by a writer that died"
+                        reason = "an interrupted download" if PARTIAL in path else "left by a writer that died"
                         yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
@@ -329,18 +320,6 @@ def _make_folder(name: str, above: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=above)
         os.fsync(above)
-
-
-def _remove_temporary(path: str, _: float, *, dry_run: bool) -> int | None:
-    """Remove the file of a dead writer, of another machine after a day; return its size, None if it stays."""
-    owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
-    with contextlib.suppress(OSError):
-        status = os.stat(path, follow_symlinks=False)
-        if is_dead(owner) if is_of_this_machine(owner) else time.time() - status.st_mtime > _FOREIGN_GRACE_SECONDS:
-            if not dry_run:
-                os.unlink(path)
-            return status.st_size
-    return None
 
 
 class StorageConnectorFactory:

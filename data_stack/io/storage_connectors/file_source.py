@@ -13,10 +13,10 @@ import secrets
 import time
 from dataclasses import asdict, dataclass
 
-from data_stack.io.integrity import seal_json, unseal_json
+from data_stack.io.integrity import Digest, seal_json, unseal_json
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.owners import this_process
-from data_stack.io.storage_connectors.writer import TEMPORARY, Explain
+from data_stack.io.storage_connectors.writer import COPY_BYTES, TEMPORARY, Explain
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,14 @@ class DigestNotes:
     def _path(self, identifier: str) -> str:
         # No identifier ends with "~", so the note on "a" never meets the folder of that on "a/b".
         return os.path.join(self._root, identifier + "~")
+
+
+def digest_of(handle: int) -> Digest:
+    """Size and digests of an open file, which is read whole."""
+    digest = Digest()
+    while chunk := os.pread(handle, COPY_BYTES, digest.size):
+        digest.update(chunk)
+    return digest
 
 
 def facts_of(status: os.stat_result) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 from data_stack.exception import ChecksumMismatchError, StorageFullError
 from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable
-from data_stack.io.storage_connectors.owners import this_process
+from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.io.storage_errors import explaining, storage_error
 from data_stack.util.lock_file import try_lock
 
@@ -38,6 +38,7 @@ TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
 _MAX_NAME_BYTES: Final = 200
+_FOREIGN_GRACE_SECONDS: Final = 86_400.0
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -102,20 +103,28 @@ class Partial:
                 os.unlink(self.name, dir_fd=self._folder)
 
 
-def remove_partial(path: str, least_age_seconds: float, *, dry_run: bool) -> int | None:
-    """Remove an unlocked partial file of at least this age and return its size; None if it stays."""
-    with contextlib.suppress(OSError):
-        handle = os.open(path, _FLAGS | os.O_NONBLOCK)
-        try:
+def remove_unfinished(path: str, grace_seconds: float, *, dry_run: bool) -> int | None:
+    """Remove an unfinished file and return its size; None if it stays.
+
+    A temporary stays while its writer lives; one of another machine or container, whose writers are not visible, for a day. A
+    partial file stays while it is in use, and for the grace period.
+    """
+    name = os.path.basename(path)
+    owner = name.removeprefix(TEMPORARY).rpartition("-")[0]
+    with contextlib.suppress(OSError), contextlib.ExitStack() as exits:
+        status = os.stat(path, follow_symlinks=False)
+        age_seconds = time.time() - status.st_mtime
+        is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > _FOREIGN_GRACE_SECONDS
+        if name.startswith(PARTIAL):
+            handle = os.open(path, _FLAGS | os.O_NONBLOCK)
+            exits.callback(os.close, handle)
             # Locked until it is removed: a waiting process then sees that its name is gone.
             _lock(handle)
-            status = os.fstat(handle)
-            if time.time() - status.st_mtime >= least_age_seconds:
-                if not dry_run:
-                    os.unlink(path)
-                return status.st_size
-        finally:
-            os.close(handle)
+            is_useless = time.time() - os.fstat(handle).st_mtime >= grace_seconds
+        if is_useless:
+            if not dry_run:
+                os.unlink(path)
+            return status.st_size
     return None
 
 
