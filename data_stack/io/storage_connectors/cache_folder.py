@@ -103,7 +103,7 @@ class CacheFolder:
                 exits.callback(os.close, handle)
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
-                if not is_sealed and self.has_blocks(content):
+                if not is_sealed and self.has("blocks", content):
                     return None
                 if is_sealed or (status.st_size == content.size and self.seal(content, handle)):
                     if time.time() - status.st_atime >= self._use_seconds:
@@ -169,13 +169,9 @@ class CacheFolder:
             exits.pop_all()
             return handles[1], handles[0]
 
-    def has_blocks(self, content: Content) -> bool:
-        """Whether there are digests of blocks."""
-        return os.path.exists(self._path("blocks", content))
-
-    def holds(self, content: Content) -> bool:
-        """Whether there is a whole file or a file of blocks."""
-        return os.path.exists(self._path("bytes", content))
+    def has(self, kind: str, content: Content) -> bool:
+        """Whether there is a file of the ``"bytes"``, whole or in part, or of the digests of the ``"blocks"``."""
+        return os.path.exists(self._path(kind, content))
 
     def drop(self, key: str) -> None:
         """Remove the files of a content; open readers keep theirs."""

@@ -87,7 +87,7 @@ class CachedStorageConnector(StorageConnector):
         self._max_bytes, self._fresh_seconds = max_bytes, fresh_seconds
         # Without memory addresses, which differ in the next process, the notes keep their name.
         self._folder = CacheFolder(self.local, re.sub(r" at 0x[0-9a-f]+", "", repr(remote)), max_bytes)
-        self._asked = _Remote(remote, self._folder)
+        self._silent_until = 0.0
         vars(self)["knows_digests"] = remote.knows_digests
         #: Time and result of the last stat of each identifier.
         self._last: dict[str, tuple[float, ResourceInfo]] = {}
@@ -97,8 +97,7 @@ class CachedStorageConnector(StorageConnector):
         return made, (self.remote, self.local, self._max_bytes)
 
     def __repr__(self) -> str:
-        limit = "" if self._max_bytes is None else f", max_bytes={self._max_bytes}"
-        return f"{type(self).__name__}({self.remote!r}, {self.local!r}{limit})"
+        return f"{type(self).__name__}({self.remote!r}, {self.local!r})"
 
     # ------------------------------------------------------------------ reading
 
@@ -107,7 +106,7 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info)
         if content is None:
             return self.remote.get_resource(identifier, resource_type)
-        return open_source(self, identifier, LazySource(_CachedResource(self._asked, identifier, content)), resource_type)
+        return open_source(self, identifier, LazySource(_CachedResource(self, identifier, content)), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         try:
@@ -147,7 +146,7 @@ class CachedStorageConnector(StorageConnector):
         for identifier in wanted:
             info = self._look_up(identifier)
             content = Content.of(info)
-            if content is None or not _CachedResource(self._asked, identifier, content).fill():
+            if content is None or not _CachedResource(self, identifier, content).fill():
                 lacking.append(identifier)
         if lacking:
             raise StorageFullError(
@@ -205,10 +204,10 @@ class CachedStorageConnector(StorageConnector):
         when, said = self._last.get(identifier, (-math.inf, None))
         if said is not None and time.monotonic() - when < self._fresh_seconds:
             return said
-        if time.monotonic() < self._asked.silent_until and (info := self._read_note(identifier, must_be_held)) is not None:
+        if self._is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
         try:
-            info = self._asked.ask(identifier, lambda: self.remote.stat(identifier))
+            info = self._ask(identifier, lambda: self.remote.stat(identifier))
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             root = getattr(self.remote, "root_path", None)
             is_gone = isinstance(root, str) and not os.path.isdir(root)  # an unmounted disk looks like an empty store
@@ -228,19 +227,38 @@ class CachedStorageConnector(StorageConnector):
         self._last[identifier] = time.monotonic(), info
         return info
 
-    def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
-        """The last ``stat`` in the remote, if it can be served.
+    def _ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
+        """Send a request to the remote; StorageUnavailableError if it does not answer."""
+        start = time.monotonic()
+        try:
+            answer = request()
+        except (FileNotFoundError, ResourceNotFoundError):
+            raise
+        except OSError as error:
+            # Offline work must not wait for the timeout at each opening.
+            waited = time.monotonic() - start
+            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MAX_SILENT_SECONDS)
+            raise StorageUnavailableError(
+                f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
+                f"at {self.local} either; call fetch() while the remote answers.",
+                error.errno,
+            ) from error
+        self._silent_until = 0.0
+        return answer
 
-        Raises:
-            ResourceNotFoundError: there was no such resource.
-        """
+    def _is_silent(self) -> bool:
+        """Whether a request was unanswered a moment ago."""
+        return time.monotonic() < self._silent_until
+
+    def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
+        """The last ``stat`` in the remote, if it can be served; ResourceNotFoundError if there was no such resource."""
         noted = self._folder.read_note(identifier)
         if noted is None:
             return None
         if noted.size < 0:
             raise ResourceNotFoundError(identifier, repr(self))
         content = Content.of(noted)
-        return noted if not must_be_held or (content is not None and self._folder.holds(content)) else None
+        return noted if not must_be_held or (content is not None and self._folder.has("bytes", content)) else None
 
     @contextlib.contextmanager
     def _changing(self, identifier: str) -> Iterator[None]:
@@ -263,71 +281,29 @@ def uncached(connector: StorageConnector) -> StorageConnector:
     return connector
 
 
-class _Remote:
-    """The remote store of a cache, and its local folder.
-
-    Attributes:
-        store: the connector.
-        folder: the local side.
-        silent_until: monotonic time before which the store is not asked, as a request was unanswered a moment ago.
-    """
-
-    def __init__(self, store: StorageConnector, folder: CacheFolder) -> None:
-        self.store, self.folder = store, folder
-        self.silent_until = 0.0
-
-    def ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
-        """Send a request to the store.
-
-        Raises:
-            StorageUnavailableError: the store is unavailable.
-        """
-        start = time.monotonic()
-        try:
-            answer = request()
-        except (FileNotFoundError, ResourceNotFoundError):
-            raise
-        except OSError as error:
-            # Offline work must not wait for the timeout at each opening.
-            waited = time.monotonic() - start
-            self.silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MAX_SILENT_SECONDS)
-            raise StorageUnavailableError(
-                f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
-                f"at {self.folder.path} either; call fetch() while the remote answers.",
-                error.errno,
-            ) from error
-        self.silent_until = 0.0
-        return answer
-
-
 class _CachedResource:
-    """Opens a resource: its call returns pinned bytes.
+    """Opens a resource with a content, according to the remote: its call returns pinned bytes."""
 
-    Args:
-        remote: the remote store, and the local folder.
-        identifier: the resource.
-        content: its bytes, according to the remote.
-    """
-
-    def __init__(self, remote: _Remote, identifier: str, content: Content) -> None:
-        self.remote, self.identifier, self.content = remote, identifier, content
+    def __init__(self, cache: CachedStorageConnector, identifier: str, content: Content) -> None:
+        self.cache, self.identifier, self.content = cache, identifier, content
 
     def fill(self) -> bool:
         """Copy all of it to the local disk; whether it fits."""
+        folder = self.cache._folder
         with contextlib.closing(self()) as source:
             if isinstance(source, BlockedSource):
                 buffer = memoryview(bytearray(_AT_ONCE_BYTES))
                 for offset in range(0, source.size, _AT_ONCE_BYTES):
                     source.readinto_at(offset, buffer)
-        return self.remote.folder.holds(self.content) and not self.remote.folder.has_blocks(self.content)
+        return folder.has("bytes", self.content) and not folder.has("blocks", self.content)
 
     def __call__(self) -> ByteSource:
-        remote, content = self.remote, self.content
-        whole = remote.folder.open_whole(content)
+        cache, folder, content = self.cache, self.cache._folder, self.content
+        whole = folder.open_whole(content)
         if whole is not None:
             return whole
-        has_blocks, resource = remote.folder.has_blocks(content), None
-        if not (has_blocks and time.monotonic() < remote.silent_until):
+        has_blocks, resource = folder.has("blocks", content), None
+        if not (has_blocks and cache._is_silent()):
             try:
                 resource, self.content = self._open_remote()
             except OSError:
@@ -339,33 +315,27 @@ class _CachedResource:
         if content.size > WHOLE_BYTES or resource is None:
             return BlockedSource(_CachedBlocks(self, resource))
         with resource:
-            data = remote.ask(self.identifier, lambda: resource.read_at(0, content.size))
+            data = cache._ask(self.identifier, lambda: resource.read_at(0, content.size))
         actual = hashlib.sha256(data).hexdigest()
         if actual != content.sha256:
-            raise ChecksumMismatchError(self.identifier, repr(remote.store), content.sha256, actual)
-        remote.folder.store_whole(content, data)
-        info = ResourceInfo(self.identifier, content.size, content.sha256)
-        return remote.folder.open_whole(content) or BytesSource(data, info)
+            raise ChecksumMismatchError(self.identifier, repr(cache.remote), content.sha256, actual)
+        folder.store_whole(content, data)
+        return folder.open_whole(content) or BytesSource(data, ResourceInfo(self.identifier, content.size, content.sha256))
 
     def _open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
-        remote, identifier = self.remote, self.identifier
+        cache, identifier = self.cache, self.identifier
         for _ in range(_ATTEMPTS):
-            with contextlib.ExitStack() as exits:
-                resource = exits.enter_context(remote.ask(identifier, lambda: remote.store.get_resource(identifier)))
-                content = remote.ask(identifier, lambda: Content.of(resource))  # noqa: B023  # asked at once
-                if content is not None:
-                    exits.pop_all()
-                    return resource, content
+            resource = cache._ask(identifier, lambda: cache.remote.get_resource(identifier))
+            content = cache._ask(identifier, functools.partial(Content.of, resource))
+            if content is not None:
+                return resource, content
+            resource.close()
             time.sleep(_PAUSE_SECONDS)
         raise ResourceChangedError(identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest")
 
     def open_remote_again(self) -> StreamedResource:
-        """Open the resource in the remote, which was away before.
-
-        Raises:
-            ResourceChangedError: it was replaced meanwhile.
-        """
+        """Open the resource in the remote, which was away before; ResourceChangedError if it was replaced meanwhile."""
         resource, content = self._open_remote()
         if content != self.content:
             resource.close()
@@ -384,7 +354,7 @@ class _CachedBlocks(Blocks):
 
     def __init__(self, source: _CachedResource, resource: StreamedResource | None) -> None:
         self._source, self._resource = source, resource
-        self._remote, self._folder, self._content = source.remote, source.remote.folder, source.content
+        self._cache, self._folder, self._content = source.cache, source.cache._folder, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256
         #: Of the bytes, and of the digests.
         self._handles: tuple[int, int] | None = None
@@ -428,13 +398,12 @@ class _CachedBlocks(Blocks):
         identifier, runs = self._source.identifier, list(runs_of(numbers))
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
-        pieces = self._remote.ask(
-            identifier, lambda: [resource.read_at(*ranges[0])] if len(ranges) == 1 else resource.read_ranges(ranges)
-        )
+        read = resource.read_ranges if len(ranges) > 1 else lambda ranges: [resource.read_at(*ranges[0])]
+        pieces = self._cache._ask(identifier, lambda: read(ranges))
         for (start, size), data in zip(ranges, pieces, strict=True):
             if len(data) != size:
-                end = str(start + len(data))
-                raise ChecksumMismatchError(identifier, repr(self._remote.store), str(self.size), end, "size")
+                where, end = repr(self._cache.remote), str(start + len(data))
+                raise ChecksumMismatchError(identifier, where, str(self.size), end, "size")
         return [block for (_, n_blocks), data in zip(runs, pieces, strict=True) for block in self.split(data, n_blocks)]
 
     def _keep(self, blocks: dict[int, bytes]) -> None:
@@ -455,11 +424,7 @@ class _CachedBlocks(Blocks):
                 os.pwrite(digests, b"".join(map(block_digest, run)), first * DIGEST_BYTES)
 
     def _complete(self) -> None:
-        """Turn the file into a whole one if it has all blocks.
-
-        Raises:
-            ChecksumMismatchError: the remote sent bytes that do not have its own digest.
-        """
+        """Turn the file into a whole one if it has all blocks; an error if the remote sent bytes without its own digest."""
         is_damaged = False
         with self._giving_up():
             data, slots = self._handles or (-1, -1)
@@ -469,7 +434,7 @@ class _CachedBlocks(Blocks):
                 self._folder.drop(self._content.key)
                 self._keeps = False
         if is_damaged:
-            raise ChecksumMismatchError(self._source.identifier, repr(self._remote.store), self._content.sha256, "another one")
+            raise ChecksumMismatchError(self._source.identifier, repr(self._cache.remote), self._content.sha256, "another one")
 
     @contextlib.contextmanager
     def _giving_up(self) -> Iterator[None]:
