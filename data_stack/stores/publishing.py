@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.exception import ChecksumMismatchError, ConfigError
@@ -72,31 +71,20 @@ def publish(
     connector: Any = factory.storage_connector
     stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
     blocks = {}
-    for record in manifest.prepared:
+    for record in sorted(manifest.prepared, key=lambda record: record.identifier):
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
-            blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
-    data = _describe(manifest, dataset.describe().license, blocks)
-    if folder.has_file(DESCRIPTION):
-        with folder.open(DESCRIPTION) as file:
-            if file.read(MAX_BYTES + 1) != data:
-                raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
-    else:
+            digests = _send(resource, folder, record.identifier, record.sha256)
+            blocks[record.identifier] = base64.b64encode(digests).decode()
+    facts = {"format": FORMAT, "license": dataset.describe().license, "distribution": manifest.distribution}
+    data = seal_json({**facts, "manifest": manifest.to_json().decode("ascii"), "blocks": blocks})
+    if not folder.has_file(DESCRIPTION):
         with folder.create(_CROISSANT) as file:
             file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
         with folder.create(DESCRIPTION) as file:
             file.write(data)
+    elif folder.read(DESCRIPTION) != data:
+        raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
     return f"sha256={hashlib.sha256(data).hexdigest()}"
-
-
-def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, bytes]) -> bytes:
-    fields = {
-        "format": FORMAT,
-        "license": licence,
-        "distribution": manifest.distribution,
-        "manifest": manifest.to_json().decode("ascii"),
-        "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
-    }
-    return seal_json(fields)
 
 
 def _check(manifest: Manifest) -> None:
@@ -114,8 +102,7 @@ def _refuse_another(folder: Folder, manifest: Manifest) -> None:
     """Refuse a destination with another dataset."""
     if not folder.has_file(DESCRIPTION):
         return
-    with folder.open(DESCRIPTION) as file:
-        there = PublishedDataset.parse(bytes(file.read(MAX_BYTES + 1)), folder.name).manifest
+    there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
     if there != manifest:
         raise ConfigError(
             f"{folder.describe('')} has {there.name} {there.version} of {there.created}, and a published dataset never changes. "

@@ -16,7 +16,7 @@ from data_stack.io.storage_connectors import (
     FileStorageConnector,
     StorageConnector,
 )
-from data_stack.stores.removal import remove_dataset
+from data_stack.stores.upkeep import remove_dataset
 
 
 class Letters(DatasetFactory):

@@ -1,8 +1,9 @@
-"""Removes datasets and garbage from a store; an unfinished removal never looks like a ready dataset."""
+"""Keeps stores sound: verifies their resources, removes datasets and garbage."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,15 +13,19 @@ from data_stack.exception import (
     DatasetNotFoundError,
     ResourceNotFoundError,
     StorageConflictError,
+    StorageError,
+    StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.catalogue_name import stored_name
 from data_stack.factories.journal import Journal
 from data_stack.factories.resource_names import JOURNAL, MANIFEST
+from data_stack.io.parallel import Workers
+from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import Garbage, StorageConnector
-from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
+from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
+from data_stack.repository.default_storage import Storage, as_storage_connector, check_there, existing_storage
+from data_stack.stores.inventory import ExpectedResource, StoredVersion, describe_absence, take_inventory
 
 _MARK = Journal("0" * 64).to_json()
 
@@ -70,12 +75,7 @@ class RemovalReport:
 
 
 def remove_dataset(
-    name: str,
-    storage: Storage | None = None,
-    *,
-    version: str | None = None,
-    all_versions: bool = False,
-    dry_run: bool = False,
+    name: str, storage: Storage | None = None, *, version: str | None = None, all_versions: bool = False, dry_run: bool = False
 ) -> RemovalReport:
     """Remove a dataset from a store; its plugin is not needed.
 
@@ -109,43 +109,30 @@ def remove_dataset(
         raise ConfigError(f"{name!r:.80} is not the name of a dataset; pass its version as version=… (--version)")
     connector = as_storage_connector(storage)
     stored = take_inventory(connector, [name])
-    _check_removable(connector, name, is_listed=stored.is_listed)
-    chosen = _chosen(list(stored.versions.values()), name, version, all_versions)
+    if not stored.is_listed or type(uncached(connector)).delete_resource is StorageConnector.delete_resource:
+        raise UnsupportedStorageOperationError(
+            f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources, so no dataset can be removed from it; "
+            f"remove the resources below {name + '/'!r} by other means, {MANIFEST} first"
+        )
+    versions = list(stored.versions.values())
+    known = ", ".join(each.version or "(unfinished)" for each in versions)
+    if version is None and not all_versions and len(versions) > 1:
+        raise ConfigError(
+            f"several versions of dataset {name!r} are stored: {known}; choose one (version=…, --version), "
+            f"or all of them (all_versions=True, --all-versions)"
+        )
+    chosen = [each for each in versions if version in (None, each.version)]
     others = stored.loose if all_versions or (version is None and not chosen) else []
     if not chosen and not others:
-        known = ", ".join(str(each.version) for each in stored.versions.values())
-        raise DatasetNotFoundError(
-            f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}"
-            if version is not None and known
-            else describe_absence(connector, name)
-        )
+        if version is not None and known:
+            raise DatasetNotFoundError(f"no version {version!r} of dataset {name!r} is in {connector!r}; it has: {known}")
+        raise DatasetNotFoundError(describe_absence(connector, name))
     removed = [_remove(connector, each, dry_run) for each in chosen]
     if others:
         removed.append(RemovedVersion(name, None, len(others), _size(connector, others)))
         for identifier in others if not dry_run else ():
             _delete(connector, identifier)
     return RemovalReport(repr(connector), name, tuple(removed), dry_run)
-
-
-def _check_removable(connector: StorageConnector, name: str, *, is_listed: bool) -> None:
-    can_delete = type(uncached(connector)).delete_resource is not StorageConnector.delete_resource
-    if not (is_listed and can_delete):
-        raise UnsupportedStorageOperationError(
-            f"{connector!r} cannot {'delete' if is_listed else 'list'} resources, so no dataset can be removed from it; "
-            f"remove the resources below {name + '/'!r} by other means, {MANIFEST} first"
-        )
-
-
-def _chosen(versions: list[StoredVersion], name: str, version: str | None, all_versions: bool) -> list[StoredVersion]:
-    if all_versions or version is not None:
-        return [each for each in versions if version in (None, each.version)]
-    if len(versions) > 1:
-        known = ", ".join(str(each.version or "(unfinished)") for each in versions)
-        raise ConfigError(
-            f"several versions of dataset {name!r} are stored: {known}; choose one (version=…, --version), "
-            f"or all of them (all_versions=True, --all-versions)"
-        )
-    return versions
 
 
 def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) -> RemovedVersion:
@@ -191,10 +178,96 @@ def collect_garbage(storage: Storage | None = None, grace_seconds: float = 86_40
     Returns:
         The items that were removed, or would be.
     """
-    connector = as_storage_connector(storage)
-    garbage = connector.collect_garbage(grace_seconds, dry_run=dry_run)
-    if not dry_run:
-        known = {each.name for each in garbage}
-        left = [name for name in connector.remove_abandoned() if name not in known]
-        garbage += [Garbage(name, None, "left by a writer that died") for name in left]
-    return garbage
+    return as_storage_connector(storage).collect_garbage(grace_seconds, dry_run=dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A resource that is damaged or missing.
+
+    Attributes:
+        identifier: of the resource.
+        problem: describes the fault.
+    """
+
+    identifier: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class StorageVerification:
+    """The result of :func:`verify_storage`.
+
+    Attributes:
+        storage: the store, without credentials.
+        state: ``"ok"`` or ``"faulty"``.
+        n_resources: resources that were read.
+        n_bytes: their bytes.
+        n_without_digest: resources without a digest to compare with.
+        faults: damaged and missing resources, sorted.
+        seconds: duration.
+    """
+
+    storage: str
+    state: str
+    n_resources: int
+    n_bytes: int
+    n_without_digest: int
+    faults: tuple[Fault, ...]
+    seconds: float
+
+
+def verify_storage(
+    storage: Storage | None = None, names: Sequence[str] = (), *, n_threads: int = 4, progress: bool | None = None
+) -> StorageVerification:
+    """Read all resources, and compare them with the digests of the store and of the manifests. A fault does not stop it.
+
+    Args:
+        storage: a connector, URL or path; None for the default store. A cache before a store is bypassed.
+        names: datasets, or versions of them; empty for the whole store.
+        n_threads: resources to read at a time.
+        progress: show a progress bar; None to show it on a terminal and in a notebook.
+
+    Raises:
+        DatasetNotFoundError: one of ``names`` is not stored.
+        StorageUnavailableError: the store does not answer. StorageError: the folder does not exist.
+    """
+    started = time.perf_counter()
+    connector = existing_storage(storage)
+    check_there(connector, may_be_new=storage is None)
+    connector = uncached(connector)  # the cache says nothing about the store
+    inventory = take_inventory(connector, names, must_exist=True)
+    expected, faults, infos = inventory.resources(), list[Fault](), list[ResourceInfo]()
+    for folder, version in inventory.versions.items():
+        if version.problem is not None and not version.is_begun:  # else it is being prepared
+            faults.append(Fault(f"{folder}/{MANIFEST}", version.problem))
+            expected.pop(f"{folder}/{MANIFEST}", None)
+
+    def check(each: ExpectedResource) -> None:
+        try:
+            info = connector.stat(each.identifier)
+            infos.append(info)
+            if each.size not in (None, info.size):
+                problem = f"resource {info.identifier!r} has {info.size:,} bytes, the manifest lists {each.size:,}"
+                faults.append(Fault(info.identifier, problem))
+            else:
+                connector.verify_resource(each.identifier, each.sha256)
+        except StorageUnavailableError:
+            raise
+        except (DatasetFileCorruptError, StorageError, ResourceNotFoundError) as error:
+            if each.is_prepared or not isinstance(error, ResourceNotFoundError):  # else it was deleted meanwhile
+                faults.append(Fault(each.identifier, str(error)))
+
+    with byte_bar("verifying", progress) as draw:
+        all_bytes = sum(each.size or 0 for each in expected.values())
+        workers = Workers(expected.values(), check, n_threads)
+        workers.run(lambda: draw(sum(info.size for info in list(infos)), all_bytes))
+    return StorageVerification(
+        storage=repr(connector),
+        state="faulty" if faults else "ok",
+        n_resources=len(infos),
+        n_bytes=sum(info.size for info in infos),
+        n_without_digest=sum(info.sha256 is None and expected[info.identifier].sha256 is None for info in infos),
+        faults=tuple(sorted(faults, key=lambda fault: fault.identifier)),
+        seconds=round(time.perf_counter() - started, 6),
+    )
