@@ -93,9 +93,7 @@ def _check(manifest: Manifest) -> None:
     if taken:
         raise ConfigError(f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it")
     if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
-        raise ConfigError(
-            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than the limit of a published dataset; publish parts"
-        )
+        raise ConfigError(f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts")
 
 
 def _refuse_another(folder: Folder, manifest: Manifest) -> None:
@@ -104,10 +102,9 @@ def _refuse_another(folder: Folder, manifest: Manifest) -> None:
         return
     there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
     if there != manifest:
-        raise ConfigError(
-            f"{folder.describe('')} has {there.name} {there.version} of {there.created}, and a published dataset never changes. "
-            f"Choose another destination for {manifest.name} {manifest.version} of {manifest.created}"
-        )
+        known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
+        ours = f"{manifest.name} {manifest.version} of {manifest.created}"
+        raise ConfigError(f"{known}, and a published dataset never changes. Choose another destination for {ours}")
 
 
 def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:

@@ -110,17 +110,13 @@ def remove_dataset(
     connector = as_storage_connector(storage)
     stored = take_inventory(connector, [name])
     if not stored.is_listed or type(uncached(connector)).delete_resource is StorageConnector.delete_resource:
-        raise UnsupportedStorageOperationError(
-            f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources, so no dataset can be removed from it; "
-            f"remove the resources below {name + '/'!r} by other means, {MANIFEST} first"
-        )
+        problem = f"{connector!r} cannot {'delete' if stored.is_listed else 'list'} resources"
+        raise UnsupportedStorageOperationError(f"{problem}; remove those below '{name}/' by other means, {MANIFEST} first")
     versions = list(stored.versions.values())
     known = ", ".join(each.version or "(unfinished)" for each in versions)
     if version is None and not all_versions and len(versions) > 1:
-        raise ConfigError(
-            f"several versions of dataset {name!r} are stored: {known}; choose one (version=…, --version), "
-            f"or all of them (all_versions=True, --all-versions)"
-        )
+        advice = "choose one (version=…, --version), or all of them (all_versions=True, --all-versions)"
+        raise ConfigError(f"several versions of dataset {name!r} are stored: {known}; {advice}")
     chosen = [each for each in versions if version in (None, each.version)]
     others = stored.loose if all_versions or (version is None and not chosen) else []
     if not chosen and not others:
@@ -142,10 +138,8 @@ def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) 
         return report
     with connector.lease(manifest) as lease:
         if not lease.acquire():
-            raise StorageConflictError(
-                f"another process is preparing, copying or removing dataset {version.folder!r} in {connector!r}; "
-                f"nothing of it was removed. Wait for that process, or end it, and try again"
-            )
+            problem = f"another process is preparing, copying or removing dataset {version.folder!r} in {connector!r}"
+            raise StorageConflictError(f"{problem}; nothing of it was removed. Wait for that process, or end it, and try again")
         connector.set_resource(mark, _MARK)
         for identifier in [manifest, *(each for each in version.identifiers if each not in (manifest, mark)), mark]:
             _delete(connector, identifier)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
@@ -83,14 +84,6 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
     for _, run in itertools.groupby(enumerate(numbers), lambda each: (each[1] - each[0], most and each[1] // most)):
         blocks = [number for _, number in run]
         yield blocks[0], len(blocks)
-
-
-class _Fetch:
-    """Blocks that one thread fetches, and for which others wait."""
-
-    def __init__(self) -> None:
-        self.has_ended = threading.Event()
-        self.blocks: dict[int, bytes] = {}
 
 
 class BlockedSource(ByteSource):
@@ -192,7 +185,7 @@ class BlockedSource(ByteSource):
 
     def _fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Fetch blocks, and wait for those that other threads are fetching; without those for which another thread failed."""
-        own = _Fetch()
+        own, fetched = Future[dict[int, bytes]](), dict[int, bytes]()
         with self._lock:
             found = self._kept.get_many(numbers)  # another thread may have fetched them just now
             others = {number: self._fetches[number] for number in numbers if number in self._fetches}
@@ -200,22 +193,21 @@ class BlockedSource(ByteSource):
             self._fetches.update(dict.fromkeys(missing, own))
         try:
             if missing:
-                own.blocks = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                for number, data in own.blocks.items():
+                fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
+                for number, data in fetched.items():
                     self._kept.put(number, data)
         finally:
             with self._lock:
                 for number in missing:
                     del self._fetches[number]
-            own.has_ended.set()
-        found |= own.blocks
+            own.set_result(fetched)
+        found |= fetched
         for number, fetch in others.items():
-            fetch.has_ended.wait()
-            if number in fetch.blocks:
-                found[number] = fetch.blocks[number]
+            if number in fetch.result():
+                found[number] = fetch.result()[number]
         return found
 
     def _begin_in_fork(self) -> None:
         # threads of the parent do not go on here
         self._lock = threading.Lock()
-        self._fetches: dict[int, _Fetch] = {}
+        self._fetches: dict[int, Future[dict[int, bytes]]] = {}

@@ -149,10 +149,11 @@ class CachedStorageConnector(StorageConnector):
             if content is None or not _CachedResource(self, identifier, content).fill():
                 lacking.append(identifier)
         if lacking:
-            raise StorageFullError(
-                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self.local}: "
-                f"raise max_bytes (now {self._max_bytes}), make room on the disk, or let verify_resource() note their digests"
+            problem = (
+                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self.local}"
             )
+            advice = f"raise max_bytes (now {self._max_bytes}), make room, or let verify_resource() note their digests"
+            raise StorageFullError(f"{problem}: {advice}")
         return wanted
 
     # ------------------------------------------------------------------ writing, by the remote
@@ -238,11 +239,8 @@ class CachedStorageConnector(StorageConnector):
             # Offline work must not wait for the timeout at each opening.
             waited = time.monotonic() - start
             self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MAX_SILENT_SECONDS)
-            raise StorageUnavailableError(
-                f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or the part asked for, is not in the cache "
-                f"at {self.local} either; call fetch() while the remote answers.",
-                error.errno,
-            ) from error
+            problem = f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or a part, is not in the cache either"
+            raise StorageUnavailableError(f"{problem}; call fetch() while the remote answers.", error.errno) from error
         self._silent_until = 0.0
         return answer
 

@@ -93,22 +93,16 @@ class FileStorageConnector(StorageConnector):
         identifier = self._check_name(identifier)
         with self._locate(identifier) as (folder, name, _), self._explaining("delete", identifier):
             self._notes.remove(identifier)
-            try:
-                os.unlink(name, dir_fd=folder)
-            except FileNotFoundError:  # deleted meanwhile
-                raise ResourceNotFoundError(identifier, repr(self)) from None
+            os.unlink(name, dir_fd=folder)
             os.fsync(folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._check_name(identifier), self._check_name(new_identifier)
         with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
-            with self._target(new_identifier) as (target, new_name), self._explaining("store", new_identifier):
+            with self._target(new_identifier) as (target, new_name), self._explaining("move", identifier):
                 self._notes.remove(new_identifier)
                 self._notes.remove(identifier)
-                try:
-                    os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
-                except FileNotFoundError:
-                    raise ResourceNotFoundError(identifier, repr(self)) from None
+                os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
                 os.fsync(target)
                 os.fsync(folder)
                 if file.noted is not None:  # the expected digest of a touched file moves too
@@ -157,12 +151,11 @@ class FileStorageConnector(StorageConnector):
                     self._note(identifier, found)
                 return ResourceInfo(identifier, found.size, found.sha256, file.status.st_mtime)
             with self._locate(identifier) as (_, _, now):
-                was_replaced = not os.path.samestat(now, file.status)
-            if not was_replaced:
-                if file.version is not None:
-                    self._notes.write(identifier, replace(file.version, facts=()))
-                raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
-        return self.verify_resource(identifier, sha256)  # the note may be that of its successor
+                if os.path.samestat(now, file.status):  # else the note may be that of its successor
+                    if file.version is not None:
+                        self._notes.write(identifier, replace(file.version, facts=()))
+                    raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
+        return self.verify_resource(identifier, sha256)
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[FileLease]:
         identifier = self._check_name(identifier)
@@ -251,8 +244,6 @@ class FileStorageConnector(StorageConnector):
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 if not stat.S_ISREG(status.st_mode):
                     raise FileNotFoundError
-            except (FileNotFoundError, NotADirectoryError):
-                raise ResourceNotFoundError(identifier, repr(self)) from None
             except OSError as error:
                 raise self._explain("look for", identifier)(error) from error
             yield folder, name, status
@@ -267,8 +258,7 @@ class FileStorageConnector(StorageConnector):
             folder, name = self._open_folder(identifier, create=True)
         try:
             with contextlib.suppress(OSError):
-                # An empty folder of that name is removed.
-                os.rmdir(name, dir_fd=folder)
+                os.rmdir(name, dir_fd=folder)  # an empty folder of that name
             yield folder, name
         finally:
             os.close(folder)
@@ -294,13 +284,14 @@ class FileStorageConnector(StorageConnector):
         return explaining(self._explain(action, identifier))
 
     def _explain(self, action: str, identifier: str) -> Explain:
-        return functools.partial(
-            storage_error,
-            f"could not {action} {identifier!r} in {self!r}",
-            path=self.root_path,
-            if_full="Nothing was published; make room and try again.",
-            otherwise="The store is as it was; check permissions and the disk.",
-        )
+        def explain(error: OSError) -> Exception:
+            if isinstance(error, (FileNotFoundError, NotADirectoryError)) and action != "store":
+                return ResourceNotFoundError(identifier, repr(self))
+            problem, if_full = f"could not {action} {identifier!r} in {self!r}", "Nothing was published; make room and try again."
+            advice = "The store is as it was; check permissions and the disk."
+            return storage_error(problem, error, self.root_path, if_full=if_full, otherwise=advice)
+
+        return explain
 
 
 def _make_folders(path: str) -> None:

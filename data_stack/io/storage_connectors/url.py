@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from data_stack.exception import ConfigError, DataStackError
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
@@ -56,23 +57,16 @@ def storage_connector_from_url(
     if scheme not in schemes:
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
-        raise ConfigError(
-            f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; "
-            f"known are {', '.join(f'{each}://' for each in sorted(schemes))}. "
-            f"Others come with plugins; `data-stack doctor` shows those that are installed."
-        )
+        known = ", ".join(f"{each}://" for each in sorted(schemes))
+        problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
+        raise ConfigError(f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed.")
     parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
     if not {"cache", "cachebytes"} & set(parameters):
         return schemes[scheme](text)
     folder, size = parameters.get("cache", ""), parameters.get("cachebytes")
     most_bytes = None if size is None else parse_bytes(size)
     if not folder or "\0" in folder or "://" in folder or url.fragment or (size is not None and most_bytes is None):
-        raise ConfigError(
-            f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB (512MiB, 1000000)"
-        )
-    # Imported here, as most stores have no cache.
-    from data_stack.io.storage_connectors.cached import CachedStorageConnector
-
+        raise ConfigError(f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB")
     connector = schemes[scheme](str(url.without_parameters(("cache", "cachebytes"))))
     return CachedStorageConnector(connector, os.path.expanduser(folder), most_bytes)
 

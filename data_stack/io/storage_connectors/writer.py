@@ -62,7 +62,8 @@ class Partial:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_NONBLOCK | os.O_CREAT, 0o666, dir_fd=folder)
             exits.callback(os.close, handle)
-            _lock(handle)
+            if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
+                return None
             # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
             # name, as after a kill during renaming.
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -119,18 +120,12 @@ def remove_unfinished(path: str, grace_seconds: float, *, dry_run: bool) -> int 
             handle = os.open(path, _FLAGS | os.O_NONBLOCK)
             exits.callback(os.close, handle)
             # Locked until it is removed: a waiting process then sees that its name is gone.
-            _lock(handle)
-            is_useless = time.time() - os.fstat(handle).st_mtime >= grace_seconds
+            is_useless = try_lock(handle, if_unsupported=False) and time.time() - os.fstat(handle).st_mtime >= grace_seconds
         if is_useless:
             if not dry_run:
                 os.unlink(path)
             return status.st_size
     return None
-
-
-def _lock(handle: int) -> None:
-    if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
-        raise OSError("another process uses this partial file")
 
 
 class ResourceWriter(io.BufferedIOBase):

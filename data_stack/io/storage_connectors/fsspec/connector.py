@@ -33,7 +33,6 @@ from urllib.parse import parse_qsl
 from data_stack.exception import (
     ConfigError,
     MalformedIdentifierError,
-    ReadOnlyStorageError,
     ResourceNotFoundError,
     StorageError,
     StorageUnavailableError,
@@ -118,8 +117,7 @@ class FsspecStorageConnector(StorageConnector):
         if not 0 < timeout_seconds < float("inf"):
             raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
-        self._read_only = read_only
-        self._files = RemoteFiles(url, timeout_seconds, storage_options)
+        self._files = RemoteFiles(url, timeout_seconds, storage_options, read_only=read_only)
 
     @classmethod
     def from_url(cls, url: str) -> FsspecStorageConnector:
@@ -152,7 +150,6 @@ class FsspecStorageConnector(StorageConnector):
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         check_identifier(identifier)
-        self._check_writable(identifier)
         size = _size_of(resource)
         if size is None:
             with self.create(identifier) as writer:  # in a temporary file, as a retry could not read the source again
@@ -161,7 +158,7 @@ class FsspecStorageConnector(StorageConnector):
         self._publish(self._upload(identifier, resource, size))
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        self._check_writable(check_identifier(new_identifier))
+        check_identifier(new_identifier)
         pointer = self._pointer(identifier)
         if pointer is None:
             super().move_resource(identifier, new_identifier)
@@ -178,7 +175,6 @@ class FsspecStorageConnector(StorageConnector):
         paths = [path for path in (check_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
         if not paths:
             raise ResourceNotFoundError(identifier, repr(self))
-        self._check_writable(identifier)
         for path in paths:
             self._files.delete(path)
         if identifier in paths:
@@ -202,17 +198,14 @@ class FsspecStorageConnector(StorageConnector):
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         pointer = self._look_up(identifier)
         found = super().verify_resource(identifier, sha256)
-        if pointer.file is not None and not self._read_only and pointer.sha256 != found.sha256:
+        if pointer.file is not None and pointer.sha256 != found.sha256:
             note = json.dumps({"tag": pointer.file.tag, "sha256": found.sha256}).encode()
-            with contextlib.suppress(StorageError):  # a lost note costs another reading
+            with contextlib.suppress(StorageError):  # without the note, it is read again
                 self._files.put(_note_path(identifier), note)
         return found
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        check_identifier(identifier)
-        if self._read_only:
-            return contextlib.nullcontext(Lease())
-        path = f"{_LEASES}/{hashlib.sha256(identifier.encode()).hexdigest()}"
+        path = f"{_LEASES}/{hashlib.sha256(check_identifier(identifier).encode()).hexdigest()}"
         return contextlib.closing(HeartbeatLease(self._files, path))
 
     # ------------------------------------------------------------------ upkeep
@@ -225,12 +218,10 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
         """
-        if not dry_run:
-            self._check_writable("garbage")
         parts, leases, temporaries = (self._files.files(folder) for folder in (OBJECTS, _LEASES, TEMPORARIES))
         if not parts and not leases and not temporaries:
             return []
-        now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
+        now = time.time() if dry_run and self._files.read_only else self._files.now()  # without writing there is no other clock
 
         def is_old(file: RemoteFile) -> bool:
             # Rounded down, as some answers of some stores are.
@@ -291,9 +282,8 @@ class FsspecStorageConnector(StorageConnector):
             with contextlib.suppress(StorageError):
                 if self._files.read(path, len(document) + 1) == document:
                     return
-            raise StorageUnavailableError(
-                f"{error} It is unknown whether it was published; if the request still arrives, it will be, whole.", error.errno
-            ) from None
+            advice = "It is unknown whether it was published; if the request still arrives, it will be, whole."
+            raise StorageUnavailableError(f"{error} {advice}", error.errno) from None
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was noted of exactly this plain file."""
@@ -331,10 +321,6 @@ class FsspecStorageConnector(StorageConnector):
             pass
         inline = first if version is None else b""
         return Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
-
-    def _check_writable(self, what: str) -> None:
-        if self._read_only:
-            raise ReadOnlyStorageError(f"cannot change {what!r}: {self!r} is read-only")
 
 
 # ---------------------------------------------------------------------- names and values

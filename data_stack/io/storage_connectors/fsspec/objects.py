@@ -81,9 +81,7 @@ class Pointer:
         """
 
         def refuse(why: str) -> NoReturn:
-            raise DatasetFileCorruptError(
-                f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again from its source or a copy."
-            )
+            raise DatasetFileCorruptError(f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again.")
 
         if not document.startswith(FORMAT):
             is_earlier = document.startswith(b'{"block_bytes":')

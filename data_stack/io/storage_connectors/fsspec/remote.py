@@ -25,6 +25,7 @@ from data_stack.exception import (
     ConfigError,
     DataStackError,
     MissingDependencyError,
+    ReadOnlyStorageError,
     StorageError,
     StorageFullError,
     StorageUnavailableError,
@@ -82,13 +83,15 @@ class RemoteFiles:
         url: scheme, place and folder; user and password in it are used, and never shown.
         timeout_seconds: limit of a single call, retries included.
         options: arguments of the file system's class; never shown.
+        read_only: refuse to write.
 
     Raises:
         ConfigError: the URL has no bucket or host, or its scheme is unknown.
         MissingDependencyError: the package for its scheme is not installed.
     """
 
-    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any], *, read_only: bool = False) -> None:
+        self.read_only = read_only
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
@@ -101,13 +104,12 @@ class RemoteFiles:
             raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
         if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
             # The driver would take them for a part of the bucket's name, and show them.
-            raise ConfigError(
-                f"a {self._protocol}:// URL must not hold user and password; use the environment or storage_options"
-            )
+            raise ConfigError(f"a {self._protocol}:// URL must not hold a password; use the environment or storage_options")
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
+        self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
 
@@ -149,11 +151,8 @@ class RemoteFiles:
 
     def info(self, path: str) -> RemoteFile | None:
         """Metadata of a file; None if there is no such file."""
-        try:
-            info = self._call("look for", path, "info", self._full(path))
-        except _MISSING:
-            return None
-        return next(iter(self._describe([info])), None)
+        info = self._call("look for", path, "info", self._full(path))
+        return next(iter(self._describe([info] if info is not None else [])), None)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
@@ -166,18 +165,12 @@ class RemoteFiles:
         """All files below a folder, however deep; none if there is no such folder."""
         # By default fsspec silently skips unreadable folders, except where it lists by prefix.
         strictly = {} if issubclass(self._class, _ATOMIC) else {"on_error": _raise_unless_missing}
-        try:
-            found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
-        except _MISSING:
-            return []
-        return [file for file in self._describe(found) if file.path != folder]
+        found = self._call("list", folder, "find", self._full(folder), detail=True, **strictly) or {}
+        return [file for file in self._describe(found.values()) if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder."""
-        try:
-            found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
-        except _MISSING:
-            return [], []
+        found = self._call("list", folder, "ls", self._full(folder), detail=True) or []
         folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
         return [file for file in self._describe(found) if file.path != folder], folders
 
@@ -186,13 +179,12 @@ class RemoteFiles:
     def put(self, path: str, data: bytes | memoryview, **mode: Any) -> None:
         """Write or replace a file atomically."""
         data = bytes(data)
+        self._check_writable(path)
         try:
             if issubclass(self._class, _ATOMIC):
-                self._call("store", path, "pipe_file", self._full(path), data, **mode)
+                self._insist("store", path, lambda: self._run("pipe_file", self._full(path), data, **mode))
             elif self._class.mv is fsspec.AbstractFileSystem.mv:
-                raise UnsupportedStorageOperationError(
-                    f"{self.place} is read-only: {self._class.__name__} cannot rename, so it cannot publish atomically"
-                )
+                raise UnsupportedStorageOperationError(f"{self.place} is read-only: {self._class.__name__} cannot rename")
             else:
                 write = self._create_exclusively if mode else self._put_by_renaming
                 self._insist("store", path, lambda: write(path, data))
@@ -209,17 +201,19 @@ class RemoteFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file if it exists."""
-        with contextlib.suppress(*_MISSING):
-            self._call("delete", path, "rm_file", self._full(path))
+        self._check_writable(path)
+        self._call("delete", path, "rm_file", self._full(path))
+
+    def _check_writable(self, path: str) -> None:
+        if self.read_only:
+            raise ReadOnlyStorageError(f"cannot change {path!r}: {self.place} was opened for reading only", errno.EROFS)
 
     def now(self) -> float:
         """The time of the file system, in seconds since 1970: that of a new file."""
         path = f"{TEMPORARIES}/clock-{secrets.token_hex(8)}"
         self.put(path, b"")
-        try:
-            info = self.info(path)
-        finally:
-            self.delete(path)
+        info = self.info(path)
+        self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
@@ -255,14 +249,17 @@ class RemoteFiles:
 
     # ------------------------------------------------------------------ calls
 
-    def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
-        return self._insist(action, path, lambda: self._run(method, *args, listing=listing, **kwargs))
+    def _call(self, action: str, path: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What a method returns; None if there is no such file."""
+        with contextlib.suppress(*_MISSING):
+            return self._insist(action, path, lambda: self._run(method, *args, **kwargs))
+        return None
 
-    def _run(self, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
+    def _run(self, method: str, *args: Any, **kwargs: Any) -> Any:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = self._timeout_seconds * (_LISTING_FACTOR if listing else 1)
+            seconds = self._timeout_seconds * (_LISTING_FACTOR if method in ("find", "ls") else 1)
             return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)
@@ -305,10 +302,8 @@ class RemoteFiles:
         """The file system of this process."""
         handle = self._connection
         if handle is None:
-            options = self._all_options()
             # Connectors with the same options share one: creating an S3 client takes 0.2 s.
-            key = (self._class, fsspec.utils.tokenize(options))
-            handle = self._connection = _SHARED.get(key) or _SHARED.setdefault(key, self._connect(options))
+            handle = self._connection = _SHARED.get(self._key) or _SHARED.setdefault(self._key, self._connect())
         return handle
 
     def _begin_in_fork(self) -> None:
@@ -327,28 +322,19 @@ class RemoteFiles:
             return
         handle, self._connection = self._connection, None
         if handle is not None:
-            for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
-                _SHARED.pop(key, None)
+            _SHARED.pop(self._key, None)
             handle.close()
 
-    def _all_options(self) -> dict[str, Any]:
+    def _connect(self) -> _Handle:
         options, seconds = dict(self._options), self._timeout_seconds
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
             # We retry, and each request ends in time even if the server is silent.
-            options["config_kwargs"] = {
-                "connect_timeout": min(10.0, seconds),
-                "read_timeout": seconds,
-                "retries": {"max_attempts": 0},
-                "max_pool_connections": _MAX_AT_ONCE,
-                **options.get("config_kwargs", {}),
-            }
+            limits = {"connect_timeout": min(10.0, seconds), "read_timeout": seconds, "max_pool_connections": _MAX_AT_ONCE}
+            options["config_kwargs"] = {**limits, "retries": {"max_attempts": 0}, **options.get("config_kwargs", {})}
         elif self._protocol in ("sftp", "ssh"):
             options.setdefault("timeout_seconds", seconds)
-        return options
-
-    def _connect(self, options: Mapping[str, Any]) -> _Handle:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:

@@ -103,7 +103,7 @@ class Settings:
             raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
         if not isinstance(self.bucket, str) or not _BUCKET.fullmatch(self.bucket):
             raise ConfigError(
-                "a bucket has 1 to 60 letters, digits or '_.-', without '..', a dot at the end, or 'system.' at the start"
+                "a bucket has 1 to 60 letters, digits or '_.-'; no '..', no dot at the end, no 'system.' at the start"
             )
         if not 0.1 <= self.timeout_seconds <= 86_400:
             raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
@@ -112,10 +112,8 @@ class Settings:
         if not 0 <= self.inline_bytes <= 8 << 20:
             raise ConfigError("inline_bytes must be between 0 and 8 MiB: a document holds at most 16 MiB")
         if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
-            raise ConfigError(
-                "the connection string turns off the check of the server's certificate; name the authority with tlsCAFile=…, or "
-                "accept any server with allow_invalid_certificates=True (in a URL: allowInvalidCertificates=true)"
-            )
+            advice = "name the authority with tlsCAFile=…, or accept any server with allow_invalid_certificates=True"
+            raise ConfigError(f"the connection string turns off the check of the server's certificate; {advice}")
 
     @staticmethod
     def split_url(url: str) -> tuple[str, dict[str, Any]]:
@@ -142,11 +140,8 @@ def _match(uri: str) -> re.Match[str]:
         or "@" in str(uri)[match.end("authority") :]
         or not all(_HOST.fullmatch(host) for host in match["authority"].rpartition("@")[2].split(","))
     ):
-        raise ConfigError(
-            "invalid MongoDB connection string; write mongodb://host:27017/database, or "
-            "mongodb://user:password@host/database with '@', ':', '/', '?', '#' and '%' in the password percent-encoded, "
-            "and '@' in options too"
-        )
+        advice = "write mongodb://user:password@host:27017/database with '@:/?#%' in the password percent-encoded"
+        raise ConfigError(f"invalid MongoDB connection string; {advice}, and '@' in options too")
     if ";" in (match["query"] or ""):
         # The driver may read it as '&', unlike the checks of options here.
         raise ConfigError("options of a connection string are separated by '&'; percent-encode a ';' as '%3B'")
@@ -185,7 +180,9 @@ class Connection:
         with self._lock:
             if self._client is None:
                 self._client = self._connect()
-                self._closing = weakref.finalize(self, _close, self._client)
+                # The garbage collector may call this anywhere: before Python 3.12 even amid a change of a context variable like
+                # the driver's timeout. Changing another variable of the same context then ended in a segmentation fault.
+                self._closing = weakref.finalize(self, contextvars.Context().run, _close, self._client)
             return self._client
 
     def _connect(self) -> MongoClient[dict[str, Any]]:
@@ -199,11 +196,8 @@ class Connection:
             return MongoClient(uri, connect=False, **options)
         except (ConfigurationError, ValueError, TypeError) as error:
             # The driver's own message may quote a part of a password.
-            raise ConfigError(
-                f"MongoDB's driver does not accept the connection string or its options ({type(error).__name__}); see "
-                f"https://www.mongodb.com/docs/manual/reference/connection-string/ and percent-encode special characters of "
-                f"passwords"
-            ) from None
+            problem = f"MongoDB's driver does not accept the connection string or its options ({type(error).__name__})"
+            raise ConfigError(f"{problem}; percent-encode special characters of passwords") from None
 
     def readable(self, name: str) -> Documents:
         """The collection ``bucket.name`` with the connection string's read preference and concern (default: "majority")."""
@@ -282,9 +276,8 @@ class Connection:
         elif isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout):
             kind = StorageUnavailableError
             why = f"the server did not answer within {seconds:g} s ({reason}). Check that it runs, and try again."
-        raise kind(
-            f"could not {action} {f'{identifier!r} in ' if identifier else ''}{self.settings.name}: {why}", *numbers
-        ) from error
+        what = f"{identifier!r} in {self.settings.name}" if identifier else self.settings.name
+        raise kind(f"could not {action} {what}: {why}", *numbers) from error
 
 
 def _reason(error: Exception) -> str:
@@ -294,12 +287,6 @@ def _reason(error: Exception) -> str:
 
 
 def _close(client: MongoClient[dict[str, Any]]) -> None:
-    # The garbage collector may call this anywhere: before Python 3.12 even amid a change of a context variable such as the
-    # driver's timeout. Changing another variable of the same context then ended in a segmentation fault.
-    contextvars.Context().run(_close_in_time, client)
-
-
-def _close_in_time(client: MongoClient[dict[str, Any]]) -> None:
     with pymongo.timeout(BRIEF_SECONDS):
         client.close()
 

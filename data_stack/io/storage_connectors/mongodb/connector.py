@@ -15,7 +15,6 @@ from pymongo import ReadPreference
 from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, ServerSelectionTimeoutError, WriteConcernError
 
 from data_stack.exception import (
-    DatasetFileCorruptError,
     DataStackError,
     MalformedIdentifierError,
     ReadOnlyStorageError,
@@ -163,10 +162,7 @@ class MongoDBStorageConnector(StorageConnector):
         document = self._document(check_identifier(identifier), projection)
         if document is None:
             raise ResourceNotFoundError(identifier, repr(self))
-        pointer = Pointer.of(document, self._settings.name)
-        if projection is None and pointer.file_id is None and pointer.data is None:
-            raise DatasetFileCorruptError(f"the pointer document of resource {identifier!r} in {self!r} has lost its bytes")
-        return pointer
+        return Pointer.of(document, self._settings.name, is_whole=projection is None)
 
     def _explain_loss(self, pointer: Pointer) -> None:
         """Raise ResourceChangedError for chunks that were swept after a replacement; return for damage."""
@@ -288,16 +284,14 @@ class MongoDBStorageConnector(StorageConnector):
         """
         connection, identifier = self._connection, pointer.identifier
         with connection.operation("publish", identifier):
-            resources = connection.writable("resources")
+            resources, ours = connection.writable("resources"), {"_id": identifier, "write_id": pointer.write_id}
             is_asking = False
             for attempt in range(_ATTEMPTS):
                 try:
-                    if is_asking and self._is_published(pointer):
+                    # An update whose answer was lost, but that was applied, is durable once this one is answered.
+                    if is_asking and resources.update_one(ours, {"$currentDate": {"modified": True}}).matched_count:
                         return None
-                    before: dict[str, Any] | None = resources.find_one_and_update(
-                        {"_id": identifier}, pointer.update(), upsert=True
-                    )
-                    return before
+                    return resources.find_one_and_update({"_id": identifier}, pointer.update(), upsert=True)
                 except DuplicateKeyError:
                     continue  # two created it at once; now it is there
                 except PyMongoError as error:
@@ -309,15 +303,7 @@ class MongoDBStorageConnector(StorageConnector):
                     if error.timeout or attempt == _ATTEMPTS - 1:
                         raise self._unknown(identifier, error) from error
                     is_asking = True
-        raise StorageError(
-            f"could not publish {identifier!r} in {self!r}: other writers created and deleted it {_ATTEMPTS} times; try again"
-        )
-
-    def _is_published(self, pointer: Pointer) -> bool:
-        """Whether an update whose answer was lost was applied; if so, it is durable when this returns."""
-        ours = {"_id": pointer.identifier, "write_id": pointer.write_id}
-        resources = self._connection.writable("resources")
-        return bool(resources.update_one(ours, {"$currentDate": {"modified": True}}).matched_count)
+        raise StorageError(f"could not publish {identifier!r} in {self!r}: other writers create and delete it; try again")
 
     def _mark_replaced(self, before: Mapping[str, Any] | None, now: Pointer | None = None) -> None:
         """Start the grace period of a pointer's previous file; garbage collection finds the file even if this fails."""
@@ -330,11 +316,8 @@ class MongoDBStorageConnector(StorageConnector):
             )
 
     def _unknown(self, identifier: str, error: Exception) -> _OutcomeUnknownError:
-        return _OutcomeUnknownError(
-            f"the server at {self._settings.name} disconnected while {identifier!r} was being published "
-            f"({type(error).__name__}), and did not answer within {self._settings.timeout_seconds:g} s: the resource is "
-            f"unchanged or published whole. Check it, or store it again."
-        )
+        problem = f"the server at {self._settings.name} disconnected while {identifier!r} was published ({type(error).__name__})"
+        return _OutcomeUnknownError(f"{problem}: the resource is unchanged or published whole. Check it, or store it again.")
 
     # ------------------------------------------------------------------ upkeep
 

@@ -71,7 +71,7 @@ class Pointer:
         return block_digest(json.dumps(facts).encode())
 
     @classmethod
-    def of(cls, document: Mapping[str, Any], where: str) -> Pointer:
+    def of(cls, document: Mapping[str, Any], where: str, *, is_whole: bool = True) -> Pointer:
         """Parse a document, checking every field.
 
         Raises:
@@ -81,16 +81,14 @@ class Pointer:
         identifier: Any = document.get("_id")
 
         def refuse(what: str) -> NoReturn:
-            raise DatasetFileCorruptError(
-                f"the pointer document of resource {identifier!r} in {where} is damaged: {what}. Store the resource again from "
-                f"its source or a copy; `data-stack verify` lists other damage."
-            )
+            problem = f"the pointer document of resource {identifier!r} in {where} is damaged: {what}"
+            raise DatasetFileCorruptError(f"{problem}. Store the resource again; `data-stack verify` lists other damage.")
 
         if document.get("format") != _FORMAT:
             refuse(f"'format' is {document.get('format')!r:.60}; this data_stack reads format {_FORMAT}")
         has_data = "digest" in document
         kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
-        if has_data and "data" in document:
+        if has_data and (is_whole or "data" in document):
             kinds["data"] = bytes
         for name, kind in kinds.items():
             value = document.get(name)
