@@ -149,9 +149,7 @@ class CachedStorageConnector(StorageConnector):
             if content is None or not _CachedResource(self, identifier, content).fill():
                 lacking.append(identifier)
         if lacking:
-            problem = (
-                f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into the cache at {self.local}"
-            )
+            problem = f"{len(lacking)} of {len(wanted)} resources, {lacking[0]!r} first, do not fit into {self.local}"
             advice = f"raise max_bytes (now {self._max_bytes}), make room, or let verify_resource() note their digests"
             raise StorageFullError(f"{problem}: {advice}")
         return wanted

@@ -21,22 +21,13 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from data_stack.exception import ChecksumMismatchError, MalformedIdentifierError, ResourceNotFoundError
+from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError
 from data_stack.io.byte_source import LazySource
-from data_stack.io.identifiers import check_identifier, check_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, ResourceInfo, StorageConnector, open_source
 from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
-from data_stack.io.storage_connectors.writer import (
-    PARTIAL,
-    TEMPORARY,
-    Explain,
-    Partial,
-    ResourceWriter,
-    binary_chunks,
-    publishing,
-    remove_unfinished,
-)
+from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
 from data_stack.io.storage_errors import explaining, storage_error
 
 _OWN_FOLDER: Final = ".data_stack"
@@ -174,12 +165,8 @@ class FileStorageConnector(StorageConnector):
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
-            for folder, _, files in os.walk(os.path.join(self.root_path, start)):
-                for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
-                    size = remove_unfinished(path, grace_seconds, dry_run=dry_run)
-                    if size is not None:
-                        reason = "an interrupted download" if PARTIAL in path else "left by a writer that died"
-                        yield Garbage(os.path.relpath(path, self.root_path), size, reason)
+            for path, size, reason in remove_unfinished(os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run):
+                yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
 
@@ -217,9 +204,8 @@ class FileStorageConnector(StorageConnector):
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
-        folder = ""
-        with contextlib.suppress(MalformedIdentifierError):
-            folder = check_identifier(prefix.rpartition("/")[0])  # others are not even looked at
+        above = prefix.rpartition("/")[0]
+        folder = above if is_identifier(above) else ""
         links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
         pending = [] if any(links) else [folder]
         while pending:
@@ -230,9 +216,8 @@ class FileStorageConnector(StorageConnector):
                     if entry.is_dir(follow_symlinks=False):
                         if not entry.name.startswith(".") and (path.startswith(prefix) or prefix.startswith(path + "/")):
                             pending.append(path)
-                    elif entry.is_file(follow_symlinks=False):
-                        with contextlib.suppress(MalformedIdentifierError):
-                            yield check_identifier(path)
+                    elif entry.is_file(follow_symlinks=False) and is_identifier(path):
+                        yield path
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:

@@ -7,7 +7,6 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -112,12 +111,10 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
 _MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
 _FSSPEC: Final = functools.partial(_from_module, "fsspec", "FsspecStorageConnector")
 
-BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = MappingProxyType(
-    {
-        "file": _from_file_url,
-        "memory": _from_memory_url,
-        **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
-        **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
-    }
-)
+BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
+    "file": _from_file_url,
+    "memory": _from_memory_url,
+    **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
+    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
+}
 """The schemes that need no plugin; no plugin can take them."""

@@ -104,28 +104,29 @@ class Partial:
                 os.unlink(self.name, dir_fd=self._folder)
 
 
-def remove_unfinished(path: str, grace_seconds: float, *, dry_run: bool) -> int | None:
-    """Remove an unfinished file and return its size; None if it stays.
+def remove_unfinished(folder: str, grace_seconds: float, *, dry_run: bool) -> Iterator[tuple[str, int, str]]:
+    """Remove unfinished files at any depth below a folder; yield path, size and reason of each.
 
     A temporary stays while its writer lives; one of another machine or container, whose writers are not visible, for a day. A
     partial file stays while it is in use, and for the grace period.
     """
-    name = os.path.basename(path)
-    owner = name.removeprefix(TEMPORARY).rpartition("-")[0]
-    with contextlib.suppress(OSError), contextlib.ExitStack() as exits:
-        status = os.stat(path, follow_symlinks=False)
-        age_seconds = time.time() - status.st_mtime
-        is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > _FOREIGN_GRACE_SECONDS
-        if name.startswith(PARTIAL):
-            handle = os.open(path, _FLAGS | os.O_NONBLOCK)
-            exits.callback(os.close, handle)
-            # Locked until it is removed: a waiting process then sees that its name is gone.
-            is_useless = try_lock(handle, if_unsupported=False) and time.time() - os.fstat(handle).st_mtime >= grace_seconds
-        if is_useless:
-            if not dry_run:
-                os.unlink(path)
-            return status.st_size
-    return None
+    for above, _, names in os.walk(folder):
+        for name in (name for name in names if name.startswith(TEMPORARY)):
+            path, owner = os.path.join(above, name), name.removeprefix(TEMPORARY).rpartition("-")[0]
+            with contextlib.suppress(OSError), contextlib.ExitStack() as exits:
+                status, reason = os.stat(path, follow_symlinks=False), "left by a writer that died"
+                age_seconds = time.time() - status.st_mtime
+                is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > _FOREIGN_GRACE_SECONDS
+                if name.startswith(PARTIAL):
+                    handle = os.open(path, _FLAGS | os.O_NONBLOCK)
+                    exits.callback(os.close, handle)
+                    # Locked until it is removed: a waiting process then sees that its name is gone.
+                    is_free, reason = try_lock(handle, if_unsupported=False), "an interrupted download"
+                    is_useless = is_free and time.time() - os.fstat(handle).st_mtime >= grace_seconds
+                if is_useless:
+                    if not dry_run:
+                        os.unlink(path)
+                    yield path, status.st_size, reason
 
 
 class ResourceWriter(io.BufferedIOBase):

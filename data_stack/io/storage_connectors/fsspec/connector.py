@@ -30,28 +30,13 @@ from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    ResourceNotFoundError,
-    StorageError,
-    StorageUnavailableError,
-)
-from data_stack.io.identifiers import check_identifier, check_prefix
+from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError, StorageUnavailableError
+from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
 from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
-from data_stack.io.storage_connectors.fsspec.objects import (
-    MAX_POINTER_BYTES,
-    MAX_RESOURCE_BYTES,
-    OBJECTS,
-    PART_BYTES,
-    ObjectBlocks,
-    Pointer,
-    block_bytes_for,
-    part_path,
-)
+from data_stack.io.storage_connectors.fsspec import objects
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
@@ -145,7 +130,7 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        blocks = ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
+        blocks = objects.ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
         return open_source(self, identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
@@ -187,7 +172,7 @@ class FsspecStorageConnector(StorageConnector):
         for each in folders:
             if each != _OWN_FOLDER and f"{each}/".startswith(prefix):
                 plain += self._files.files(each)
-        identifiers = {_identifier_of(file.path) for file in pointers} | {_checked(file.path) for file in plain}
+        identifiers = {_identifier_of(file.path) for file in pointers} | {file.path for file in plain if is_identifier(file.path)}
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -218,7 +203,7 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
         """
-        parts, leases, temporaries = (self._files.files(folder) for folder in (OBJECTS, _LEASES, TEMPORARIES))
+        parts, leases, temporaries = (self._files.files(folder) for folder in (objects.OBJECTS, _LEASES, TEMPORARIES))
         if not parts and not leases and not temporaries:
             return []
         now = time.time() if dry_run and self._files.read_only else self._files.now()  # without writing there is no other clock
@@ -232,7 +217,7 @@ class FsspecStorageConnector(StorageConnector):
         useless = [file for file in parts if os.path.dirname(file.path) not in young]
         for _ in range(2):  # the first listing may miss a resource that is moved meanwhile
             if useless:
-                needed = {f"{OBJECTS}/{pointer.version}" for pointer in self._pointers()}
+                needed = {f"{objects.OBJECTS}/{pointer.version}" for pointer in self._pointers()}
                 useless = [file for file in useless if os.path.dirname(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         for file in leases:
@@ -249,11 +234,11 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ pointers
 
-    def _pointer(self, identifier: str) -> Pointer | None:
-        document = self._files.read(_pointer_path(check_identifier(identifier)), MAX_POINTER_BYTES + 1)
-        return None if document is None else Pointer.from_bytes(document, identifier, repr(self))
+    def _pointer(self, identifier: str) -> objects.Pointer | None:
+        document = self._files.read(_pointer_path(check_identifier(identifier)), objects.MAX_POINTER_BYTES + 1)
+        return None if document is None else objects.Pointer.from_bytes(document, identifier, repr(self))
 
-    def _look_up(self, identifier: str) -> Pointer:
+    def _look_up(self, identifier: str) -> objects.Pointer:
         """The pointer of a resource, or a description of the plain file of another tool."""
         pointer = self._pointer(identifier)
         if pointer is not None:
@@ -261,19 +246,19 @@ class FsspecStorageConnector(StorageConnector):
         file = self._files.info(identifier)
         if file is None:
             raise ResourceNotFoundError(identifier, repr(self))
-        return Pointer.adopt(identifier, file, self._read_note(identifier, file))
+        return objects.Pointer.adopt(identifier, file, self._read_note(identifier, file))
 
-    def _pointers(self) -> Iterator[Pointer]:
+    def _pointers(self) -> Iterator[objects.Pointer]:
         """All pointers of the store, read many at a time."""
         identifiers = list(filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES))))
         for start in range(0, len(identifiers), _POINTERS_AT_ONCE):
             group = identifiers[start : start + _POINTERS_AT_ONCE]
-            documents = self._files.read_ranges([(_pointer_path(each), 0, MAX_POINTER_BYTES + 1) for each in group])
+            documents = self._files.read_ranges([(_pointer_path(each), 0, objects.MAX_POINTER_BYTES + 1) for each in group])
             for identifier, document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
-                    yield Pointer.from_bytes(document, identifier, repr(self))
+                    yield objects.Pointer.from_bytes(document, identifier, repr(self))
 
-    def _publish(self, pointer: Pointer) -> None:
+    def _publish(self, pointer: objects.Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.to_bytes()
         try:
             self._files.put(path, document)
@@ -297,15 +282,17 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ storing
 
-    def _upload(self, identifier: str, resource: Storable, size: int) -> Pointer:
+    def _upload(self, identifier: str, resource: Storable, size: int) -> objects.Pointer:
         """Upload the parts of a resource, a few at a time; return its unpublished pointer."""
-        if size > MAX_RESOURCE_BYTES:
-            raise StorageError(f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the limit of {self!r}; split it")
-        pieces = in_pieces(binary_chunks(resource), PART_BYTES)
+        if size > objects.MAX_RESOURCE_BYTES:
+            raise StorageError(
+                f"{identifier!r} is larger than {objects.MAX_RESOURCE_BYTES >> 30} GiB, the limit of {self!r}; split it"
+            )
+        pieces = in_pieces(binary_chunks(resource), objects.PART_BYTES)
         first = next(pieces, b"")
         # Only the last piece is shorter than a part, so a short first piece is all.
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
-        digest, blocks, block_bytes = Digest(), bytearray(), block_bytes_for(size)
+        digest, blocks, block_bytes = Digest(), bytearray(), objects.block_bytes_for(size)
 
         def hash_pieces() -> Iterator[bytes]:
             for piece in itertools.chain([first], pieces):
@@ -314,13 +301,13 @@ class FsspecStorageConnector(StorageConnector):
                 yield piece
 
         def store(numbered: tuple[int, bytes]) -> None:
-            self._files.put(part_path(version, numbered[0]), numbered[1])
+            self._files.put(objects.part_path(version, numbered[0]), numbered[1])
 
         parts = enumerate(hash_pieces())
         for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
             pass
         inline = first if version is None else b""
-        return Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
+        return objects.Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
 
 
 # ---------------------------------------------------------------------- names and values
@@ -337,13 +324,8 @@ def _note_path(identifier: str) -> str:
 
 def _identifier_of(pointer_path: str) -> str | None:
     """The identifier of a pointer's path; None for other paths."""
-    return _checked(pointer_path.removeprefix(_RESOURCES + "/")[:-1]) if pointer_path.endswith("~") else None
-
-
-def _checked(path: str) -> str | None:
-    with contextlib.suppress(MalformedIdentifierError):
-        return check_identifier(path)
-    return None
+    identifier = pointer_path.removeprefix(_RESOURCES + "/")[:-1]
+    return identifier if pointer_path.endswith("~") and is_identifier(identifier) else None
 
 
 def _size_of(resource: Storable) -> int | None:

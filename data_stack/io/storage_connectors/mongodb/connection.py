@@ -22,14 +22,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import split_options
 from pymongo.write_concern import WriteConcern
 
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DataStackError,
-    StorageError,
-    StorageFullError,
-    StorageUnavailableError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageError, StorageFullError, StorageUnavailableError
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS
 from data_stack.io.url import parse_option
 from data_stack.util.forks import ForkLock, call_in_forks
@@ -102,9 +95,7 @@ class Settings:
         if not _DATABASE.fullmatch(str(self.database)):
             raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
         if not isinstance(self.bucket, str) or not _BUCKET.fullmatch(self.bucket):
-            raise ConfigError(
-                "a bucket has 1 to 60 letters, digits or '_.-'; no '..', no dot at the end, no 'system.' at the start"
-            )
+            raise ConfigError("a bucket has 1 to 60 letters, digits or '_.-', without '..', a last dot, or a leading 'system.'")
         if not 0.1 <= self.timeout_seconds <= 86_400:
             raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
         if not 1024 <= self.chunk_bytes <= 8 << 20:
@@ -209,10 +200,8 @@ class Connection:
 
         Its reads use concern "majority" despite the connection string: decisions to delete depend on them.
         """
-        concern = _DURABLE if durable else WriteConcern(w=1)
-        return self._collection(
-            name, read_preference=ReadPreference.PRIMARY, read_concern=ReadConcern("majority"), write_concern=concern
-        )
+        reading = {"read_preference": ReadPreference.PRIMARY, "read_concern": ReadConcern("majority")}
+        return self._collection(name, **reading, write_concern=_DURABLE if durable else WriteConcern(w=1))
 
     def _collection(self, name: str, **options: Any) -> Documents:
         # With CodecOptions, as a connection string could make dates timezone-aware.
@@ -253,7 +242,7 @@ class Connection:
                 self._is_reached, seconds = True, self.settings.timeout_seconds
             with pymongo.timeout(seconds):
                 yield
-        except DataStackError:
+        except ConfigError:
             raise
         except (PyMongoError, *_UNREADABLE) as error:
             self._raise(action, identifier, error, seconds)

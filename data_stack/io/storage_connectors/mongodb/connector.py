@@ -16,7 +16,6 @@ from pymongo.errors import ConnectionFailure, DuplicateKeyError, PyMongoError, S
 
 from data_stack.exception import (
     DataStackError,
-    MalformedIdentifierError,
     ReadOnlyStorageError,
     ResourceChangedError,
     ResourceNotFoundError,
@@ -24,7 +23,7 @@ from data_stack.exception import (
     StorageError,
     StorageUnavailableError,
 )
-from data_stack.io.identifiers import check_identifier, check_prefix
+from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
@@ -142,12 +141,9 @@ class MongoDBStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
         below = {"_id": {"$gte": prefix, "$lt": prefix + "\U0010ffff"}}
-        identifiers = []
         with self._connection.operation("list", prefix):
-            for document in self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)]):
-                with contextlib.suppress(MalformedIdentifierError):
-                    identifiers.append(check_identifier(document["_id"]))
-        return identifiers
+            found = self._connection.readable("resources").find(below, {"_id": 1}, sort=[("_id", 1)])
+            return [document["_id"] for document in found if is_identifier(document["_id"])]
 
     def _document(self, identifier: str, projection: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
         """The document of an identifier; the primary is asked for what a secondary lacks."""

@@ -171,7 +171,7 @@ class Upload:
         return record is None or "condemned" in record
 
     def failure(
-        self, why: str = "garbage collection removed the file, as this process sent no heartbeat for long"
+        self, why: str = "garbage collection removed the file of this process, as it was silent for long"
     ) -> StorageError:
         """The error to raise for a file that was swept or lost."""
         where = self._connection.settings.name
