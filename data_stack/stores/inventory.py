@@ -66,11 +66,6 @@ class StoredVersion:
     problem: str | None = None
 
     @property
-    def name(self) -> str:
-        """Name of the dataset."""
-        return self.folder.partition("/")[0]
-
-    @property
     def version(self) -> str | None:
         """Its version; None if neither folder nor manifest names it."""
         return self.folder.partition("/")[2] or (self.manifest.version if self.manifest is not None else None)
@@ -125,7 +120,7 @@ class Inventory:
         versions: dict[str, list[str]] = {}
         for each in self.versions.values():
             if each.data is not None and not each.is_taken_away:
-                versions.setdefault(each.name, []).append(each.version or "?")
+                versions.setdefault(each.folder.partition("/")[0], []).append(each.version or "?")
         return {name: sorted(found) for name, found in sorted(versions.items())}
 
     def folder_of(self, identifier: str) -> str:
@@ -301,10 +296,13 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         folder = inventory.folder_of(identifier)
         version = inventory.versions.get(folder)
         name = folder.partition("/")[0] or "(no dataset)"
-        row = rows.setdefault(folder, DatasetUsage(name, version and version.version))
+        row = rows.setdefault(folder, DatasetUsage(name, None if version is None else version.version))
         row.n_resources += 1
         row.total += info.size
-        kind = _kind(expected[identifier], folder)
+        each, first = expected[identifier], identifier.removeprefix(f"{folder}/").partition("/")[0]
+        kind = "preprocessed" if each.is_prepared or first == "preprocessed" else "other"
+        if each.is_source or (first == "raw" and not each.is_prepared):
+            kind = "raw"
         setattr(row, kind, getattr(row, kind) + info.size)
     unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
     return DiskUsage(
@@ -314,11 +312,3 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         total=sum(info.size for info in infos.values()),
         unique=sum(unique.values()),
     )
-
-
-def _kind(expected: ExpectedResource, folder: str) -> str:
-    """``"raw"``, ``"preprocessed"`` or ``"other"``, by the manifest or else by the folder."""
-    first = expected.identifier.removeprefix(f"{folder}/").partition("/")[0]
-    if expected.is_source or (first == "raw" and not expected.is_prepared):
-        return "raw"
-    return "preprocessed" if expected.is_prepared or first == "preprocessed" else "other"

@@ -29,7 +29,7 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
 from data_stack.io.storage_connectors.cache_folder import WHOLE_BYTES, CacheFolder, Content
-from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
@@ -106,7 +106,7 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info)
         if content is None:
             return self.remote.get_resource(identifier, resource_type)
-        return open_source(self, identifier, LazySource(_CachedResource(self, identifier, content)), resource_type)
+        return self._make_resource(identifier, LazySource(_CachedResource(self, identifier, content)), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         try:

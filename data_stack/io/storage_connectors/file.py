@@ -25,7 +25,7 @@ from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError
 from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
 from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
 from data_stack.io.storage_errors import explaining, storage_error
@@ -67,7 +67,7 @@ class FileStorageConnector(StorageConnector):
         identifier = self._check_name(identifier)
         with self._locate(identifier):
             source = LazySource(functools.partial(self._open_file, identifier))
-        return open_source(self, identifier, source, resource_type)
+        return self._make_resource(identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
@@ -148,7 +148,7 @@ class FileStorageConnector(StorageConnector):
                     raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
         return self.verify_resource(identifier, sha256)
 
-    def lease(self, identifier: str) -> contextlib.AbstractContextManager[FileLease]:
+    def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         identifier = self._check_name(identifier)
         name = hashlib.sha256(identifier.encode()).hexdigest()[:16] + "-" + identifier.replace("/", "~")[:200]
         return contextlib.closing(FileLease(os.path.join(self.root_path, _OWN_FOLDER, "leases", name)))

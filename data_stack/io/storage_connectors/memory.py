@@ -11,7 +11,7 @@ from typing import Any
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 
 
@@ -30,7 +30,7 @@ class InMemoryStorageConnector(StorageConnector):
         return {"_stored": dict(self._stored)}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        return open_source(self, identifier, BytesSource(*self._look_up(identifier)), resource_type)
+        return self._make_resource(identifier, BytesSource(*self._look_up(identifier)), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:

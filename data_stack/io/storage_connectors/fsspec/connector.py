@@ -35,7 +35,7 @@ from data_stack.io.identifiers import check_identifier, check_prefix, is_identif
 from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.fsspec import objects
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
@@ -131,7 +131,7 @@ class FsspecStorageConnector(StorageConnector):
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         blocks = objects.ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
-        return open_source(self, identifier, BlockedSource(blocks), resource_type)
+        return self._make_resource(identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         check_identifier(identifier)

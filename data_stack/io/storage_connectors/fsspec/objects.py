@@ -84,8 +84,7 @@ class Pointer:
             raise DatasetFileCorruptError(f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again.")
 
         if not document.startswith(FORMAT):
-            is_earlier = document.startswith(b'{"block_bytes":')
-            refuse("is of the format of an earlier data_stack" if is_earlier else "is damaged: it begins with another format")
+            refuse("is damaged, or of the format of an earlier data_stack")
         content, recorded = document[:-DIGEST_BYTES], document[-DIGEST_BYTES:]
         actual = block_digest(content)
         if recorded != actual:

@@ -11,7 +11,6 @@ import errno
 import functools
 import importlib
 import os
-import re
 import secrets
 import threading
 import time
@@ -21,19 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
 
-from data_stack.exception import (
-    ConfigError,
-    DataStackError,
-    MissingDependencyError,
-    ReadOnlyStorageError,
-    StorageError,
-    StorageFullError,
-    StorageUnavailableError,
-    UnsupportedStorageOperationError,
-)
-from data_stack.io.storage_connectors.fsspec.errors import is_unreachable, reason_of
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, ReadOnlyStorageError
+from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachable, reason_of
 from data_stack.io.storage_connectors.owners import this_process
-from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
 from data_stack.io.web import Limits, WebError, retrying
 from data_stack.util.forks import call_in_forks
@@ -83,7 +72,7 @@ class RemoteFiles:
         url: scheme, place and folder; user and password in it are used, and never shown.
         timeout_seconds: limit of a single call, retries included.
         options: arguments of the file system's class; never shown.
-        read_only: refuse to write.
+        read_only: refuse to write, as to a file system that can neither put nor rename atomically.
 
     Raises:
         ConfigError: the URL has no bucket or host, or its scheme is unknown.
@@ -91,12 +80,13 @@ class RemoteFiles:
     """
 
     def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any], *, read_only: bool = False) -> None:
-        self.read_only = read_only
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
+        can_publish = issubclass(self._class, _ATOMIC) or self._class.mv is not fsspec.AbstractFileSystem.mv
+        self.read_only = read_only or not can_publish
         try:
             self._options = {**self._class._get_kwargs_from_urls(url), **options}
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
@@ -183,8 +173,6 @@ class RemoteFiles:
         try:
             if issubclass(self._class, _ATOMIC):
                 self._insist("store", path, lambda: self._run("pipe_file", self._full(path), data, **mode))
-            elif self._class.mv is fsspec.AbstractFileSystem.mv:
-                raise UnsupportedStorageOperationError(f"{self.place} is read-only: {self._class.__name__} cannot rename")
             else:
                 write = self._create_exclusively if mode else self._put_by_renaming
                 self._insist("store", path, lambda: write(path, data))
@@ -206,7 +194,8 @@ class RemoteFiles:
 
     def _check_writable(self, path: str) -> None:
         if self.read_only:
-            raise ReadOnlyStorageError(f"cannot change {path!r}: {self.place} was opened for reading only", errno.EROFS)
+            problem = f"cannot change {path!r}: {self.place} was opened for reading only, or its file system cannot rename"
+            raise ReadOnlyStorageError(problem, errno.EROFS)
 
     def now(self) -> float:
         """The time of the file system, in seconds since 1970: that of a new file."""
@@ -286,17 +275,9 @@ class RemoteFiles:
             self._fail(action, path, failures[-1], is_away=True)
 
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
-        # Not chained: the exceptions of clients may hold URLs with credentials.
-        number = error.errno if isinstance(error, OSError) else None
-        where = f"could not {action} {path or 'the store'!r} in {self.place}: {reason_of(error, self._options)}"
-        if number in FULL_ERRORS:
-            raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
-        if is_away:
-            advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
-            raise StorageUnavailableError(f"{where} {advice}", number) from None
-        is_login = isinstance(error, PermissionError) or re.search("Credential|Authentication", type(error).__name__)
-        advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
-        raise StorageError(f"{where}. {advice}", number) from None
+        problem = f"could not {action} {path or 'the store'!r} in {self.place}"
+        seconds = self._timeout_seconds if is_away else None
+        raise explain(problem, error, self._options, seconds) from None  # exceptions of clients may hold URLs with credentials
 
     def _handle(self) -> _Handle:
         """The file system of this process."""

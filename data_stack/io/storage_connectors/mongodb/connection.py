@@ -94,7 +94,7 @@ class Settings:
             object.__setattr__(self, "database", unquote(match["database"] or "") or "data_stack")
         if not _DATABASE.fullmatch(str(self.database)):
             raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
-        if not isinstance(self.bucket, str) or not _BUCKET.fullmatch(self.bucket):
+        if not _BUCKET.fullmatch(self.bucket):
             raise ConfigError("a bucket has 1 to 60 letters, digits or '_.-', without '..', a last dot, or a leading 'system.'")
         if not 0.1 <= self.timeout_seconds <= 86_400:
             raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
@@ -252,7 +252,8 @@ class Connection:
         if isinstance(error, ServerSelectionTimeoutError):  # for a while after a refusal, the driver does not even ask
             servers = self.client.topology_description.server_descriptions().values()
             code = next((server.error.code for server in servers if isinstance(server.error, OperationFailure)), None)
-        kind, numbers, reason = StorageError, tuple[int, ...](), _reason(error)
+        kind: type[Exception] = StorageError
+        numbers, reason = tuple[int, ...](), _reason(error)
         why = f"{reason}. The store is as it was."
         if isinstance(error, _UNREADABLE):
             kind, why = DatasetFileCorruptError, f"the server sent an unreadable document ({reason})"

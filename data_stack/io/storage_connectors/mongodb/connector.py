@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pymongo
 from bson import ObjectId
@@ -27,16 +27,13 @@ from data_stack.io.identifiers import check_identifier, check_prefix, is_identif
 from data_stack.io.integrity import Digest, block_digest
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import files
 from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS, Connection, Documents, Settings
 from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _ATTEMPTS: Final = 8
 
@@ -91,7 +88,7 @@ class MongoDBStorageConnector(StorageConnector):
         )
 
     @classmethod
-    def from_url(cls, url: str) -> Self:
+    def from_url(cls, url: str) -> MongoDBStorageConnector:
         """The connector of a URL: a connection string whose query may also hold ``bucket``, ``readOnly``, ``timeoutSeconds``,
         ``chunkBytes``, ``inlineBytes`` and ``allowInvalidCertificates``.
 
@@ -115,7 +112,7 @@ class MongoDBStorageConnector(StorageConnector):
         """Release the connection; it closes once no other connector or open resource uses it. The next operation reconnects."""
         vars(self).pop("_connection", None)
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> MongoDBStorageConnector:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,7 +126,7 @@ class MongoDBStorageConnector(StorageConnector):
             source: BytesSource | BlockedSource = BytesSource(pointer.data or b"", pointer.info)
         else:
             source = BlockedSource(files.FileChunks(self._connection, pointer, self._explain_loss))
-        return open_source(self, identifier, source, resource_type)
+        return self._make_resource(identifier, source, resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)

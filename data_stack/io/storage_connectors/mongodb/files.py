@@ -80,17 +80,14 @@ class FileChunks(Blocks):
         size = min(self.block_bytes, self.size - number * self.block_bytes)
         if document is None:
             self._on_loss(pointer)
-            found = "nothing: the chunk is missing"
-        else:
-            data, recorded = document.get("data"), document.get("digest")
-            if isinstance(data, bytes) and len(data) == size and pointer.file_id is not None:
-                digest = _chunk_digest(pointer.file_id, number, data)
-                if digest == recorded:
-                    return data
-                noted = recorded.hex() if isinstance(recorded, bytes) else "one"
-                raise DamagedBlockError(pointer.identifier, where, number, self.block_bytes, noted, digest.hex(), ALGORITHM)
-            found = f"{len(data)}" if isinstance(data, bytes) else "no bytes"
-        raise DamagedBlockError(pointer.identifier, where, number, self.block_bytes, str(size), found, "length")
+        data, recorded = (document or {}).get("data"), (document or {}).get("digest")
+        facts = str(size), f"{len(data)}" if isinstance(data, bytes) else "nothing: it is missing", "length"
+        if isinstance(data, bytes) and len(data) == size and pointer.file_id is not None:
+            digest = _chunk_digest(pointer.file_id, number, data)
+            if digest == recorded:
+                return data
+            facts = recorded.hex() if isinstance(recorded, bytes) else "one", digest.hex(), ALGORITHM
+        raise DamagedBlockError(pointer.identifier, where, number, self.block_bytes, *facts)
 
 
 class Upload:
