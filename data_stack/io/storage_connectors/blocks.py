@@ -93,6 +93,7 @@ class BlockedSource(ByteSource):
     than a block of sequential reading, each request also fetches the following blocks, more of them the longer it continues.
     """
 
+    prefetches = True
     size = 0
     sha256: str | None = None
     tag: str | None = None
@@ -137,10 +138,6 @@ class BlockedSource(ByteSource):
                 # Blocks come in ascending order, so the parts of a range do too.
                 parts[index].append(data[max(0, offset - start) : max(0, offset + size - start)])
         return [part[0] if len(part) == 1 else b"".join(part) for part in parts]
-
-    @property
-    def prefetches(self) -> bool:
-        return True
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         block_bytes = self._blocks.block_bytes

@@ -26,7 +26,7 @@ from typing import Any
 
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest_at, unseal_json
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of, replace_file
+from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, replace_file
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_errors import storage_error
 
@@ -111,7 +111,7 @@ class CacheFolder:
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
                     exits.pop_all()
                     opened = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}"))
-                    opened.noted = FileVersion(content.size, content.sha256, facts_of(opened.status))
+                    opened.sha256 = content.sha256
                     return opened
         except FileNotFoundError:
             return None

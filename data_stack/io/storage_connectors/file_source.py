@@ -121,24 +121,18 @@ class OpenedFile(ByteSource):
         handle: its descriptor.
         status: its status when it was opened.
         noted: the last note on the resource.
+        version: the noted version of this file; None if the file was touched since.
     """
 
     size = 0
+    sha256: str | None = None
 
     def __init__(self, handle: int, explain: Explain, noted: FileVersion | None = None) -> None:
         self.handle, self.noted, self._explain = handle, noted, explain
         self.status = os.fstat(handle)
         self.size = self.status.st_size
-
-    @property
-    def version(self) -> FileVersion | None:
-        """The noted version of this file; None if the file was touched since."""
-        return self.noted if self.noted is not None and self.noted.is_of(self.status) else None
-
-    @property
-    def sha256(self) -> str | None:
-        version = self.version
-        return None if version is None else version.sha256
+        self.version = noted if noted is not None and noted.is_of(self.status) else None
+        self.sha256 = None if self.version is None else self.version.sha256
 
     def readinto_at(self, offset: int, buffer: memoryview) -> int:
         try:

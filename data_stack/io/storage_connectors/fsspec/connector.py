@@ -41,7 +41,7 @@ from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFi
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
 from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
-from data_stack.io.url import StorageURL, parse_option
+from data_stack.io.url import parse_option
 from data_stack.util.executor import waiting
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -115,10 +115,8 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             ConfigError: an option is unknown or invalid. Values are never shown.
         """
-        parts = StorageURL.parse(url)
-        if parts is None:
-            raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
-        return cls(str(replace(parts, query="", fragment="")), **_parse_options(parts.scheme, parts.query[1:]))
+        place, _, query = url.partition("#")[0].partition("?")
+        return cls(place, **_parse_options(url.partition(":")[0].lower(), query))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"

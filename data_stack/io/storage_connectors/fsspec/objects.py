@@ -154,14 +154,12 @@ class ObjectBlocks(Blocks):
                 self._raise_changed(f"tag {self._file.tag}", now and f"tag {now.tag}")
         for index, (first, n_blocks) in enumerate(runs):
             piece, pieces[index] = pieces[index], None  # blocks are copies: free each piece early
-            view = memoryview(piece or b"")
-            for i in range(n_blocks):
-                data = bytes(view[i * self.block_bytes : (i + 1) * self.block_bytes])
-                if not self._is_right(first + i, data):  # perhaps damaged on the way only
-                    data = self._read([(first + i, 1)])[0] or b""
-                    if not self._is_right(first + i, data):
-                        self._raise_damaged(first + i, data)
-                found.append(data)
+            for number, block in enumerate(self.split(piece or b"", n_blocks), first):
+                if not self._is_right(number, block):  # perhaps damaged on the way only
+                    block = self._read([(number, 1)])[0] or b""
+                    if not self._is_right(number, block):
+                        self._raise_damaged(number, block)
+                found.append(block)
         return found
 
     def _read(self, runs: Sequence[tuple[int, int]]) -> list[bytes | None]:

@@ -32,7 +32,6 @@ from data_stack.io.storage_connectors.heartbeat import HeartbeatLease
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.mongodb import files
 from data_stack.io.storage_connectors.mongodb.connection import BRIEF_SECONDS, Connection, Documents, Settings
-from data_stack.io.storage_connectors.mongodb.pointers import Pointer
 from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks, in_pieces
 
 _ATTEMPTS: Final = 8
@@ -151,13 +150,13 @@ class MongoDBStorageConnector(StorageConnector):
                 document = self._connection.writable("resources").find_one({"_id": identifier}, projection)
             return document
 
-    def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> Pointer:
+    def _pointer(self, identifier: str, projection: Mapping[str, Any] | None = None) -> files.Pointer:
         document = self._document(check_identifier(identifier), projection)
         if document is None:
             raise ResourceNotFoundError(identifier, repr(self))
-        return Pointer.of(document, self._settings.name, is_whole=projection is None)
+        return files.Pointer.of(document, self._settings.name, is_whole=projection is None)
 
-    def _explain_loss(self, pointer: Pointer) -> None:
+    def _explain_loss(self, pointer: files.Pointer) -> None:
         """Raise ResourceChangedError for chunks that were swept after a replacement; return for damage."""
         current = self._document(pointer.identifier, {"file_id": 1, "sha256": 1})
         if current is None or current.get("file_id") != pointer.file_id:
@@ -182,7 +181,7 @@ class MongoDBStorageConnector(StorageConnector):
             return
         digest, data = Digest(), b"".join(head)
         digest.update(data)
-        pointer = Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
+        pointer = files.Pointer(identifier, len(data), digest.sha256, ObjectId(), data, block_digest(data))
         self._mark_replaced(self._publish(pointer))
 
     def create(self, identifier: str) -> contextlib.AbstractContextManager[ResourceWriter]:
@@ -234,7 +233,7 @@ class MongoDBStorageConnector(StorageConnector):
             upload.send(pieces)
             upload.complete()
             facts = upload.digest.size, upload.digest.sha256, ObjectId()
-            pointer = Pointer(identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes)
+            pointer = files.Pointer(identifier, *facts, file_id=upload.file_id, chunk_bytes=chunk_bytes)
             before = self._publish(pointer)
             self._check_published(pointer, before, upload)
         except _OutcomeUnknownError:
@@ -249,7 +248,7 @@ class MongoDBStorageConnector(StorageConnector):
             upload.forget()
         self._mark_replaced(before)
 
-    def _check_published(self, pointer: Pointer, before: dict[str, Any] | None, upload: files.Upload) -> None:
+    def _check_published(self, pointer: files.Pointer, before: dict[str, Any] | None, upload: files.Upload) -> None:
         """Withdraw a pointer whose file is being swept: this process stalled for so long that it seemed dead."""
         try:
             with self._connection.operation("store", pointer.identifier):
@@ -260,7 +259,7 @@ class MongoDBStorageConnector(StorageConnector):
             raise self._unknown(pointer.identifier, error) from error  # the record stays
         raise upload.failure()
 
-    def _take_back(self, pointer: Pointer, before: dict[str, Any] | None) -> None:
+    def _take_back(self, pointer: files.Pointer, before: dict[str, Any] | None) -> None:
         """Restore the previous pointer, unless another writer has published since."""
         resources, ours = self._connection.writable("resources"), {"_id": pointer.identifier, "write_id": pointer.write_id}
         if before is None:
@@ -268,7 +267,7 @@ class MongoDBStorageConnector(StorageConnector):
         else:
             resources.replace_one(ours, before)
 
-    def _publish(self, pointer: Pointer) -> dict[str, Any] | None:
+    def _publish(self, pointer: files.Pointer) -> dict[str, Any] | None:
         """Replace the pointer document in one step; return the previous one.
 
         Raises:
@@ -298,7 +297,7 @@ class MongoDBStorageConnector(StorageConnector):
                     is_asking = True
         raise StorageError(f"could not publish {identifier!r} in {self!r}: other writers create and delete it; try again")
 
-    def _mark_replaced(self, before: Mapping[str, Any] | None, now: Pointer | None = None) -> None:
+    def _mark_replaced(self, before: Mapping[str, Any] | None, now: files.Pointer | None = None) -> None:
         """Start the grace period of a pointer's previous file; garbage collection finds the file even if this fails."""
         file_id = None if before is None else before.get("file_id")
         if not isinstance(file_id, ObjectId) or (now is not None and now.file_id == file_id):  # a document would be an operator
