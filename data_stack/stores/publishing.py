@@ -25,7 +25,6 @@ from data_stack.repository.repository import default_repository
 from data_stack.values.strict_json import MAX_BYTES, seal_json
 
 _CROISSANT: Final = "croissant.json"
-_CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64
 
 
 def publish(
@@ -66,8 +65,7 @@ def publish(
     if manifest is None:
         raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
     folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
-    _check(manifest)
-    _refuse_another(folder, manifest)
+    _check(manifest, folder)
     connector: Any = factory.storage_connector
     stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
     blocks = {}
@@ -87,24 +85,19 @@ def publish(
     return f"sha256={hashlib.sha256(data).hexdigest()}"
 
 
-def _check(manifest: Manifest) -> None:
-    """Refuse reserved names of resources, and more bytes than a description has room for."""
+def _check(manifest: Manifest, folder: Folder) -> None:
+    """Refuse reserved names of resources, more bytes than a description has room for, and the place of another dataset."""
     taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
     if taken:
         raise ConfigError(f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it")
-    if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
+    if manifest.size // BLOCK_BYTES * 22 > MAX_BYTES // 2:  # characters of a digest
         raise ConfigError(f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts")
-
-
-def _refuse_another(folder: Folder, manifest: Manifest) -> None:
-    """Refuse a destination with another dataset."""
-    if not folder.has_file(DESCRIPTION):
-        return
-    there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
-    if there != manifest:
-        known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
-        ours = f"{manifest.name} {manifest.version} of {manifest.created}"
-        raise ConfigError(f"{known}, and a published dataset never changes. Choose another destination for {ours}")
+    if folder.has_file(DESCRIPTION):
+        there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
+        if there != manifest:
+            known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
+            ours = f"{manifest.name} {manifest.version} of {manifest.created}"
+            raise ConfigError(f"{known}, and a published dataset never changes. Choose another destination for {ours}")
 
 
 def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:

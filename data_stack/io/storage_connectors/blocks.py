@@ -12,15 +12,6 @@ from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
 
-#: Default size of the cache, for h5py and zipfile, which read the same places repeatedly.
-_KEPT_BYTES = 16 << 20
-#: Default limit of the read-ahead, which grows with sequential reading.
-_MAX_AHEAD_BYTES = 4 << 20
-#: Limit of one request, so that reading a gigabyte does not hold it twice.
-_MAX_AT_ONCE_BYTES = 16 << 20
-#: Limit of the requests that one read sends at a time.
-_MAX_REQUESTS = 8
-
 
 class Blocks:
     """Immutable bytes of a store in blocks of one size (the last one may be shorter).
@@ -31,12 +22,12 @@ class Blocks:
         size: length in bytes of the whole.
         block_bytes: length of a block.
         sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
-        ahead_bytes: limit of the read-ahead.
-        kept_bytes: size of the cache.
+        ahead_bytes: limit of the read-ahead, which grows with sequential reading.
+        kept_bytes: size of the cache, for h5py and zipfile, which read the same places repeatedly.
     """
 
-    ahead_bytes: int = _MAX_AHEAD_BYTES
-    kept_bytes: int = _KEPT_BYTES
+    ahead_bytes: int = 4 << 20
+    kept_bytes: int = 16 << 20
     size: int
     block_bytes: int
     sha256: str | None
@@ -55,7 +46,7 @@ class Blocks:
         runs = list(runs_of(numbers))
         if len(runs) == 1:
             return self.fetch_run(*runs[0])
-        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=_MAX_REQUESTS)
+        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=8)
         return list(itertools.chain.from_iterable(fetched))
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
@@ -163,7 +154,7 @@ class BlockedSource(ByteSource):
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
-        at_once = max(1, _MAX_AT_ONCE_BYTES // self._blocks.block_bytes)
+        at_once = max(1, (16 << 20) // self._blocks.block_bytes)  # reading a gigabyte must not hold it twice
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
             found = self._kept.get_many(group)

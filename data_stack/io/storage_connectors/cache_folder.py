@@ -35,10 +35,6 @@ logger = logging.getLogger(__name__)
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.
 WHOLE_BYTES = 1 << 20
 _PAGE_BYTES = 4096
-#: How often the access time is updated where nothing is evicted.
-_USE_SECONDS = 60.0
-#: A scan of the folder lasts for this share of the room that it found: several processes may fill it at once.
-_SHARE = 4
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: The note on an identifier that the remote does not have.
@@ -86,7 +82,8 @@ class CacheFolder:
 
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
         self.path, self._max_bytes = path, max_bytes
-        self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
+        #: How often the access time is updated; rarely where nothing is evicted.
+        self._use_seconds = 60.0 if max_bytes is None else 0.0
         self._notes = DigestNotes(os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16]))
         self._said: set[str] = set()
         #: What may be written before the folder is scanned again.
@@ -242,7 +239,8 @@ class CacheFolder:
                 else:
                     self.drop(os.path.basename(path))
                 used -= disk_bytes
-            self._left = max(size, (self._max_bytes - used) // _SHARE) if used + size <= self._max_bytes else 0
+            # The scan lasts for a fourth of the room that it found: several processes may fill it at once.
+            self._left = max(size, (self._max_bytes - used) // 4) if used + size <= self._max_bytes else 0
         if size > self._left:
             return False
         self._left -= size

@@ -37,8 +37,6 @@ COPY_BYTES = 1 << 20
 TEMPORARY: Final = ".~"
 #: Prefix of partial files.
 PARTIAL: Final = ".~partial-"
-_MAX_NAME_BYTES: Final = 200
-_FOREIGN_GRACE_SECONDS: Final = 86_400.0
 _FLAGS: Final = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,7 +80,7 @@ class Partial:
         """Rename it to the validator of the bytes to come."""
         encoded = base64.urlsafe_b64encode((validator or "").encode("latin-1")).decode().replace("-", "~")
         name = f"{PARTIAL}{self._key}-{encoded}"
-        if len(name) > _MAX_NAME_BYTES:
+        if len(name) > 200:
             self.keep(None)
             return
         if name != self.name:
@@ -116,7 +114,7 @@ def remove_unfinished(folder: str, grace_seconds: float, *, dry_run: bool) -> It
             with contextlib.suppress(OSError), contextlib.ExitStack() as exits:
                 status, reason = os.stat(path, follow_symlinks=False), "left by a writer that died"
                 age_seconds = time.time() - status.st_mtime
-                is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > _FOREIGN_GRACE_SECONDS
+                is_useless = is_dead(owner) if is_of_this_machine(owner) else age_seconds > 86_400.0
                 if name.startswith(PARTIAL):
                     handle = os.open(path, _FLAGS | os.O_NONBLOCK)
                     exits.callback(os.close, handle)

@@ -50,9 +50,6 @@ _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
 _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
-#: Writing one file takes seconds: older temporaries are abandoned.
-_ABANDONED_SECONDS: Final = 3600.0
-_MAX_UPLOADS: Final = 3
 _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
@@ -223,7 +220,7 @@ class FsspecStorageConnector(StorageConnector):
             if is_silent or is_left_by_the_dead(self._files.read(file.path, _MAX_NOTE_BYTES)):
                 found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
-            is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
+            is_abandoned = file.modified is not None and now - file.modified > 3600.0  # writing one file takes seconds
             if is_abandoned or is_dead(os.path.basename(file.path).partition(".")[0]):
                 found.append(Garbage(file.path, file.size, "left by a writer that died"))
         for garbage in found if not dry_run else ():
@@ -302,7 +299,7 @@ class FsspecStorageConnector(StorageConnector):
             self._files.put(objects.part_path(version, numbered[0]), numbered[1])
 
         parts = enumerate(hash_pieces())
-        for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
+        for _ in parts if version is None else waiting.map(store, parts, at_once=3):
             pass
         inline = first if version is None else b""
         return objects.Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)

@@ -27,12 +27,6 @@ PART_BYTES: Final = 4 << 20
 MAX_POINTER_BYTES: Final = 4 << 20
 #: The digests of a resource of this size just fit into a pointer.
 MAX_RESOURCE_BYTES: Final = 512 << 30
-#: Limit of inlined content when reading.
-_MAX_INLINE_BYTES: Final = 1 << 20
-#: Longer resources get larger blocks, so that their digests fit into the pointer.
-_MAX_BLOCKS: Final = 65_536
-_MAX_JSON_BYTES: Final = 4096
-_ADOPTED_BLOCK_BYTES: Final = 256 << 10
 _FIELDS: Final = ("identifier", "size", "sha256", "block_bytes", "version")
 
 
@@ -63,7 +57,7 @@ class Pointer:
     @classmethod
     def adopt(cls, identifier: str, file: RemoteFile, sha256: str | None) -> Pointer:
         """The description of a plain file of another tool, with its ``sha256`` if known."""
-        return cls(identifier, file.size, sha256 or "", _ADOPTED_BLOCK_BYTES, None, file=file)
+        return cls(identifier, file.size, sha256 or "", 256 << 10, None, file=file)
 
     def to_bytes(self) -> bytes:
         """The pointer file."""
@@ -91,7 +85,7 @@ class Pointer:
             raise ChecksumMismatchError(identifier, f"the pointer in {source}", recorded.hex(), actual.hex(), ALGORITHM)
         line, _, rest = content[len(FORMAT) :].partition(b"\n")
         try:
-            fields = parse_json(line[:_MAX_JSON_BYTES])
+            fields = parse_json(line[:4096])
             named, size, sha256, block_bytes, version = (fields[name] for name in _FIELDS)
         except (ValueError, TypeError, KeyError):
             refuse("does not have the fields of a pointer")
@@ -102,7 +96,7 @@ class Pointer:
             refuse("belongs to another one, or has an impossible size, digest or version")
         n_digests = -(-size // block_bytes) * DIGEST_BYTES
         blocks, inline = rest[:n_digests], rest[n_digests:]
-        if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > _MAX_INLINE_BYTES:
+        if len(blocks) != n_digests or len(inline) != (size if version is None else 0) or len(inline) > 1 << 20:
             refuse("does not have one digest for each block, or holds content of another size")
         return cls(identifier, size, sha256, block_bytes, version, blocks, inline)
 
@@ -114,10 +108,8 @@ def part_path(version: str | None, number: int) -> str:
 
 def block_bytes_for(size: int) -> int:
     """The block length for a resource: short for random reads, but with few enough digests."""
-    block_bytes = BLOCK_BYTES
-    while block_bytes < PART_BYTES and size > block_bytes * _MAX_BLOCKS:
-        block_bytes *= 2
-    return block_bytes
+    # Up to 65,536 blocks, so that their digests fit into the pointer.
+    return min(PART_BYTES, BLOCK_BYTES << (max(size - 1, 0) // (65_536 * BLOCK_BYTES)).bit_length())
 
 
 def _is_hexadecimal(value: object, n_digits: int) -> bool:

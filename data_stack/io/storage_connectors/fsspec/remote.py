@@ -40,8 +40,6 @@ TEMPORARIES: Final = ".data_stack/temporaries"
 _T = TypeVar("_T")
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
-#: Listings take many requests.
-_LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
 #: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
 _ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
@@ -248,7 +246,7 @@ class RemoteFiles:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = self._timeout_seconds * (_LISTING_FACTOR if method in ("find", "ls") else 1)
+            seconds = self._timeout_seconds * (10 if method in ("find", "ls") else 1)  # listings take many requests
             return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)

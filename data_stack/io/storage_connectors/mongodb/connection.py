@@ -39,7 +39,6 @@ _OPTIONS: Final[Mapping[str, type]] = {
     "bucket": str, "read_only": bool, "timeout_seconds": float, "chunk_bytes": int, "inline_bytes": int,
     "allow_invalid_certificates": bool,
 }  # fmt: skip
-_SERVER_SELECTION_MS: Final = 5_000
 #: Acknowledged by the majority *and their journals*: without the journal, a killed server lost acknowledged writes in 15 of 15
 #: trials.
 _DURABLE: Final = WriteConcern(w="majority", j=True)
@@ -47,7 +46,6 @@ _DURABLE: Final = WriteConcern(w="majority", j=True)
 BRIEF_SECONDS: Final = 2.0
 #: What the driver raises for malformed documents, which it does not check.
 _UNREADABLE: Final = (BSONError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-_NO_ROOM: Final = {12501, 14031}
 _REFUSED: Final = {13: "the user lacks the right", **dict.fromkeys((18, 8000), "the server refused user or password")}
 
 
@@ -178,7 +176,7 @@ class Connection:
 
     def _connect(self) -> MongoClient[dict[str, Any]]:
         uri, given = self.settings.uri, self.settings.options_given()
-        limit = min(_SERVER_SELECTION_MS, int(self.settings.timeout_seconds * 1000))
+        limit = min(5_000, int(self.settings.timeout_seconds * 1000))
         defaults: dict[str, Any] = {"serverSelectionTimeoutMS": limit, "connectTimeoutMS": limit, "appname": "data_stack"}
         options = {name: value for name, value in defaults.items() if name.lower() not in given}
         try:
@@ -260,7 +258,7 @@ class Connection:
         elif code in _REFUSED:
             numbers = (errno.EACCES,)
             why = f"{_REFUSED[code]} ({reason}). Check credentials and roles: reading needs 'read', writing 'readWrite'."
-        elif code in _NO_ROOM or "no space left" in reason.lower():  # a full disk may be an unknown error (code 8)
+        elif code in (12501, 14031) or "no space left" in reason.lower():  # a full disk may be an unknown error (code 8)
             kind, numbers = StorageFullError, (errno.ENOSPC,)
             why = f"the server's disk is full ({reason}). Nothing was published; make room and try again."
         elif isinstance(error, ConnectionFailure) or (isinstance(error, PyMongoError) and error.timeout):

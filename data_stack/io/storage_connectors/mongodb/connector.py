@@ -346,7 +346,8 @@ class _LeaseDocuments:
             self._connection.make_indexes()
             leases = self._connection.writable("leases", durable=False)
             try:
-                leases.update_one({"_id": path, "value": None}, _lease_update(data), upsert=True)
+                update = {"$set": {"value": data}, "$currentDate": {"beat": True}}
+                leases.update_one({"_id": path, "value": None}, update, upsert=True)
             except DuplicateKeyError:
                 return False
         return True
@@ -354,7 +355,7 @@ class _LeaseDocuments:
     def put(self, path: str, data: bytes) -> None:
         """Replace an existing value."""
         with self._briefly(path) as leases:
-            leases.update_one({"_id": path}, _lease_update(data))
+            leases.update_one({"_id": path}, {"$set": {"value": data}, "$currentDate": {"beat": True}})
 
     def delete(self, path: str) -> None:
         """Remove a value."""
@@ -365,10 +366,6 @@ class _LeaseDocuments:
     def _briefly(self, path: str) -> Iterator[Documents]:
         with pymongo.timeout(BRIEF_SECONDS), self._connection.operation("lease", path):
             yield self._connection.writable("leases", durable=False)
-
-
-def _lease_update(data: bytes) -> dict[str, Any]:
-    return {"$set": {"value": data}, "$currentDate": {"beat": True}}
 
 
 class _OutcomeUnknownError(StorageUnavailableError):

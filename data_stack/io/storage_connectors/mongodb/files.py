@@ -33,11 +33,6 @@ from data_stack.io.storage_connectors.mongodb.connection import Connection, Docu
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.util.executor import waiting
 
-#: Size of one insert. The next batch is filled while one is being sent, so a writer holds about twice as much.
-_BATCH_BYTES: Final = 4 << 20
-_BEAT_SECONDS: Final = 5.0
-#: Without grace, an upload of another machine counts as dead after this time without a heartbeat.
-_MIN_SILENCE_SECONDS: Final = 600.0
 _WANTED: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}
 #: Ids of other tools may be of any type, even unhashable.
 _OURS: Final[dict[str, Any]] = {"$type": "objectId"}
@@ -203,7 +198,8 @@ class Upload:
 
     def send(self, pieces: Iterable[bytes]) -> None:
         """Store pieces of ``chunk_bytes``, still unpublished. A thread digests and sends a batch while the next one is read."""
-        batch_size = max(1, _BATCH_BYTES // self._connection.settings.chunk_bytes)
+        # An insert of 4 MiB. The next batch is filled while one is being sent, so a writer holds about twice as much.
+        batch_size = max(1, (4 << 20) // self._connection.settings.chunk_bytes)
         numbered = enumerate(self._hash(pieces))
         for _ in waiting.map(self._insert, iter(lambda: list(itertools.islice(numbered, batch_size)), []), at_once=1):
             pass
@@ -224,7 +220,7 @@ class Upload:
 
     def _beat(self) -> None:
         is_first = self._last_beat is None
-        if self._last_beat is not None and time.monotonic() - self._last_beat < _BEAT_SECONDS:
+        if self._last_beat is not None and time.monotonic() - self._last_beat < 5.0:
             return
         fields = {"file_id": self.file_id, "identifier": self._identifier, "owner": this_process()}
         with self._connection.operation("store", self._identifier):
@@ -299,7 +295,8 @@ def collect_garbage(connection: Connection, grace_seconds: float, *, dry_run: bo
         files = {file["_id"]: file for file in found_files}
         pointed = [pointer["file_id"] for pointer in connection.writable("resources").find({"file_id": _OURS}, {"file_id": 1})]
         needed = {file_id for file_id in pointed if isinstance(file_id, ObjectId)}  # it may be in a list
-    silence_seconds = max(grace_seconds, _MIN_SILENCE_SECONDS)
+    # Without grace, an upload of another machine counts as dead after ten minutes without a heartbeat.
+    silence_seconds = max(grace_seconds, 600.0)
     dead = {file_id: each for file_id, each in records.items() if not _is_alive(each, now, silence_seconds)}
     found = []
     for file_id in {*chunked, *files, *dead} - needed - (records.keys() - dead.keys()):
