@@ -36,7 +36,7 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     Reads every resource of the datasets NAME, or of the whole store, and compares it with the checksums of the store and the
     manifest. Needs no plugin. Exits with 1 if a resource is damaged or missing. `gc --dry-run` lists garbage.
     """
-    from data_stack.stores.verification import verify_storage
+    from data_stack.stores.upkeep import verify_storage
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
@@ -118,7 +118,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     _check_names((name,))
     if version is not None and all_versions:
         raise click.UsageError("--version and --all-versions exclude each other")
-    from data_stack.stores.removal import remove_dataset
+    from data_stack.stores.upkeep import remove_dataset
 
     connector = settings.connector()
     run = functools.partial(remove_dataset, name, connector, version=version, all_versions=all_versions)
@@ -153,7 +153,7 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     Deletes leftovers of crashed writers at once, and replaced versions and unreferenced content after the grace period. Safe to
     run beside readers and writers, and to interrupt and repeat.
     """
-    from data_stack.stores.removal import collect_garbage
+    from data_stack.stores.upkeep import collect_garbage
 
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)

@@ -31,6 +31,7 @@ from data_stack.io.storage_connectors.connector import FileLease, Lease
 from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.partials import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url
+from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL

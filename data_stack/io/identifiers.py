@@ -52,6 +52,14 @@ def check_identifier(identifier: object) -> str:
     return identifier
 
 
+def is_identifier(text: object) -> bool:
+    """Whether ``text`` is in the grammar."""
+    try:
+        return bool(check_identifier(text))
+    except MalformedIdentifierError:
+        return False
+
+
 def check_prefix(prefix: object) -> str:
     """Return ``prefix`` if identifiers can begin with it: any beginning of an identifier, or the empty string.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from data_stack.exception import DataStackError, StorageError, StorageFullError
@@ -36,15 +37,22 @@ def storage_error(
 
 
 @contextlib.contextmanager
-def storage_errors(action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = "") -> Iterator[None]:
-    """Raise errors of the operating system in the block as those of :func:`storage_error`; ``could not {action} {path}``."""
+def explaining(explain: Callable[[OSError], Exception]) -> Iterator[None]:
+    """Raise ``explain(error)`` for an error of the operating system in the block; our own errors pass."""
     try:
         yield
     except DataStackError:
         raise
     except OSError as error:
-        problem = f"could not {action} {os.fspath(path)!r}"
-        raise storage_error(problem, error, path, if_full=if_full, otherwise=otherwise) from error
+        raise explain(error) from error
+
+
+def storage_errors(
+    action: str, path: str | os.PathLike[str], *, if_full: str = "", otherwise: str = ""
+) -> contextlib.AbstractContextManager[None]:
+    """Raise errors of the operating system in the block as those of :func:`storage_error`; ``could not {action} {path}``."""
+    problem = f"could not {action} {os.fspath(path)!r}"
+    return explaining(functools.partial(storage_error, problem, path=path, if_full=if_full, otherwise=otherwise))
 
 
 def _free_bytes(path: str) -> int | None:

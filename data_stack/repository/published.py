@@ -25,7 +25,7 @@ from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.location import Location
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.web_files import WebFiles
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
@@ -165,11 +165,11 @@ class _PublishedFiles(StorageConnector):
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
         if check_identifier(identifier) == self._prefix + MANIFEST:
             info = ResourceInfo(identifier, len(self._manifest), hashlib.sha256(self._manifest).hexdigest())
-            return open_source(self, identifier, BytesSource(self._manifest, info), resource_type)
+            return self._make_resource(identifier, BytesSource(self._manifest, info), resource_type)
         info = self.stat(identifier)
         file = identifier.removeprefix(self._prefix)
         blocks = _VerifiedBlocks(self._files, file, info, self._published.blocks[file])
-        return open_source(self, identifier, BlockedSource(blocks), resource_type)
+        return self._make_resource(identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         raise UnsupportedStorageOperationError(f"{self!r} cannot be written")

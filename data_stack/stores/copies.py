@@ -87,11 +87,8 @@ def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], l
         else:
             faults.append(CopyFault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))
     if name is not None and not parcels and not faults:
-        begun = ", its preparation has begun and not finished" if skipped else ""
-        raise PreparationError(
-            f"dataset {name!r} is not prepared in {source!r}: it has no manifest{begun}. "
-            f"Prepare it there first (data-stack prepare {name}), or copy the whole store"
-        )
+        problem = f"dataset {name!r} is not prepared in {source!r}: it has no manifest{' yet' if skipped else ''}"
+        raise PreparationError(f"{problem}. Prepare it there first (data-stack prepare {name}), or copy the whole store")
     if stored.loose:
         parcels.append(Parcel("" if name is None else f"{name}/", tuple(map(Wanted, stored.loose))))
     return parcels, skipped, faults

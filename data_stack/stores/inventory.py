@@ -65,11 +65,6 @@ class StoredVersion:
     problem: str | None = None
 
     @property
-    def name(self) -> str:
-        """Name of the dataset."""
-        return self.folder.partition("/")[0]
-
-    @property
     def version(self) -> str | None:
         """Its version; None if neither folder nor manifest names it."""
         return self.folder.partition("/")[2] or (self.manifest.version if self.manifest is not None else None)
@@ -124,7 +119,7 @@ class Inventory:
         versions: dict[str, list[str]] = {}
         for each in self.versions.values():
             if each.data is not None and not each.is_taken_away:
-                versions.setdefault(each.name, []).append(each.version or "?")
+                versions.setdefault(each.folder.partition("/")[0], []).append(each.version or "?")
         return {name: sorted(found) for name, found in sorted(versions.items())}
 
     def folder_of(self, identifier: str) -> str:
@@ -169,7 +164,7 @@ def take_inventory(storage: Storage | None = None, names: Sequence[str] = (), *,
         identifiers = sorted(listed) if names else connector.list_resources()
         is_listed = True
     except UnsupportedStorageOperationError:
-        folders = dict.fromkeys([*names, *_folders_of_plugins(names)])
+        folders = dict.fromkeys(_folders_of_plugins(names))
         identifiers = [f"{each}/{mark}" for each in folders for mark in _MARKS if connector.has_resource(f"{each}/{mark}")]
         is_listed = False
     versions: dict[str, StoredVersion] = {}
@@ -202,8 +197,7 @@ def describe_absence(connector: StorageConnector, name: str) -> str:
 def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
     repository = default_repository()
     for name in names or repository.list():
-        if not names:
-            yield name
+        yield name
         with contextlib.suppress(DataStackError):  # not installed, or broken
             if "/" not in name and (version := repository.describe(name).version) is not None:
                 yield f"{name}/{version}"
@@ -212,34 +206,23 @@ def _folders_of_plugins(names: Sequence[str]) -> Iterator[str]:
 def _look_at(connector: StorageConnector, folder: str, *, has_manifest: bool) -> StoredVersion | None:
     """The version in a folder; None if the manifest is of another kind, such as that of records."""
     name, _, version = folder.partition("/")
-    found = StoredVersion(folder, data=_read(connector, f"{folder}/{MANIFEST}") if has_manifest else None)
-    if found.data is None:
-        return found
+    found = StoredVersion(folder)
     try:
-        found.manifest = Manifest.from_json(found.data)
-    except DatasetFileCorruptError as error:
-        found.problem = str(error)
-        return None if version and _is_of_others(found.data) else found
-    is_here = not version or (found.manifest.name, found.manifest.version) == (name, version)
-    return found if is_here else None
-
-
-def _is_of_others(data: bytes) -> bool:
-    try:
-        fields = parse_json(data)
-    except ValueError:
-        return False
-    return bool(fields) and not (isinstance(fields, dict) and "prepared" in fields)
-
-
-def _read(connector: StorageConnector, identifier: str) -> bytes | None:
-    try:
-        with connector.get_resource(identifier) as resource:
-            return bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # a truncated manifest fails its digest
+        if has_manifest:
+            with connector.get_resource(f"{folder}/{MANIFEST}") as resource:
+                found.data = bytes(resource.read(MAX_BYTES + 1)[:MAX_BYTES])  # a truncated manifest fails its digest
+            found.manifest = Manifest.from_json(found.data)
     except ResourceNotFoundError:  # removed in between
-        return None
-    except DatasetFileCorruptError:
-        return b""
+        pass
+    except DatasetFileCorruptError as error:
+        found.data, found.problem = found.data or b"", str(error)
+        with contextlib.suppress(ValueError):
+            fields = parse_json(found.data)
+            if version and fields and not (isinstance(fields, dict) and "prepared" in fields):
+                return None
+    manifest = found.manifest
+    is_here = not version or manifest is None or (manifest.name, manifest.version) == (name, version)
+    return found if is_here else None
 
 
 # ---------------------------------------------------------------------- how much
@@ -315,7 +298,10 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         row = rows.setdefault(folder, DatasetUsage(name, None if version is None else version.version))
         row.n_resources += 1
         row.total += info.size
-        kind = _kind(expected[identifier], folder)
+        each, first = expected[identifier], identifier.removeprefix(f"{folder}/").partition("/")[0]
+        kind = "preprocessed" if each.is_prepared or first == "preprocessed" else "other"
+        if each.is_source or (first == "raw" and not each.is_prepared):
+            kind = "raw"
         setattr(row, kind, getattr(row, kind) + info.size)
     unique = {(info.sha256 or identifier): info.size for identifier, info in infos.items()}
     return DiskUsage(
@@ -325,11 +311,3 @@ def disk_usage(storage: Storage | None = None, names: Sequence[str] = (), *, n_t
         total=sum(info.size for info in infos.values()),
         unique=sum(unique.values()),
     )
-
-
-def _kind(expected: ExpectedResource, folder: str) -> str:
-    """``"raw"``, ``"preprocessed"`` or ``"other"``, by the manifest or else by the folder."""
-    first = expected.identifier.removeprefix(f"{folder}/").partition("/")[0]
-    if expected.is_source or (first == "raw" and not expected.is_prepared):
-        return "raw"
-    return "preprocessed" if expected.is_prepared or first == "preprocessed" else "other"

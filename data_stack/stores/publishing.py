@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
 from typing import Any, Final
 
 from data_stack.exception import ChecksumMismatchError, ConfigError
@@ -26,7 +25,6 @@ from data_stack.repository.repository import default_repository
 from data_stack.util.untrusted_text import MAX_BYTES, seal_json
 
 _CROISSANT: Final = "croissant.json"
-_CHARACTERS_OF_A_BLOCK: Final = 22  # its digest in base64
 
 
 def publish(
@@ -67,60 +65,39 @@ def publish(
     if manifest is None:
         raise ConfigError(f"dataset {name!r} changed while it was published; publish it again")
     folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
-    _check(manifest)
-    _refuse_another(folder, manifest)
+    _check(manifest, folder)
     connector: Any = factory.storage_connector
     stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
     blocks = {}
-    for record in manifest.prepared:
+    for record in sorted(manifest.prepared, key=lambda record: record.identifier):
         with connector.get_resource(stored.identifier(record.identifier)) as resource:
-            blocks[record.identifier] = _send(resource, folder, record.identifier, record.sha256)
-    data = _describe(manifest, dataset.describe().license, blocks)
-    if folder.has_file(DESCRIPTION):
-        with folder.open(DESCRIPTION) as file:
-            if file.read(MAX_BYTES + 1) != data:
-                raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
-    else:
+            digests = _send(resource, folder, record.identifier, record.sha256)
+            blocks[record.identifier] = base64.b64encode(digests).decode()
+    facts = {"format": FORMAT, "license": dataset.describe().license, "distribution": manifest.distribution}
+    data = seal_json({**facts, "manifest": manifest.to_json().decode("ascii"), "blocks": blocks})
+    if not folder.has_file(DESCRIPTION):
         with folder.create(_CROISSANT) as file:
             file.write(json.dumps(to_croissant(name, storage), indent=2, ensure_ascii=False).encode())
         with folder.create(DESCRIPTION) as file:
             file.write(data)
+    elif folder.read(DESCRIPTION) != data:
+        raise ConfigError(f"{folder.describe('')} already has {name} with another card; choose another destination")
     return f"sha256={hashlib.sha256(data).hexdigest()}"
 
 
-def _describe(manifest: Manifest, licence: str | None, blocks: Mapping[str, bytes]) -> bytes:
-    fields = {
-        "format": FORMAT,
-        "license": licence,
-        "distribution": manifest.distribution,
-        "manifest": manifest.to_json().decode("ascii"),
-        "blocks": {each: base64.b64encode(digests).decode() for each, digests in sorted(blocks.items())},
-    }
-    return seal_json(fields)
-
-
-def _check(manifest: Manifest) -> None:
-    """Refuse reserved names of resources, and more bytes than a description has room for."""
+def _check(manifest: Manifest, folder: Folder) -> None:
+    """Refuse reserved names of resources, more bytes than a description has room for, and the place of another dataset."""
     taken = {record.identifier for record in manifest.prepared} & {DESCRIPTION, _CROISSANT}
     if taken:
         raise ConfigError(f"dataset {manifest.name!r} prepares {min(taken)!r}, a name that published datasets reserve; rename it")
-    if manifest.size // BLOCK_BYTES * _CHARACTERS_OF_A_BLOCK > MAX_BYTES // 2:
-        raise ConfigError(
-            f"dataset {manifest.name!r} has {manifest.size:,} bytes, more than the limit of a published dataset; publish parts"
-        )
-
-
-def _refuse_another(folder: Folder, manifest: Manifest) -> None:
-    """Refuse a destination with another dataset."""
-    if not folder.has_file(DESCRIPTION):
-        return
-    with folder.open(DESCRIPTION) as file:
-        there = PublishedDataset.parse(bytes(file.read(MAX_BYTES + 1)), folder.name).manifest
-    if there != manifest:
-        raise ConfigError(
-            f"{folder.describe('')} has {there.name} {there.version} of {there.created}, and a published dataset never changes. "
-            f"Choose another destination for {manifest.name} {manifest.version} of {manifest.created}"
-        )
+    if manifest.size // BLOCK_BYTES * 22 > MAX_BYTES // 2:  # characters of a digest
+        raise ConfigError(f"dataset {manifest.name!r} has {manifest.size:,} bytes, too many to publish; publish parts")
+    if folder.has_file(DESCRIPTION):
+        there = PublishedDataset.parse(folder.read(DESCRIPTION), folder.name).manifest
+        if there != manifest:
+            known = f"{folder.describe('')} has {there.name} {there.version} of {there.created}"
+            ours = f"{manifest.name} {manifest.version} of {manifest.created}"
+            raise ConfigError(f"{known}, and a published dataset never changes. Choose another destination for {ours}")
 
 
 def _send(resource: StreamedResource, folder: Folder, file: str, sha256: str | None) -> bytes:

@@ -14,12 +14,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 
 
 def save_splits(
-    storage: Storage,
-    identifier: str,
-    splits: Any,
-    *,
-    iterator: DatasetIteratorIF | None = None,
-    replace: bool = False,
+    storage: Storage, identifier: str, splits: Any, *, iterator: DatasetIteratorIF | None = None, replace: bool = False
 ) -> SavedSplits:
     """Store which samples are in which part, as a JSON resource for :func:`load_splits`.
 

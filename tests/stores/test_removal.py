@@ -11,12 +11,8 @@ import data_stack
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetNotFoundError, StorageConflictError, UnsupportedStorageOperationError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
-from data_stack.io.storage_connectors import (
-    CachedStorageConnector,
-    FileStorageConnector,
-    StorageConnector,
-)
-from data_stack.stores.removal import remove_dataset
+from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
+from data_stack.stores.upkeep import remove_dataset
 
 
 class Letters(DatasetFactory):
@@ -45,13 +41,10 @@ class Neighbour(Letters):
     card = DatasetCard(name="letters-large", version="1.0")
 
 
-@pytest.fixture(params=["file", "cached", "mongodb", pytest.param("s3", marks=pytest.mark.full)])
+@pytest.fixture(params=["file", "cached", "mongodb"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
     if request.param == "mongodb":
         return data_stack.storage_connector_from_url(request.getfixturevalue("mongodb_uri"))
-    if request.param == "s3":
-        server = request.getfixturevalue("s3_server")
-        return data_stack.FsspecStorageConnector(f"s3://{server.new_bucket()}/folder", **server.options())
     files = FileStorageConnector(tmp_path / "store")
     return CachedStorageConnector(files, tmp_path / "cache") if request.param == "cached" else files
 

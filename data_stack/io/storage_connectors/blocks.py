@@ -5,20 +5,12 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
-
-#: Default size of the cache, for h5py and zipfile, which read the same places repeatedly.
-_KEPT_BYTES = 16 << 20
-#: Default limit of the read-ahead, which grows with sequential reading.
-_MAX_AHEAD_BYTES = 4 << 20
-#: Limit of one request, so that reading a gigabyte does not hold it twice.
-_MAX_AT_ONCE_BYTES = 16 << 20
-#: Limit of the requests that one read sends at a time.
-_MAX_REQUESTS = 8
 
 
 class Blocks:
@@ -30,12 +22,12 @@ class Blocks:
         size: length in bytes of the whole.
         block_bytes: length of a block.
         sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
-        ahead_bytes: limit of the read-ahead.
-        kept_bytes: size of the cache.
+        ahead_bytes: limit of the read-ahead, which grows with sequential reading.
+        kept_bytes: size of the cache, for h5py and zipfile, which read the same places repeatedly.
     """
 
-    ahead_bytes: int = _MAX_AHEAD_BYTES
-    kept_bytes: int = _KEPT_BYTES
+    ahead_bytes: int = 4 << 20
+    kept_bytes: int = 16 << 20
     size: int
     block_bytes: int
     sha256: str | None
@@ -54,7 +46,7 @@ class Blocks:
         runs = list(runs_of(numbers))
         if len(runs) == 1:
             return self.fetch_run(*runs[0])
-        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=_MAX_REQUESTS)
+        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=8)
         return list(itertools.chain.from_iterable(fetched))
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
@@ -85,14 +77,6 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         yield blocks[0], len(blocks)
 
 
-class _Fetch:
-    """Blocks that one thread fetches, and for which others wait."""
-
-    def __init__(self) -> None:
-        self.has_ended = threading.Event()
-        self.blocks: dict[int, bytes] = {}
-
-
 class BlockedSource(ByteSource):
     """Positional access to :class:`Blocks`, with a cache of recent blocks and read-ahead.
 
@@ -100,6 +84,7 @@ class BlockedSource(ByteSource):
     than a block of sequential reading, each request also fetches the following blocks, more of them the longer it continues.
     """
 
+    prefetches = True
     size = 0
     sha256: str | None = None
     tag: str | None = None
@@ -145,10 +130,6 @@ class BlockedSource(ByteSource):
                 parts[index].append(data[max(0, offset - start) : max(0, offset + size - start)])
         return [part[0] if len(part) == 1 else b"".join(part) for part in parts]
 
-    @property
-    def prefetches(self) -> bool:
-        return True
-
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         block_bytes = self._blocks.block_bytes
         # A part of the cache stays for the directories of files, which readers reread in between.
@@ -173,7 +154,7 @@ class BlockedSource(ByteSource):
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
-        at_once = max(1, _MAX_AT_ONCE_BYTES // self._blocks.block_bytes)
+        at_once = max(1, (16 << 20) // self._blocks.block_bytes)  # reading a gigabyte must not hold it twice
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
             found = self._kept.get_many(group)
@@ -192,7 +173,7 @@ class BlockedSource(ByteSource):
 
     def _fetch(self, numbers: Sequence[int]) -> dict[int, bytes]:
         """Fetch blocks, and wait for those that other threads are fetching; without those for which another thread failed."""
-        own = _Fetch()
+        own, fetched = Future[dict[int, bytes]](), dict[int, bytes]()
         with self._lock:
             found = self._kept.get_many(numbers)  # another thread may have fetched them just now
             others = {number: self._fetches[number] for number in numbers if number in self._fetches}
@@ -200,22 +181,21 @@ class BlockedSource(ByteSource):
             self._fetches.update(dict.fromkeys(missing, own))
         try:
             if missing:
-                own.blocks = dict(zip(missing, self._blocks.fetch(missing), strict=True))
-                for number, data in own.blocks.items():
+                fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
+                for number, data in fetched.items():
                     self._kept.put(number, data)
         finally:
             with self._lock:
                 for number in missing:
                     del self._fetches[number]
-            own.has_ended.set()
-        found |= own.blocks
+            own.set_result(fetched)
+        found |= fetched
         for number, fetch in others.items():
-            fetch.has_ended.wait()
-            if number in fetch.blocks:
-                found[number] = fetch.blocks[number]
+            if number in fetch.result():
+                found[number] = fetch.result()[number]
         return found
 
     def _begin_in_fork(self) -> None:
         # threads of the parent do not go on here
         self._lock = threading.Lock()
-        self._fetches: dict[int, _Fetch] = {}
+        self._fetches: dict[int, Future[dict[int, bytes]]] = {}

@@ -18,7 +18,7 @@ from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunk
 from data_stack.util.lock_file import open_locked
 
 BINARY = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE
-DAY_SECONDS = 24 * 3600.0
+DAY_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
@@ -197,6 +197,12 @@ class StorageConnector(ABC):
             self.set_resource(new_identifier, resource)
         self.delete_resource(identifier)
 
+    def _make_resource(self, identifier: str, source: ByteSource, kind: SupportedStreamedResourceTypes) -> StreamedResource:
+        """The resource that ``get_resource`` of a store of ours returns: lazy bytes, or their text."""
+        resource = StreamedResource.from_source(identifier, source, self)
+        is_text = kind is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE
+        return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource)) if is_text else resource
+
     # ------------------------------------------------------------------ upkeep
 
     def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
@@ -210,16 +216,6 @@ class StorageConnector(ABC):
             dry_run: only list what would be removed.
         """
         return [] if dry_run else [Garbage(name, None, "left by a writer that died") for name in self.remove_abandoned()]
-
-
-def open_source(
-    connector: StorageConnector, identifier: str, source: ByteSource, resource_type: SupportedStreamedResourceTypes
-) -> StreamedResource:
-    """The resource that ``get_resource`` of ``connector`` returns: lazy bytes, or their text."""
-    resource = StreamedResource.from_source(identifier, source, connector)
-    if resource_type is SupportedStreamedResourceTypes.STREAMED_TEXT_RESOURCE:
-        return cast(StreamedResource, StreamedTextResource.from_streamed_resource(resource))
-    return resource
 
 
 def _knowing_its_connector(get_resource: Callable[..., Any]) -> Callable[..., Any]:
@@ -245,23 +241,21 @@ class FileLease(Lease):
     """A file lock, which the operating system releases when its process ends; the file is removed with the lease."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._handle, self._pid = path, -1, os.getpid()
+        self._path, self._pid = path, os.getpid()
+        self._handle: int | None = None
 
     def acquire(self) -> bool:
-        if self._handle < 0:
+        if self._handle is None:
             try:
-                handle = open_locked(self._path)
+                self._handle = open_locked(self._path)
             except OSError:
                 return True  # a read-only folder needs no lease
-            if handle is None:
-                return False
-            self._handle = handle
-        return True
+        return self._handle is not None
 
     def close(self) -> None:
         """Release the lease."""
-        handle, self._handle = self._handle, -1
-        if handle >= 0:
+        handle, self._handle = self._handle, None
+        if handle is not None:
             if os.getpid() == self._pid:  # else it is the copy of a fork, and the parent holds the lease
                 with contextlib.suppress(OSError):
                     os.unlink(self._path)

@@ -1,11 +1,11 @@
 """Resources as plain files below a folder.
 
 The file of ``a/b.gz`` is ``ROOT/a/b.gz``, so that other tools can read a store. Other names are internal: ``.~OWNER-RANDOM`` is
-an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack.io.storage_connectors.partials`), and
+an unfinished write, ``.~partial-…`` an interrupted download (:mod:`data_stack.io.storage_connectors.writer`), and
 ``ROOT/.data_stack`` holds
 
 - ``digests/a/b.gz~``: SHA-256 of ``a/b.gz``, with size, times and inode
-  (:mod:`data_stack.io.storage_connectors.digest_notes`);
+  (:mod:`data_stack.io.storage_connectors.file_source`);
 - ``leases/…``: the locks of :meth:`FileStorageConnector.lease`, which end with their process.
 """
 
@@ -16,42 +16,20 @@ import functools
 import hashlib
 import os
 import stat
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import accumulate
 from typing import Final
 
-from data_stack.exception import (
-    ChecksumMismatchError,
-    MalformedIdentifierError,
-    MaliciousFilePathError,
-    ResourceNotFoundError,
-    StorageError,
-)
+from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError
 from data_stack.io.byte_source import LazySource
-from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.integrity import Digest
+from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import (
-    BINARY,
-    DAY_SECONDS,
-    FileLease,
-    Garbage,
-    Lease,
-    ResourceInfo,
-    StorageConnector,
-    open_source,
-)
-from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of
-from data_stack.io.storage_connectors.file_source import OpenedFile
-from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine
-from data_stack.io.storage_connectors.partials import PARTIAL, TEMPORARY, Partial, remove
-from data_stack.io.storage_connectors.writer import COPY_BYTES, Explain, ResourceWriter, publishing, store_bytes
-from data_stack.io.storage_errors import storage_error
+from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbage, Lease, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
+from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
+from data_stack.io.storage_errors import explaining, storage_error
 
-#: Temporaries of other machines and containers, whose owners are not visible, stay for this long.
-_FOREIGN_GRACE_SECONDS = DAY_SECONDS
 _OWN_FOLDER: Final = ".data_stack"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -78,6 +56,7 @@ class FileStorageConnector(StorageConnector):
 
     def __init__(self, root_path: str | os.PathLike[str]) -> None:
         self.root_path = os.path.abspath(os.fspath(root_path))
+        self._notes = DigestNotes(os.path.join(self.root_path, _OWN_FOLDER, "digests"))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.root_path!r})"
@@ -88,11 +67,11 @@ class FileStorageConnector(StorageConnector):
         identifier = self._check_name(identifier)
         with self._locate(identifier):
             source = LazySource(functools.partial(self._open_file, identifier))
-        return open_source(self, identifier, source, resource_type)
+        return self._make_resource(identifier, source, resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
-            store_bytes(resource, writer)
+            writer.writelines(binary_chunks(resource))
 
     def has_resource(self, identifier: str) -> bool:
         try:
@@ -103,24 +82,18 @@ class FileStorageConnector(StorageConnector):
 
     def delete_resource(self, identifier: str) -> None:
         identifier = self._check_name(identifier)
-        with self._locate(identifier) as (folder, name, _), self._storage_errors("delete", identifier):
+        with self._locate(identifier) as (folder, name, _), self._explaining("delete", identifier):
             self._notes.remove(identifier)
-            try:
-                os.unlink(name, dir_fd=folder)
-            except FileNotFoundError:  # deleted meanwhile
-                raise ResourceNotFoundError(identifier, repr(self)) from None
+            os.unlink(name, dir_fd=folder)
             os.fsync(folder)
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
         identifier, new_identifier = self._check_name(identifier), self._check_name(new_identifier)
         with self._locate(identifier) as (folder, name, _), contextlib.closing(self._open_file(identifier)) as file:
-            with self._target(new_identifier) as (target, new_name), self._storage_errors("store", new_identifier):
+            with self._target(new_identifier) as (target, new_name), self._explaining("move", identifier):
                 self._notes.remove(new_identifier)
                 self._notes.remove(identifier)
-                try:
-                    os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
-                except FileNotFoundError:
-                    raise ResourceNotFoundError(identifier, repr(self)) from None
+                os.replace(name, new_name, src_dir_fd=folder, dst_dir_fd=target)
                 os.fsync(target)
                 os.fsync(folder)
                 if file.noted is not None:  # the expected digest of a touched file moves too
@@ -129,7 +102,7 @@ class FileStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
-        with self._storage_errors("list", prefix):
+        with self._explaining("list", prefix):
             return sorted({identifier for identifier in self._walk(prefix) if identifier.startswith(prefix)})
 
     def stat(self, identifier: str) -> ResourceInfo:
@@ -151,7 +124,7 @@ class FileStorageConnector(StorageConnector):
             forget, explain = functools.partial(self._notes.remove, identifier), self._explain("store", identifier)
             with publishing(folder, name, identifier, explain, partial=partial, before_renaming=forget) as writer:
                 yield writer
-            self._note(identifier, _version_of(writer.digest, writer.status))
+            self._note(identifier, FileVersion(writer.digest.size, writer.digest.sha256, facts_of(writer.status)))
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
         """Read a resource whole, as in :meth:`StorageConnector.verify_resource`.
@@ -160,19 +133,20 @@ class FileStorageConnector(StorageConnector):
         """
         identifier = self._check_name(identifier)
         with contextlib.closing(self._open_file(identifier)) as file:
-            found = self._digest(identifier, file)
+            with self._explaining("read", identifier):
+                digest = digest_of(file.handle)
+            found = FileVersion(digest.size, digest.sha256, facts_of(file.status))
             promised = sha256 or (None if file.noted is None else file.noted.sha256)
             if promised in (None, found.sha256):
                 if file.version is None or file.version.sha256 != found.sha256:
                     self._note(identifier, found)
                 return ResourceInfo(identifier, found.size, found.sha256, file.status.st_mtime)
             with self._locate(identifier) as (_, _, now):
-                was_replaced = not os.path.samestat(now, file.status)
-            if not was_replaced:
-                if file.version is not None:
-                    self._notes.write(identifier, replace(file.version, facts=()))
-                raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
-        return self.verify_resource(identifier, sha256)  # the note may be that of its successor
+                if os.path.samestat(now, file.status):  # else the note may be that of its successor
+                    if file.version is not None:
+                        self._notes.write(identifier, replace(file.version, facts=()))
+                    raise ChecksumMismatchError(identifier, repr(self), str(promised), found.sha256)
+        return self.verify_resource(identifier, sha256)
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
         identifier = self._check_name(identifier)
@@ -184,20 +158,15 @@ class FileStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
         return list(self._abandon(dry_run=dry_run, grace_seconds=grace_seconds))
 
-    def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = DAY_SECONDS) -> Iterator[Garbage]:
+    def _abandon(self, prefix: str = "", *, dry_run: bool = False, grace_seconds: float = 86_400.0) -> Iterator[Garbage]:
         """Remove files of dead writers below ``prefix``, and partial downloads older than the grace period."""
         below = check_prefix(prefix).rpartition("/")[0]
         for start in (below, os.path.join(_OWN_FOLDER, "digests", below)):
-            for folder, _, files in os.walk(os.path.join(self.root_path, start)):
-                for path in (os.path.join(folder, file) for file in files if file.startswith(TEMPORARY)):
-                    is_partial = os.path.basename(path).startswith(PARTIAL)
-                    size = (remove if is_partial else _remove_temporary)(path, grace_seconds, dry_run=dry_run)
-                    if size is not None:
-                        reason = "an interrupted download" if is_partial else "left by a writer that died"
-                        yield Garbage(os.path.relpath(path, self.root_path), size, reason)
+            for path, size, reason in remove_unfinished(os.path.join(self.root_path, start), grace_seconds, dry_run=dry_run):
+                yield Garbage(os.path.relpath(path, self.root_path), size, reason)
 
     # ------------------------------------------------------------------ files and notes
 
@@ -211,9 +180,6 @@ class FileStorageConnector(StorageConnector):
             for root in (self.root_path, os.path.realpath(self.root_path)):
                 if identifier.startswith(root.rstrip("/") + "/"):
                     return check_identifier(identifier[len(root.rstrip("/")) + 1 :])
-            raise MaliciousFilePathError(
-                f"identifier {identifier!r} leaves the store at {self.root_path}; give a path relative to it"
-            )
         return check_identifier(identifier)
 
     def _open_folder(self, identifier: str, *, create: bool = False) -> tuple[int, str]:
@@ -238,43 +204,33 @@ class FileStorageConnector(StorageConnector):
 
     def _walk(self, prefix: str) -> Iterator[str]:
         """The identifiers of all files that may begin with ``prefix``, skipping other folders."""
-        folder = ""
-        with contextlib.suppress(MalformedIdentifierError):
-            folder = check_identifier(prefix.rpartition("/")[0])  # others are not even looked at
+        above = prefix.rpartition("/")[0]
+        folder = above if is_identifier(above) else ""
         links = (os.path.islink(os.path.join(self.root_path, path)) for path in accumulate(folder.split("/"), "{}/{}".format))
         pending = [] if any(links) else [folder]
         while pending:
             above = pending.pop()
-            try:
-                entries = list(os.scandir(os.path.join(self.root_path, above)))
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            for entry in entries:
-                path = f"{above}/{entry.name}" if above else entry.name
-                if entry.name.startswith("."):
-                    continue
-                if entry.is_dir(follow_symlinks=False):
-                    if path.startswith(prefix) or prefix.startswith(path + "/"):
-                        pending.append(path)
-                    continue
-                if entry.is_file(follow_symlinks=False):
-                    with contextlib.suppress(MalformedIdentifierError):
-                        yield check_identifier(path)
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                for entry in os.scandir(os.path.join(self.root_path, above)):
+                    path = f"{above}/{entry.name}" if above else entry.name
+                    if entry.is_dir(follow_symlinks=False):
+                        if not entry.name.startswith(".") and (path.startswith(prefix) or prefix.startswith(path + "/")):
+                            pending.append(path)
+                    elif entry.is_file(follow_symlinks=False) and is_identifier(path):
+                        yield path
 
     @contextlib.contextmanager
     def _locate(self, identifier: str) -> Iterator[tuple[int, str, os.stat_result]]:
         """The folder (as an open handle), file name and status of a stored resource."""
-        folder, name, status = -1, "", None
+        folder = -1
         try:
             try:
                 folder, name = self._open_folder(identifier)
                 status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            except (FileNotFoundError, NotADirectoryError):
-                pass
+                if not stat.S_ISREG(status.st_mode):
+                    raise FileNotFoundError
             except OSError as error:
                 raise self._explain("look for", identifier)(error) from error
-            if status is None or not stat.S_ISREG(status.st_mode):
-                raise ResourceNotFoundError(identifier, repr(self))
             yield folder, name, status
         finally:
             if folder >= 0:
@@ -283,25 +239,20 @@ class FileStorageConnector(StorageConnector):
     @contextlib.contextmanager
     def _target(self, identifier: str) -> Iterator[tuple[int, str]]:
         """The open folder of a resource, created if missing, and the name of its file."""
-        with self._storage_errors("store", identifier):
+        with self._explaining("store", identifier):
             folder, name = self._open_folder(identifier, create=True)
         try:
             with contextlib.suppress(OSError):
-                # An empty folder of that name is removed.
-                os.rmdir(name, dir_fd=folder)
+                os.rmdir(name, dir_fd=folder)  # an empty folder of that name
             yield folder, name
         finally:
             os.close(folder)
 
     def _open_file(self, identifier: str) -> OpenedFile:
-        with self._locate(identifier) as (folder, name, _), self._storage_errors("read", identifier):
+        with self._locate(identifier) as (folder, name, _), self._explaining("read", identifier):
             handle = os.open(name, _READ_FLAGS, dir_fd=folder)
             # The note last: that of a successor does not match, that of a predecessor would look like damage.
             return OpenedFile(handle, self._explain("read", identifier), self._notes.read(identifier))
-
-    @property
-    def _notes(self) -> DigestNotes:
-        return DigestNotes(os.path.join(self.root_path, _OWN_FOLDER, "digests"))
 
     def _note(self, identifier: str, version: FileVersion) -> None:
         """Note the version of a file, unless it was replaced meanwhile."""
@@ -312,37 +263,20 @@ class FileStorageConnector(StorageConnector):
         with contextlib.suppress(OSError):  # our note may have replaced that of a faster writer
             self._notes.remove(identifier)
 
-    def _digest(self, identifier: str, file: OpenedFile) -> FileVersion:
-        """Read an open file whole."""
-        digest = Digest()
-        with self._storage_errors("read", identifier):
-            while chunk := os.pread(file.handle, COPY_BYTES, digest.size):
-                digest.update(chunk)
-        return _version_of(digest, file.status)
-
     # ------------------------------------------------------------------ errors
 
-    @contextlib.contextmanager
-    def _storage_errors(self, action: str, identifier: str) -> Iterator[None]:
-        try:
-            yield
-        except StorageError:
-            raise
-        except OSError as error:
-            raise self._explain(action, identifier)(error) from error
+    def _explaining(self, action: str, identifier: str) -> contextlib.AbstractContextManager[None]:
+        return explaining(self._explain(action, identifier))
 
     def _explain(self, action: str, identifier: str) -> Explain:
-        return functools.partial(
-            storage_error,
-            f"could not {action} {identifier!r} in {self!r}",
-            path=self.root_path,
-            if_full="Nothing was published; make room and try again.",
-            otherwise="The store is as it was; check permissions and the disk.",
-        )
+        def explain(error: OSError) -> Exception:
+            if isinstance(error, (FileNotFoundError, NotADirectoryError)) and action != "store":
+                return ResourceNotFoundError(identifier, repr(self))
+            problem, if_full = f"could not {action} {identifier!r} in {self!r}", "Nothing was published; make room and try again."
+            advice = "The store is as it was; check permissions and the disk."
+            return storage_error(problem, error, self.root_path, if_full=if_full, otherwise=advice)
 
-
-def _version_of(digest: Digest, status: os.stat_result) -> FileVersion:
-    return FileVersion(digest.size, digest.sha256, facts_of(status))
+        return explain
 
 
 def _make_folders(path: str) -> None:
@@ -362,18 +296,6 @@ def _make_folder(name: str, above: int) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkdir(name, dir_fd=above)
         os.fsync(above)
-
-
-def _remove_temporary(path: str, _: float, *, dry_run: bool) -> int | None:
-    """Remove the file of a dead writer, of another machine after a day; return its size, None if it stays."""
-    owner = os.path.basename(path).removeprefix(TEMPORARY).rpartition("-")[0]
-    with contextlib.suppress(OSError):
-        status = os.stat(path, follow_symlinks=False)
-        if is_dead(owner) if is_of_this_machine(owner) else time.time() - status.st_mtime > _FOREIGN_GRACE_SECONDS:
-            if not dry_run:
-                os.unlink(path)
-            return status.st_size
-    return None
 
 
 class StorageConnectorFactory:

@@ -22,9 +22,6 @@ BEAT_SECONDS: Final = 2.0
 LIFE_SECONDS: Final = 9.0
 #: Garbage collection removes a lease that had no heartbeat for this time, by the store's clock, whoever held it.
 MAX_SILENCE_SECONDS: Final = 60.0
-#: How long closing waits for a running heartbeat; after that the lease is left to expire.
-_LAST_BEAT_SECONDS: Final = 1.0
-_MAX_BYTES: Final = 256
 
 
 class LeaseStore(Protocol):
@@ -85,7 +82,7 @@ class HeartbeatLease(Lease):
             return
         heart, self._heart = self._heart, None
         self._ended.set()
-        heart.join(_LAST_BEAT_SECONDS)
+        heart.join(1.0)
         if not heart.is_alive():  # else the store does not answer, and a late heartbeat could undo the deletion
             with contextlib.suppress(DataStackError):
                 if self._holds(self._read()):
@@ -127,7 +124,7 @@ class HeartbeatLease(Lease):
         return value.partition(b" ")[0] == self._nonce.encode()
 
     def _read(self) -> bytes:
-        return self._store.read(self._path, _MAX_BYTES) or b""
+        return self._store.read(self._path, 256) or b""
 
 
 def is_left_by_the_dead(value: object) -> bool:

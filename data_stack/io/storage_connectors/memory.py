@@ -11,8 +11,8 @@ from typing import Any
 from data_stack.exception import ResourceNotFoundError
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector, open_source
-from data_stack.io.storage_connectors.writer import ResourceWriter, store_bytes
+from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.writer import ResourceWriter, binary_chunks
 
 
 class InMemoryStorageConnector(StorageConnector):
@@ -30,11 +30,11 @@ class InMemoryStorageConnector(StorageConnector):
         return {"_stored": dict(self._stored)}
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        return open_source(self, identifier, BytesSource(*self._look_up(identifier)), resource_type)
+        return self._make_resource(identifier, BytesSource(*self._look_up(identifier)), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         with self.create(identifier) as writer:
-            store_bytes(resource, writer)
+            writer.writelines(binary_chunks(resource))
 
     def has_resource(self, identifier: str) -> bool:
         return check_identifier(identifier) in self._stored

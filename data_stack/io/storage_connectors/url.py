@@ -7,11 +7,11 @@ import importlib
 import os
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import unquote
 
 from data_stack.exception import ConfigError, DataStackError
+from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
@@ -56,23 +56,16 @@ def storage_connector_from_url(
     if scheme not in schemes:
         schemes = {**schemes, **more_schemes()}
     if scheme not in schemes:
-        raise ConfigError(
-            f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; "
-            f"known are {', '.join(f'{each}://' for each in sorted(schemes))}. "
-            f"Others come with plugins; `data-stack doctor` shows those that are installed."
-        )
+        known = ", ".join(f"{each}://" for each in sorted(schemes))
+        problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
+        raise ConfigError(f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed.")
     parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
     if not {"cache", "cachebytes"} & set(parameters):
         return schemes[scheme](text)
     folder, size = parameters.get("cache", ""), parameters.get("cachebytes")
     most_bytes = None if size is None else parse_bytes(size)
     if not folder or "\0" in folder or "://" in folder or url.fragment or (size is not None and most_bytes is None):
-        raise ConfigError(
-            f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB (512MiB, 1000000)"
-        )
-    # Imported here, as most stores have no cache.
-    from data_stack.io.storage_connectors.cached import CachedStorageConnector
-
+        raise ConfigError(f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB")
     connector = schemes[scheme](str(url.without_parameters(("cache", "cachebytes"))))
     return CachedStorageConnector(connector, os.path.expanduser(folder), most_bytes)
 
@@ -118,12 +111,10 @@ def _from_module(module: str, name: str, url: str) -> StorageConnector:
 _MONGODB: Final = functools.partial(_from_module, "mongodb", "MongoDBStorageConnector")
 _FSSPEC: Final = functools.partial(_from_module, "fsspec", "FsspecStorageConnector")
 
-BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = MappingProxyType(
-    {
-        "file": _from_file_url,
-        "memory": _from_memory_url,
-        **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
-        **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
-    }
-)
+BUILT_IN_STORAGE_SCHEMES: Final[Mapping[str, Connect]] = {
+    "file": _from_file_url,
+    "memory": _from_memory_url,
+    **dict.fromkeys(("mongodb", "mongodb+srv"), _MONGODB),
+    **dict.fromkeys(("s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "sftp", "ssh", "hdfs"), _FSSPEC),
+}
 """The schemes that need no plugin; no plugin can take them."""

@@ -18,7 +18,7 @@ from data_stack.exception import RetrievalError
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever import Limits, retrieve
 from data_stack.io.storage_connectors.connector import DAY_SECONDS, StorageConnector
-from data_stack.stores.removal import collect_garbage
+from data_stack.stores.upkeep import collect_garbage
 
 if TYPE_CHECKING:
     from web_server import ScriptedServer

@@ -1,16 +1,23 @@
-"""CachedStorageConnector: what it reads where, what it evicts, and that nothing on its disk can make it wrong."""
+"""CachedStorageConnector: what it reads where, what it evicts, and that nothing on its disk makes it wrong."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import mmap
 import os
+import random
 import shutil
+import signal
+import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from process_harness import until
+from sizes import sized
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES
@@ -45,10 +52,6 @@ class Remote(FileStorageConnector):
     def stat(self, identifier: str) -> ResourceInfo:
         self._answer()
         return super().stat(identifier)
-
-    def has_resource(self, identifier: str) -> bool:
-        self._answer()
-        return super().has_resource(identifier)
 
     def list_resources(self, prefix: str = "") -> list[str]:
         self._answer()
@@ -283,12 +286,6 @@ def test_a_folder_that_is_gone_is_made_again(cached: CachedStorageConnector, rem
 # ---------------------------------------------------------------------- no room
 
 
-def held(cached: CachedStorageConnector, identifier: str) -> bool:
-    """Whether all bytes of a resource are on the local disk."""
-    info = cached.remote.stat(identifier)
-    return (Path(cached.local) / "bytes" / f"{info.sha256}-{info.size}").exists()
-
-
 def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, tmp_path: Path) -> None:
     limit = 3_000_000
     cached = CachedStorageConnector(remote, tmp_path / "cache", limit)
@@ -299,9 +296,76 @@ def test_the_files_stay_under_the_limit_and_the_oldest_go_first(remote: Remote, 
         content(cached, f"r{i}")
         assert used_bytes(cached.local) <= limit
 
-    kept = [i for i in range(40) if held(cached, f"r{i}")]
+    infos = [remote.stat(f"r{i}") for i in range(40)]
+    kept = [i for i, info in enumerate(infos) if (tmp_path / "cache" / "bytes" / f"{info.sha256}-{info.size}").exists()]
     assert kept == list(range(kept[0], 40))
     assert len(kept) >= 12
 
 
-# ---------------------------------------------------------------------- what is left behind, and what crosses over
+# ---------------------------------------------------------------------- processes that fill it are killed
+
+
+SIZES = {"small": 10_001, "b/empty": 0, "b/one": 900_000, "c": 24 * BLOCK_BYTES, "d/e/f": 36 * BLOCK_BYTES + 5}
+DATA = {identifier: hashlib.shake_128(identifier.encode()).digest(size) for identifier, size in SIZES.items()}
+
+
+def forked(work: Callable[[], object], failures: Path) -> int:
+    """Run ``work`` in a child, which leaves a file in ``failures`` should it raise; return its process number."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            (failures / str(os.getpid())).write_text(traceback.format_exc())
+        finally:
+            os._exit(0)  # no pytest, no cleaning up of what the parent still uses
+    return child
+
+
+def read_at_random(cached: CachedStorageConnector, seed: int, n_reads: int) -> None:
+    """Read parts and wholes, and hold each against what it should be."""
+    chance = random.Random(seed)
+    for _ in range(n_reads):
+        identifier = chance.choice(list(DATA))
+        data = DATA[identifier]
+        with cached.get_resource(identifier) as resource:
+            if chance.random() < 0.3:
+                assert_same_bytes(resource.read(), data)
+            for _ in range(3):
+                offset, size = chance.randrange(len(data) + 1), chance.choice([10, 4096, 300_000])
+                assert_same_bytes(resource.read_at(offset, size), data[offset : offset + size])
+
+
+@pytest.mark.parametrize("max_bytes", [None, 4_000_000])
+def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
+    remote: Remote, tmp_path: Path, max_bytes: int | None
+) -> None:
+    for identifier, data in DATA.items():
+        remote.set_resource(identifier, data)
+    chance = random.Random(max_bytes)
+    failures = tmp_path / "failures"
+    failures.mkdir()
+    for round_number in range(sized(2, full=9)):
+        cached = CachedStorageConnector(remote, tmp_path / f"cache{round_number // 3}", max_bytes)
+        children = [
+            forked(lambda seed=round_number * 4 + i: read_at_random(cached, seed, 1000), failures)  # type: ignore[misc]  # noqa: B023
+            for i in range(4)
+        ]
+        time.sleep(chance.random() * 0.1)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+    assert [file.read_text() for file in failures.iterdir()] == []
+    for number in range(sized(1, full=3)):
+        cache = tmp_path / f"cache{number}"
+        remote.is_away = True
+        offline = CachedStorageConnector(remote, cache, max_bytes)
+        for identifier, data in DATA.items():
+            with contextlib.suppress(StorageUnavailableError):
+                assert_same_bytes(content(offline, identifier), data)
+        remote.is_away = False
+        online = CachedStorageConnector(remote, cache, max_bytes)
+        for identifier, data in DATA.items():
+            assert_same_bytes(content(online, identifier), data)
+        assert max_bytes is None or used_bytes(cache) <= max_bytes

@@ -1,4 +1,4 @@
-"""What only files can get wrong: half writes, links, full disks, left-overs, names in each other's way."""
+"""What only files can get wrong: links, left-overs, names in each other's way, and files that something else touched."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import hashlib
 import io
 import os
 import stat
+import subprocess
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from data_stack.exception import DataStackError, ResourceNotFoundError, StorageError
-from data_stack.io.integrity import seal_json
+from data_stack.exception import ChecksumMismatchError, DataStackError, ResourceNotFoundError, StorageError
+from data_stack.io.integrity import BLOCK_BYTES, seal_json
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnectorFactory
-from data_stack.testing.storage import content
+from data_stack.io.storage_connectors.file_source import DigestNotes, facts_of
+from data_stack.testing.storage import assert_same_bytes, content
+
+BLOCK = BLOCK_BYTES
+DATA = hashlib.shake_128(b"touched").digest(3 * BLOCK + 17)
 
 
 @pytest.fixture
@@ -28,8 +34,11 @@ def connector(root: Path) -> FileStorageConnector:
     return FileStorageConnector(str(root))
 
 
-def note_on(root: Path, identifier: str) -> Path:
-    return root / ".data_stack/digests" / f"{identifier}~"
+@pytest.fixture
+def stored(connector: FileStorageConnector) -> FileStorageConnector:
+    """A store with the resource d/x."""
+    connector.set_resource("d/x", DATA)
+    return connector
 
 
 def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
@@ -116,12 +125,10 @@ def test_folders_devices_and_pipes_are_no_resources(connector: FileStorageConnec
     connector.set_resource("a/b/c", b"x")
     os.mkfifo(root / "fifo")
 
-    assert not connector.has_resource("a/b")
-    assert not connector.has_resource("fifo")
-    with pytest.raises(ResourceNotFoundError):
-        connector.get_resource("a/b")
-    with pytest.raises(ResourceNotFoundError):
-        connector.get_resource("fifo")
+    for identifier in ("a/b", "fifo"):
+        assert not connector.has_resource(identifier)
+        with pytest.raises(ResourceNotFoundError):
+            connector.get_resource(identifier)
     assert connector.list_resources() == ["a/b/c"]
 
 
@@ -152,10 +159,11 @@ def test_a_file_that_other_means_put_there_has_no_recorded_digest_until_it_was_r
 
 def test_a_damaged_record_only_makes_the_digest_unknown(connector: FileStorageConnector, root: Path) -> None:
     connector.set_resource("x", b"abc")
-    note = note_on(root, "x").read_bytes()
+    note_on_it = root / ".data_stack/digests/x~"
+    note = note_on_it.read_bytes()
     earlier_format = b'{"format": 3, "size": 3, "sha256": "", "facts": []}\n' + bytes(16)
     for damage in (b"", b"{", note[:-1], note[:20] + b"?" + note[21:], seal_json({"size": 3}), earlier_format):
-        note_on(root, "x").write_bytes(damage)
+        note_on_it.write_bytes(damage)
 
         assert connector.stat("x").sha256 is None
         assert content(connector, "x") == b"abc"
@@ -175,9 +183,6 @@ def test_temporaries_of_other_machines_are_left_until_they_are_old(connector: Fi
     assert connector.remove_abandoned() == [foreign.name]
 
 
-# ---------------------------------------------------------------------- leases, pickling
-
-
 def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -> None:
     for name in ("a/b/1", "a/b/2", "a/c", "other/1"):
         connector.set_resource(name, b"")
@@ -187,3 +192,92 @@ def test_a_prefix_never_leads_out(connector: FileStorageConnector, root: Path) -
     assert connector.list_resources("a/b/2") == ["a/b/2"]
     for prefix in ("link/", "link/b/", f"{root}/", f"{root}/a/", "/etc/", "../", "a/../a/", "missing/"):
         assert connector.list_resources(prefix) == []
+
+
+def flip(path: Path, offset: int, *, traceless: bool = False) -> None:
+    """Change one bit; ``traceless``: with the time of the last change set back, as far as the system lets one."""
+    status = path.stat()
+    with open(path, "r+b") as file:
+        file.seek(offset)
+        byte = file.read(1)[0]
+        file.seek(offset)
+        file.write(bytes([byte ^ 16]))
+    if traceless:
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+# ---------------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("traceless", [False, True])
+def test_a_changed_file_is_not_known_any_more_and_found_by_verifying(
+    stored: FileStorageConnector, root: Path, traceless: bool
+) -> None:
+    flip(root / "d/x", 2 * BLOCK + 5, traceless=traceless)
+
+    assert stored.stat("d/x").sha256 is None
+    with stored.get_resource("d/x") as resource:
+        assert resource.sha256 is None
+    for _ in range(2):
+        with pytest.raises(ChecksumMismatchError):
+            stored.verify_resource("d/x")
+
+
+def test_what_verify_found_damaged_is_not_trusted_any_more(stored: FileStorageConnector, root: Path) -> None:
+    # The kernel lets nobody damage a file without a trace, as a disk does: so its note is made to agree.
+    flip(root / "d/x", BLOCK)
+    notes = DigestNotes(str(root / ".data_stack/digests"))
+    noted = notes.read("d/x")
+    assert noted is not None
+    notes.write("d/x", replace(noted, facts=facts_of((root / "d/x").stat())))
+    assert stored.stat("d/x").sha256 is not None
+
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("d/x")
+
+    assert stored.stat("d/x").sha256 is None
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("d/x")
+
+
+# ---------------------------------------------------------------------- no damage
+
+
+@pytest.mark.parametrize(
+    "touch",
+    [
+        "touch data/d/x",
+        "chmod 600 data/d/x",
+        "cp -r data copy; rm -r data; mv copy data",
+        "tar -cf a.tar data; rm -r data; tar -xf a.tar",
+    ],
+)
+def test_an_intact_file_is_read_right_and_known_again_once_it_was_verified(
+    stored: FileStorageConnector, root: Path, touch: str
+) -> None:
+    subprocess.run(["/bin/sh", "-ec", touch], check=True, cwd=root.parent)
+    known_before = stored.stat("d/x").sha256
+
+    with stored.get_resource("d/x") as resource:
+        assert_same_bytes(resource.read(), DATA)
+        known_read = resource.sha256
+    stored.verify_resource("d/x")
+
+    assert (known_before, known_read) == (None, None)
+    assert stored.stat("d/x").sha256 == hashlib.sha256(DATA).hexdigest()
+    assert os.listdir(root / ".data_stack/digests/d") == ["x~"]
+
+
+def test_a_change_on_purpose_is_adopted_by_its_digest_or_by_storing_it(stored: FileStorageConnector, root: Path) -> None:
+    (root / "d/x").write_bytes(b"new")
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("d/x")
+    with pytest.raises(ChecksumMismatchError):
+        stored.verify_resource("d/x", hashlib.sha256(DATA).hexdigest())
+
+    stored.verify_resource("d/x", hashlib.sha256(b"new").hexdigest())
+
+    assert content(stored, "d/x") == b"new"
+    (root / "d/x").write_bytes(b"newer")
+    stored.set_resource("d/x", io.BytesIO((root / "d/x").read_bytes()))
+    assert content(stored, "d/x") == b"newer"

@@ -30,7 +30,7 @@ from data_stack.exception import (
 from data_stack.io.integrity import BLOCK_BYTES, block_digest
 from data_stack.io.storage_connectors import heartbeat
 from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
-from data_stack.io.storage_connectors.fsspec.pointer import FORMAT, PART_BYTES
+from data_stack.io.storage_connectors.fsspec.objects import FORMAT, PART_BYTES
 from data_stack.testing.storage import content
 
 PART = random.Random(1).randbytes(PART_BYTES)
@@ -61,11 +61,6 @@ def part_files(root: Path) -> list[Path]:
     return sorted(path for path in (root / ".data_stack/objects").rglob("*") if path.is_file())
 
 
-def part_file(root: Path, part: bytes) -> Path:
-    (path,) = (path for path in part_files(root) if path.read_bytes() == part)
-    return path
-
-
 def flip(path: Path, offset: int) -> None:
     data = bytearray(path.read_bytes())
     data[offset] ^= 4
@@ -92,7 +87,7 @@ def test_a_resource_of_several_parts_comes_back_whole_and_in_ranges(connector: F
 def test_a_flipped_bit_in_a_part_names_resource_and_block(connector: FsspecStorageConnector, root: Path) -> None:
     offset, block = BLOCK, 1
     connector.set_resource("a", BIG)
-    flip(part_file(root, PART), offset)
+    flip(next(path for path in part_files(root) if path.read_bytes() == PART), offset)
 
     with pytest.raises(DamagedBlockError, match="'a'") as damage:
         content(connector, "a")
@@ -118,19 +113,13 @@ def hostile(line: bytes | None = None, rest: bytes = block_digest(b"small") + b"
 
 
 HOSTILE_POINTERS = [
-    hostile(b"{"),
-    hostile(b"[]"),
-    hostile(b"[" * 100_000),
-    hostile(size=int("9" * 4000)),
+    *(hostile(line) for line in (b"{", b"[]", b"[" * 100_000)),
+    *(hostile(size=size) for size in (int("9" * 4000), -1, 1 << 60)),
+    *(hostile(block_bytes=n_bytes) for n_bytes in (0, 1 << 40)),
+    *(hostile(version=version) for version in ("../../../../etc/passwd".ljust(32, "0"), "0" * 32)),
     hostile(identifier="b"),
-    hostile(size=-1),
-    hostile(size=1 << 60),
-    hostile(block_bytes=0),
-    hostile(block_bytes=1 << 40),
     hostile(sha256="../../etc/passwd"),
-    hostile(version="../../../../etc/passwd".ljust(32, "0")),
     hostile(rest=b""),
-    hostile(version="0" * 32),
     b" " * ((4 << 20) + 2),
 ]
 
@@ -365,12 +354,8 @@ def test_a_url_gives_options_and_contacts_nothing() -> None:
     )
 
     assert repr(connector) == "FsspecStorageConnector('s3://bucket/a/b')"
-    assert connector._configuration == (
-        "s3://bucket/a/b/",
-        True,
-        2.5,
-        {"endpoint_url": "http://127.0.0.1:1", "client_kwargs": {"region_name": "eu-1"}, "anon": True},
-    )
+    options = {"endpoint_url": "http://127.0.0.1:1", "client_kwargs": {"region_name": "eu-1"}, "anon": True}
+    assert connector._configuration == ("s3://bucket/a/b/", True, 2.5, options)
     assert pickle.loads(pickle.dumps(connector))._configuration == connector._configuration
 
 

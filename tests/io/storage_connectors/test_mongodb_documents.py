@@ -55,13 +55,6 @@ def test_a_large_resource_is_a_pointer_to_a_file_in_chunks(connector: MongoDBSto
 # ---------------------------------------------------------------------- indexes
 
 
-def assert_indexes(mongodb: Database[Any], bucket: str = "data_stack") -> None:
-    chunk_keys = mongodb[f"{bucket}.chunks"].index_information().values()
-    file_keys = [index["key"] for index in mongodb[f"{bucket}.files"].index_information().values()]
-    assert [index for index in chunk_keys if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
-    assert [("filename", 1), ("uploadDate", 1)] in file_keys
-
-
 def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: str, mongodb: Database[Any]) -> None:
     file_id = ObjectId()
     mongodb["theirs.chunks"].insert_one({"files_id": file_id, "n": 0, "data": Binary(b"abc")})
@@ -70,7 +63,10 @@ def test_the_indexes_are_made_in_a_bucket_that_another_tool_filled(mongodb_uri: 
     with MongoDBStorageConnector(mongodb_uri, bucket="theirs") as connector:
         connector.set_resource("a", CONTENT)
 
-    assert_indexes(mongodb, "theirs")
+    chunk_indexes = mongodb["theirs.chunks"].index_information().values()
+    assert [index for index in chunk_indexes if index["key"] == [("files_id", 1), ("n", 1)] and index.get("unique")]
+    file_keys = [index["key"] for index in mongodb["theirs.files"].index_information().values()]
+    assert [("filename", 1), ("uploadDate", 1)] in file_keys
     assert mongodb["theirs.chunks"].find_one({"files_id": file_id}) is not None
 
 

@@ -2,7 +2,7 @@
 
 A store is laid out below its URL like this; names that no identifier can have are ours:
 
-- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.pointer`): size, SHA-256 of the whole, digests of the
+- ``.data_stack/resources/a/b.gz~``: the pointer of ``a/b.gz`` (:mod:`.objects`): size, SHA-256 of the whole, digests of the
   blocks, and small content itself. Publishing is one atomic put of it;
 - ``.data_stack/objects/VERSION/NUMBER``: a part, which never changes. Open readers read the parts of a replaced resource until
   garbage collection removes them after a grace period;
@@ -28,59 +28,46 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
+from urllib.parse import parse_qsl
 
-from data_stack.exception import (
-    ConfigError,
-    MalformedIdentifierError,
-    ReadOnlyStorageError,
-    ResourceNotFoundError,
-    StorageError,
-    StorageUnavailableError,
-)
-from data_stack.io.identifiers import check_identifier, check_prefix
-from data_stack.io.integrity import digests_of_blocks
+from data_stack.exception import ConfigError, ResourceNotFoundError, StorageError, StorageUnavailableError
+from data_stack.io.identifiers import check_identifier, check_prefix, is_identifier
+from data_stack.io.integrity import Digest, digests_of_blocks
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource
-from data_stack.io.storage_connectors.connector import (
-    BINARY,
-    DAY_SECONDS,
-    Garbage,
-    Lease,
-    ResourceInfo,
-    StorageConnector,
-    open_source,
-)
-from data_stack.io.storage_connectors.fsspec.object_blocks import ObjectBlocks, adopt_blocks
-from data_stack.io.storage_connectors.fsspec.pointer import (
-    MAX_POINTER_BYTES,
-    MAX_RESOURCE_BYTES,
-    OBJECTS,
-    PART_BYTES,
-    Pointer,
-    block_bytes_for,
-    part_path,
-    version_of,
-)
+from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
+from data_stack.io.storage_connectors.fsspec import objects
 from data_stack.io.storage_connectors.fsspec.remote import TEMPORARIES, RemoteFile, RemoteFiles
-from data_stack.io.storage_connectors.fsspec.url_options import parse_options
 from data_stack.io.storage_connectors.heartbeat import MAX_SILENCE_SECONDS, HeartbeatLease, is_left_by_the_dead
 from data_stack.io.storage_connectors.owners import is_dead
-from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces, store_bytes
-from data_stack.io.url import StorageURL
+from data_stack.io.storage_connectors.writer import binary_chunks, in_pieces
+from data_stack.io.url import parse_option
 from data_stack.util.executor import waiting
+from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
 _OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
 _LEASES: Final = ".data_stack/leases"
 _NOTES: Final = ".data_stack/digests"
-#: Writing one file takes seconds: older temporaries are abandoned.
-_ABANDONED_SECONDS: Final = 3600.0
-_MAX_UPLOADS: Final = 3
 _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
 _INLINE_BYTES: Final = 65_536
+#: Types of the options of a URL that are not texts.
+_KINDS: Final[dict[str, type]] = {"readOnly": bool, "anonymous": bool, "requesterPays": bool, "timeoutSeconds": float}
+_S3: Final = {
+    "endpointUrl": "endpoint_url", "region": "region_name", "anonymous": "anon", "profile": "profile",
+    "requesterPays": "requester_pays",
+}  # fmt: skip
+_GS: Final = {"endpointUrl": "endpoint_url", "project": "project", "anonymous": "token"}
+_AZ: Final = {"account": "account_name", "anonymous": "anon"}
+_SFTP: Final = {"keyFile": "key_filename", "knownHosts": "known_hosts"}
+#: By scheme, options of the query: the argument of the file system.
+_OPTIONS: Final[dict[str, dict[str, str]]] = {
+    "s3": _S3, "s3a": _S3, "gs": _GS, "gcs": _GS, "az": _AZ, "abfs": _AZ, "abfss": _AZ, "sftp": _SFTP, "ssh": _SFTP,
+    "hdfs": {"user": "user", "kerberosTicket": "kerb_ticket"},
+}  # fmt: skip
 
 
 class FsspecStorageConnector(StorageConnector):
@@ -112,8 +99,7 @@ class FsspecStorageConnector(StorageConnector):
         if not 0 < timeout_seconds < float("inf"):
             raise ConfigError("timeout_seconds must be a positive number")
         self._configuration = (url, read_only, timeout_seconds, storage_options)
-        self._read_only = read_only
-        self._files = RemoteFiles(url, timeout_seconds, storage_options)
+        self._files = RemoteFiles(url, timeout_seconds, storage_options, read_only=read_only)
 
     @classmethod
     def from_url(cls, url: str) -> FsspecStorageConnector:
@@ -126,10 +112,8 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             ConfigError: an option is unknown or invalid. Values are never shown.
         """
-        parts = StorageURL.parse(url)
-        if parts is None:
-            raise ConfigError("a store is named by a URL with a scheme, such as s3://bucket/folder")
-        return cls(str(replace(parts, query="", fragment="")), **parse_options(parts.scheme, parts.query[1:]))
+        place, _, query = url.partition("#")[0].partition("?")
+        return cls(place, **_parse_options(url.partition(":")[0].lower(), query))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._files.place!r})"
@@ -141,28 +125,20 @@ class FsspecStorageConnector(StorageConnector):
     # ------------------------------------------------------------------ contract
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        pointer = self._pointer(identifier)
-        if pointer is not None:
-            blocks = ObjectBlocks(self._files, pointer, lambda: self._pointer(identifier))
-        else:
-            file = self._files.info(identifier)
-            if file is None:
-                raise ResourceNotFoundError(identifier, repr(self))
-            blocks = adopt_blocks(self._files, identifier, file, self._read_note(identifier, file))
-        return open_source(self, identifier, BlockedSource(blocks), resource_type)
+        blocks = objects.ObjectBlocks(self._files, self._look_up(identifier), lambda: self._pointer(identifier))
+        return self._make_resource(identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         check_identifier(identifier)
-        self._check_writable(identifier)
         size = _size_of(resource)
         if size is None:
             with self.create(identifier) as writer:  # in a temporary file, as a retry could not read the source again
-                store_bytes(resource, writer)
+                writer.writelines(binary_chunks(resource))
             return
         self._publish(self._upload(identifier, resource, size))
 
     def move_resource(self, identifier: str, new_identifier: str) -> None:
-        self._check_writable(check_identifier(new_identifier))
+        check_identifier(new_identifier)
         pointer = self._pointer(identifier)
         if pointer is None:
             super().move_resource(identifier, new_identifier)
@@ -179,7 +155,6 @@ class FsspecStorageConnector(StorageConnector):
         paths = [path for path in (check_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
         if not paths:
             raise ResourceNotFoundError(identifier, repr(self))
-        self._check_writable(identifier)
         for path in paths:
             self._files.delete(path)
         if identifier in paths:
@@ -188,37 +163,34 @@ class FsspecStorageConnector(StorageConnector):
     def list_resources(self, prefix: str = "") -> list[str]:
         folder = check_prefix(prefix).rpartition("/")[0]
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        identifiers = {_identifier_of(file.path) for file in pointers} | self._adopt(folder, prefix)
+        plain, folders = self._files.entries(folder)  # of other tools
+        for each in folders:
+            if each != _OWN_FOLDER and f"{each}/".startswith(prefix):
+                plain += self._files.files(each)
+        identifiers = {_identifier_of(file.path) for file in pointers} | {file.path for file in plain if is_identifier(file.path)}
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
-        pointer = self._pointer(identifier)
-        file = self._files.info(identifier if pointer is None else _pointer_path(identifier))
-        if pointer is not None:
-            return ResourceInfo(identifier, pointer.size, pointer.sha256, modified=None if file is None else file.modified)
-        if file is None:
-            raise ResourceNotFoundError(identifier, repr(self))
-        return ResourceInfo(identifier, file.size, self._read_note(identifier, file), modified=file.modified)
+        pointer = self._look_up(identifier)
+        file = pointer.file or self._files.info(_pointer_path(identifier))
+        return ResourceInfo(identifier, pointer.size, pointer.sha256 or None, None if file is None else file.modified)
 
     def verify_resource(self, identifier: str, sha256: str | None = None) -> ResourceInfo:
-        adopted = None if self._pointer(identifier) is not None else self._files.info(identifier)
+        pointer = self._look_up(identifier)
         found = super().verify_resource(identifier, sha256)
-        if adopted is not None and not self._read_only and self._read_note(identifier, adopted) != found.sha256:
-            note = json.dumps({"tag": adopted.tag, "sha256": found.sha256}).encode()
-            with contextlib.suppress(StorageError):  # a lost note costs another reading
+        if pointer.file is not None and pointer.sha256 != found.sha256:
+            note = json.dumps({"tag": pointer.file.tag, "sha256": found.sha256}).encode()
+            with contextlib.suppress(StorageError):  # without the note, it is read again
                 self._files.put(_note_path(identifier), note)
         return found
 
     def lease(self, identifier: str) -> contextlib.AbstractContextManager[Lease]:
-        check_identifier(identifier)
-        if self._read_only:
-            return contextlib.nullcontext(Lease())
-        path = f"{_LEASES}/{hashlib.sha256(identifier.encode()).hexdigest()}"
+        path = f"{_LEASES}/{hashlib.sha256(check_identifier(identifier).encode()).hexdigest()}"
         return contextlib.closing(HeartbeatLease(self._files, path))
 
     # ------------------------------------------------------------------ upkeep
 
-    def collect_garbage(self, grace_seconds: float = DAY_SECONDS, *, dry_run: bool = False) -> list[Garbage]:
+    def collect_garbage(self, grace_seconds: float = 86_400.0, *, dry_run: bool = False) -> list[Garbage]:
         """Remove parts without a pointer that are older than ``grace_seconds`` by the store's clock, and abandoned leases.
 
         The grace period must be longer than the upload of a resource, and than the reading of a replaced one.
@@ -226,56 +198,62 @@ class FsspecStorageConnector(StorageConnector):
         Raises:
             DatasetFileCorruptError: a pointer cannot be read, so its parts are unknown; nothing was removed.
         """
-        if not dry_run:
-            self._check_writable("garbage")
-        parts, leases, temporaries = (self._files.files(folder) for folder in (OBJECTS, _LEASES, TEMPORARIES))
+        parts, leases, temporaries = (self._files.files(folder) for folder in (objects.OBJECTS, _LEASES, TEMPORARIES))
         if not parts and not leases and not temporaries:
             return []
-        now = time.time() if self._read_only else self._files.now()  # without writing there is no other clock
+        now = time.time() if dry_run and self._files.read_only else self._files.now()  # without writing there is no other clock
 
         def is_old(file: RemoteFile) -> bool:
             # Rounded down, as some answers of some stores are.
             return file.modified is None or now - math.floor(file.modified) >= grace_seconds
 
         # The last part of a running upload is young.
-        young = {version_of(file.path) for file in parts if not is_old(file)}
-        useless = [file for file in parts if version_of(file.path) not in young]
+        young = {os.path.dirname(file.path) for file in parts if not is_old(file)}
+        useless = [file for file in parts if os.path.dirname(file.path) not in young]
         for _ in range(2):  # the first listing may miss a resource that is moved meanwhile
             if useless:
-                needed = {pointer.version for pointer in self._pointers()}
-                useless = [file for file in useless if version_of(file.path) not in needed]
+                needed = {f"{objects.OBJECTS}/{pointer.version}" for pointer in self._pointers()}
+                useless = [file for file in useless if os.path.dirname(file.path) not in needed]
         found = [Garbage(file.path, file.size, "no resource needs it") for file in useless]
         for file in leases:
             is_silent = file.modified is None or now - file.modified >= MAX_SILENCE_SECONDS
             if is_silent or is_left_by_the_dead(self._files.read(file.path, _MAX_NOTE_BYTES)):
                 found.append(Garbage(file.path, file.size, "its holder is gone"))
         for file in temporaries:
-            is_abandoned = file.modified is not None and now - file.modified > _ABANDONED_SECONDS
-            if is_abandoned or is_dead(file.path.rpartition("/")[2].partition(".")[0]):
+            is_abandoned = file.modified is not None and now - file.modified > 3600.0  # writing one file takes seconds
+            if is_abandoned or is_dead(os.path.basename(file.path).partition(".")[0]):
                 found.append(Garbage(file.path, file.size, "left by a writer that died"))
-        if not dry_run:
-            for garbage in found:
-                self._files.delete(garbage.name)
+        for garbage in found if not dry_run else ():
+            self._files.delete(garbage.name)
         return found
 
     # ------------------------------------------------------------------ pointers
 
-    def _pointer(self, identifier: str) -> Pointer | None:
-        document = self._files.read(_pointer_path(check_identifier(identifier)), MAX_POINTER_BYTES + 1)
-        return None if document is None else Pointer.from_bytes(document, identifier, repr(self))
+    def _pointer(self, identifier: str) -> objects.Pointer | None:
+        document = self._files.read(_pointer_path(check_identifier(identifier)), objects.MAX_POINTER_BYTES + 1)
+        return None if document is None else objects.Pointer.from_bytes(document, identifier, repr(self))
 
-    def _pointers(self) -> Iterator[Pointer]:
+    def _look_up(self, identifier: str) -> objects.Pointer:
+        """The pointer of a resource, or a description of the plain file of another tool."""
+        pointer = self._pointer(identifier)
+        if pointer is not None:
+            return pointer
+        file = self._files.info(identifier)
+        if file is None:
+            raise ResourceNotFoundError(identifier, repr(self))
+        return objects.Pointer.adopt(identifier, file, self._read_note(identifier, file))
+
+    def _pointers(self) -> Iterator[objects.Pointer]:
         """All pointers of the store, read many at a time."""
-        paths = [file.path for file in self._files.files(_RESOURCES)]
-        named = [(path, identifier) for path in paths if (identifier := _identifier_of(path)) is not None]
-        for start in range(0, len(named), _POINTERS_AT_ONCE):
-            group = named[start : start + _POINTERS_AT_ONCE]
-            documents = self._files.read_ranges([(path, 0, MAX_POINTER_BYTES + 1) for path, _ in group])
-            for (_, identifier), document in zip(group, documents, strict=True):
+        identifiers = list(filter(None, (_identifier_of(file.path) for file in self._files.files(_RESOURCES))))
+        for start in range(0, len(identifiers), _POINTERS_AT_ONCE):
+            group = identifiers[start : start + _POINTERS_AT_ONCE]
+            documents = self._files.read_ranges([(_pointer_path(each), 0, objects.MAX_POINTER_BYTES + 1) for each in group])
+            for identifier, document in zip(group, documents, strict=True):
                 if document is not None:  # it may have been deleted meanwhile
-                    yield Pointer.from_bytes(document, identifier, repr(self))
+                    yield objects.Pointer.from_bytes(document, identifier, repr(self))
 
-    def _publish(self, pointer: Pointer) -> None:
+    def _publish(self, pointer: objects.Pointer) -> None:
         path, document = _pointer_path(pointer.identifier), pointer.to_bytes()
         try:
             self._files.put(path, document)
@@ -284,9 +262,8 @@ class FsspecStorageConnector(StorageConnector):
             with contextlib.suppress(StorageError):
                 if self._files.read(path, len(document) + 1) == document:
                     return
-            raise StorageUnavailableError(
-                f"{error} It is unknown whether it was published; if the request still arrives, it will be, whole.", error.errno
-            ) from None
+            advice = "It is unknown whether it was published; if the request still arrives, it will be, whole."
+            raise StorageUnavailableError(f"{error} {advice}", error.errno) from None
 
     def _read_note(self, identifier: str, file: RemoteFile) -> str | None:
         """The SHA-256 that was noted of exactly this plain file."""
@@ -300,49 +277,32 @@ class FsspecStorageConnector(StorageConnector):
 
     # ------------------------------------------------------------------ storing
 
-    def _upload(self, identifier: str, resource: Storable, size: int) -> Pointer:
+    def _upload(self, identifier: str, resource: Storable, size: int) -> objects.Pointer:
         """Upload the parts of a resource, a few at a time; return its unpublished pointer."""
-        if size > MAX_RESOURCE_BYTES:
-            raise StorageError(f"{identifier!r} is larger than {MAX_RESOURCE_BYTES >> 30} GiB, the limit of {self!r}; split it")
-        pieces = in_pieces(binary_chunks(resource), PART_BYTES)
+        if size > objects.MAX_RESOURCE_BYTES:
+            raise StorageError(
+                f"{identifier!r} is larger than {objects.MAX_RESOURCE_BYTES >> 30} GiB, the limit of {self!r}; split it"
+            )
+        pieces = in_pieces(binary_chunks(resource), objects.PART_BYTES)
         first = next(pieces, b"")
         # Only the last piece is shorter than a part, so a short first piece is all.
         version = None if len(first) <= _INLINE_BYTES else secrets.token_hex(16)
-        whole, blocks, block_bytes = hashlib.sha256(), bytearray(), block_bytes_for(size)
-        n_bytes = 0
+        digest, blocks, block_bytes = Digest(), bytearray(), objects.block_bytes_for(size)
 
         def hash_pieces() -> Iterator[bytes]:
-            nonlocal n_bytes
             for piece in itertools.chain([first], pieces):
-                whole.update(piece)
+                digest.update(piece)
                 blocks.extend(digests_of_blocks(piece, block_bytes))  # a part has a whole number of blocks
-                n_bytes += len(piece)
                 yield piece
 
         def store(numbered: tuple[int, bytes]) -> None:
-            self._files.put(part_path(version, numbered[0]), numbered[1])
+            self._files.put(objects.part_path(version, numbered[0]), numbered[1])
 
         parts = enumerate(hash_pieces())
-        for _ in parts if version is None else waiting.map(store, parts, at_once=_MAX_UPLOADS):
+        for _ in parts if version is None else waiting.map(store, parts, at_once=3):
             pass
         inline = first if version is None else b""
-        return Pointer(identifier, n_bytes, whole.hexdigest(), block_bytes, bytes(blocks), version, inline)
-
-    def _check_writable(self, what: str) -> None:
-        if self._read_only:
-            raise ReadOnlyStorageError(f"cannot change {what!r}: {self!r} is read-only")
-
-    # ------------------------------------------------------------------ listing
-
-    def _adopt(self, folder: str, prefix: str) -> set[str | None]:
-        """The identifiers of plain files of other tools."""
-        if folder.startswith(_OWN_FOLDER):
-            return set()
-        found, folders = self._files.entries(folder)
-        for each in folders:
-            if each != _OWN_FOLDER and (each + "/").startswith(prefix):
-                found += self._files.files(each)
-        return {_checked(file.path) for file in found}
+        return objects.Pointer(identifier, digest.size, digest.sha256, block_bytes, version, bytes(blocks), inline)
 
 
 # ---------------------------------------------------------------------- names and values
@@ -359,13 +319,8 @@ def _note_path(identifier: str) -> str:
 
 def _identifier_of(pointer_path: str) -> str | None:
     """The identifier of a pointer's path; None for other paths."""
-    return _checked(pointer_path.removeprefix(_RESOURCES + "/")[:-1]) if pointer_path.endswith("~") else None
-
-
-def _checked(path: str) -> str | None:
-    with contextlib.suppress(MalformedIdentifierError):
-        return check_identifier(path)
-    return None
+    identifier = pointer_path.removeprefix(_RESOURCES + "/")[:-1]
+    return identifier if pointer_path.endswith("~") and is_identifier(identifier) else None
 
 
 def _size_of(resource: Storable) -> int | None:
@@ -377,3 +332,23 @@ def _size_of(resource: Storable) -> int | None:
         file.seek(0, os.SEEK_END)
         return int(file.tell())
     return None
+
+
+def _parse_options(scheme: str, query: str) -> dict[str, Any]:
+    """Arguments of the connector by the query of a URL."""
+    try:
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise ConfigError("not a URL: its query cannot be read") from None
+    known = {"readOnly": "read_only", "timeoutSeconds": "timeout_seconds", **_OPTIONS.get(scheme, {})}
+    arguments: dict[str, Any] = {}
+    for name, text in given:
+        if name not in known:
+            near, names = did_you_mean(name, known), ", ".join(sorted(known))
+            raise ConfigError(f"unknown option in a {scheme}:// URL{near}; its options are {names}")
+        arguments[known[name]] = parse_option(name, text, _KINDS.get(name, str))
+    if "region_name" in arguments:
+        arguments["client_kwargs"] = {"region_name": arguments.pop("region_name")}
+    if arguments.pop("token", False):
+        arguments |= {"token": "anon"}
+    return arguments

@@ -1,4 +1,4 @@
-"""Classifies the exceptions of file systems and their clients, and redacts their messages."""
+"""Our errors for the exceptions of file systems and their clients, with redacted messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import errno
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+from data_stack.exception import StorageError, StorageFullError, StorageUnavailableError
+from data_stack.io.storage_errors import FULL_ERRORS
 
 #: Besides those of ConnectionError and TimeoutError. 121 is EREMOTEIO, which other systems than Linux do not name.
 _BUSY: Final = {errno.EBUSY, errno.EAGAIN, 121, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN}
@@ -17,7 +20,6 @@ _UNREACHABLE: Final = {
 }  # fmt: skip
 #: Subclasses of those for a server that did answer (paramiko).
 _REFUSED: Final = {"AuthenticationException", "BadHostKeyException", "IncompatiblePeer"}
-_WORD: Final = re.compile("[A-Z][a-z]+")
 
 
 def is_unreachable(error: BaseException) -> bool:
@@ -42,9 +44,19 @@ def is_unreachable(error: BaseException) -> bool:
     return False
 
 
-def is_credentials_error(error: BaseException) -> bool:
-    """Whether the store refused the credentials."""
-    return isinstance(error, PermissionError) or bool({"Credential", "Authentication"} & set(_WORD.findall(type(error).__name__)))
+def explain(problem: str, error: Exception, options: Mapping[str, Any], seconds: float | None) -> StorageError:
+    """The error to raise for an exception; ``seconds`` within which the store did not answer, or None."""
+    number = error.errno if isinstance(error, OSError) else None
+    problem = f"{problem}: {reason_of(error, options)}"
+    if number in FULL_ERRORS:
+        return StorageFullError(f"{problem}. Nothing was published; make room and try again.", number)
+    if seconds is not None:
+        return StorageUnavailableError(
+            f"{problem} (within {seconds:g} s). Check the network and the server, and try again.", number
+        )
+    is_login = isinstance(error, PermissionError) or re.search("Credential|Authentication", type(error).__name__)
+    advice = "Check the credentials and what they allow." if is_login else "The store is as it was."
+    return StorageError(f"{problem}. {advice}", number)
 
 
 def reason_of(error: BaseException, options: Mapping[str, Any]) -> str:

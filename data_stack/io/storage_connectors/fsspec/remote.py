@@ -20,18 +20,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Final, NoReturn, TypeVar
 
-from data_stack.exception import (
-    ConfigError,
-    DataStackError,
-    MissingDependencyError,
-    StorageError,
-    StorageFullError,
-    StorageUnavailableError,
-    UnsupportedStorageOperationError,
-)
-from data_stack.io.storage_connectors.fsspec.errors import is_credentials_error, is_unreachable, reason_of
+from data_stack.exception import ConfigError, DataStackError, MissingDependencyError, ReadOnlyStorageError
+from data_stack.io.storage_connectors.fsspec.errors import explain, is_unreachable, reason_of
 from data_stack.io.storage_connectors.owners import this_process
-from data_stack.io.storage_errors import FULL_ERRORS
 from data_stack.io.url import StorageURL
 from data_stack.io.web import Limits, WebError, retrying
 from data_stack.util.forks import call_in_forks
@@ -49,9 +40,9 @@ TEMPORARIES: Final = ".data_stack/temporaries"
 _T = TypeVar("_T")
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
-#: Listings take many requests.
-_LISTING_FACTOR: Final = 10
 _MAX_AT_ONCE: Final = 32
+#: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
+_ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
 
@@ -79,18 +70,21 @@ class RemoteFiles:
         url: scheme, place and folder; user and password in it are used, and never shown.
         timeout_seconds: limit of a single call, retries included.
         options: arguments of the file system's class; never shown.
+        read_only: refuse to write, as to a file system that can neither put nor rename atomically.
 
     Raises:
         ConfigError: the URL has no bucket or host, or its scheme is unknown.
         MissingDependencyError: the package for its scheme is not installed.
     """
 
-    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any]) -> None:
+    def __init__(self, url: str, timeout_seconds: float, options: Mapping[str, Any], *, read_only: bool = False) -> None:
         parts = StorageURL.parse(url)
         if parts is None:
             raise ConfigError("a store needs a URL with a scheme, such as s3://bucket/folder")
         self._protocol, url = parts.scheme, str(parts)
         self._class = _class_of(self._protocol)
+        can_publish = issubclass(self._class, _ATOMIC) or self._class.mv is not fsspec.AbstractFileSystem.mv
+        self.read_only = read_only or not can_publish
         try:
             self._options = {**self._class._get_kwargs_from_urls(url), **options}
             self.root = str(self._class._strip_protocol(url)).rstrip("/")
@@ -98,13 +92,12 @@ class RemoteFiles:
             raise ConfigError(f"{self._class.__name__} cannot parse this {self._protocol}:// URL") from None
         if self._protocol in _WITHOUT_LOGIN and ":" in parts.authority.rpartition("@")[0]:
             # The driver would take them for a part of the bucket's name, and show them.
-            raise ConfigError(
-                f"a {self._protocol}:// URL must not hold user and password; use the environment or storage_options"
-            )
+            raise ConfigError(f"a {self._protocol}:// URL must not hold a password; use the environment or storage_options")
         if not parts.authority and (self._protocol in _WITHOUT_LOGIN | {"sftp", "ssh"} or not parts.path.strip("/")):
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
+        self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
 
@@ -146,11 +139,8 @@ class RemoteFiles:
 
     def info(self, path: str) -> RemoteFile | None:
         """Metadata of a file; None if there is no such file."""
-        try:
-            info = self._call("look for", path, "info", self._full(path))
-        except _MISSING:
-            return None
-        return next(iter(self._describe([info])), None)
+        info = self._call("look for", path, "info", self._full(path))
+        return next(iter(self._describe([info] if info is not None else [])), None)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file at ``path``."""
@@ -162,20 +152,13 @@ class RemoteFiles:
     def files(self, folder: str) -> list[RemoteFile]:
         """All files below a folder, however deep; none if there is no such folder."""
         # By default fsspec silently skips unreadable folders, except where it lists by prefix.
-        lists_by_prefix = issubclass(self._class, (AsyncFileSystem, MemoryFileSystem))
-        strictly = {} if lists_by_prefix else {"on_error": _raise_unless_missing}
-        try:
-            found = self._call("list", folder, "find", self._full(folder), detail=True, listing=True, **strictly).values()
-        except _MISSING:
-            return []
-        return [file for file in self._describe(found) if file.path != folder]
+        strictly = {} if issubclass(self._class, _ATOMIC) else {"on_error": _raise_unless_missing}
+        found = self._call("list", folder, "find", self._full(folder), detail=True, **strictly) or {}
+        return [file for file in self._describe(found.values()) if file.path != folder]
 
     def entries(self, folder: str) -> tuple[list[RemoteFile], list[str]]:
         """The files and folders in a folder; none if there is no such folder."""
-        try:
-            found = self._call("list", folder, "ls", self._full(folder), detail=True, listing=True)
-        except _MISSING:
-            return [], []
+        found = self._call("list", folder, "ls", self._full(folder), detail=True) or []
         folders = [self._relative(info["name"]) for info in found if info.get("type") == "directory"]
         return [file for file in self._describe(found) if file.path != folder], folders
 
@@ -184,9 +167,10 @@ class RemoteFiles:
     def put(self, path: str, data: bytes | memoryview, **mode: Any) -> None:
         """Write or replace a file atomically."""
         data = bytes(data)
+        self._check_writable(path)
         try:
-            if self._puts_are_atomic():
-                self._call("store", path, "pipe_file", self._full(path), data, **mode)
+            if issubclass(self._class, _ATOMIC):
+                self._insist("store", path, lambda: self._run("pipe_file", self._full(path), data, **mode))
             else:
                 write = self._create_exclusively if mode else self._put_by_renaming
                 self._insist("store", path, lambda: write(path, data))
@@ -203,17 +187,20 @@ class RemoteFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file if it exists."""
-        with contextlib.suppress(*_MISSING):
-            self._call("delete", path, "rm_file", self._full(path))
+        self._check_writable(path)
+        self._call("delete", path, "rm_file", self._full(path))
+
+    def _check_writable(self, path: str) -> None:
+        if self.read_only:
+            problem = f"cannot change {path!r}: {self.place} was opened for reading only, or its file system cannot rename"
+            raise ReadOnlyStorageError(problem, errno.EROFS)
 
     def now(self) -> float:
         """The time of the file system, in seconds since 1970: that of a new file."""
         path = f"{TEMPORARIES}/clock-{secrets.token_hex(8)}"
         self.put(path, b"")
-        try:
-            info = self.info(path)
-        finally:
-            self.delete(path)
+        info = self.info(path)
+        self.delete(path)
         return time.time() if info is None or info.modified is None else info.modified
 
     def _put_by_renaming(self, path: str, data: bytes) -> None:
@@ -247,26 +234,19 @@ class RemoteFiles:
                 self._run("makedirs", os.path.dirname(self._full(path)), exist_ok=True)
             write()
 
-    def _puts_are_atomic(self) -> bool:
-        """Whether a put is atomic, as in object stores; other file systems publish by renaming."""
-        if issubclass(self._class, (AsyncFileSystem, MemoryFileSystem)):
-            return True
-        if self._class.mv is fsspec.AbstractFileSystem.mv:
-            raise UnsupportedStorageOperationError(
-                f"{self.place} is read-only: {self._class.__name__} cannot rename, so it cannot publish atomically"
-            )
-        return False
-
     # ------------------------------------------------------------------ calls
 
-    def _call(self, action: str, path: str, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
-        return self._insist(action, path, lambda: self._run(method, *args, listing=listing, **kwargs))
+    def _call(self, action: str, path: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What a method returns; None if there is no such file."""
+        with contextlib.suppress(*_MISSING):
+            return self._insist(action, path, lambda: self._run(method, *args, **kwargs))
+        return None
 
-    def _run(self, method: str, *args: Any, listing: bool = False, **kwargs: Any) -> Any:
+    def _run(self, method: str, *args: Any, **kwargs: Any) -> Any:
         handle = self._handle()
         file_system = handle.file_system
         if isinstance(file_system, AsyncFileSystem):
-            seconds = self._timeout_seconds * (_LISTING_FACTOR if listing else 1)
+            seconds = self._timeout_seconds * (10 if method in ("find", "ls") else 1)  # listings take many requests
             return sync(file_system.loop, getattr(file_system, "_" + method), *args, timeout=seconds, **kwargs)
         with handle.lock:
             return getattr(file_system, method)(*args, **kwargs)
@@ -293,31 +273,16 @@ class RemoteFiles:
             self._fail(action, path, failures[-1], is_away=True)
 
     def _fail(self, action: str, path: str, error: Exception, *, is_away: bool = False) -> NoReturn:
-        # Not chained: the exceptions of clients may hold URLs with credentials.
-        number = error.errno if isinstance(error, OSError) else None
-        where = f"could not {action} {path or 'the store'!r} in {self.place}: {reason_of(error, self._options)}"
-        if number in FULL_ERRORS:
-            raise StorageFullError(f"{where}. Nothing was published; make room and try again.", number) from None
-        if is_away:
-            advice = f"(within {self._timeout_seconds:g} s). Check the network and the server, and try again."
-            raise StorageUnavailableError(f"{where} {advice}", number) from None
-        advice = "Check the credentials and what they allow." if is_credentials_error(error) else "The store is as it was."
-        raise StorageError(f"{where}. {advice}", number) from None
+        problem = f"could not {action} {path or 'the store'!r} in {self.place}"
+        seconds = self._timeout_seconds if is_away else None
+        raise explain(problem, error, self._options, seconds) from None  # exceptions of clients may hold URLs with credentials
 
     def _handle(self) -> _Handle:
         """The file system of this process."""
         handle = self._connection
         if handle is None:
-            options = self._all_options()
             # Connectors with the same options share one: creating an S3 client takes 0.2 s.
-            key = (self._class, fsspec.utils.tokenize(options))
-            handle = _SHARED.get(key)
-            if handle is None:
-                made = self._connect(options)
-                handle = _SHARED.setdefault(key, made)
-                if handle is not made:  # another thread was faster
-                    made.close()
-            self._connection = handle
+            handle = self._connection = _SHARED.get(self._key) or _SHARED.setdefault(self._key, self._connect())
         return handle
 
     def _begin_in_fork(self) -> None:
@@ -335,30 +300,20 @@ class RemoteFiles:
         if issubclass(self._class, AsyncFileSystem):
             return
         handle, self._connection = self._connection, None
-        for key in [key for key, shared in list(_SHARED.items()) if shared is handle]:
-            _SHARED.pop(key, None)
         if handle is not None:
+            _SHARED.pop(self._key, None)
             handle.close()
 
-    def _all_options(self) -> dict[str, Any]:
-        options = dict(self._options)
-        seconds = self._timeout_seconds
+    def _connect(self) -> _Handle:
+        options, seconds = dict(self._options), self._timeout_seconds
         if issubclass(self._class, AsyncFileSystem):
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
             # We retry, and each request ends in time even if the server is silent.
-            options["config_kwargs"] = {
-                "connect_timeout": min(10.0, seconds),
-                "read_timeout": seconds,
-                "retries": {"max_attempts": 0},
-                "max_pool_connections": _MAX_AT_ONCE,
-                **options.get("config_kwargs", {}),
-            }
+            limits = {"connect_timeout": min(10.0, seconds), "read_timeout": seconds, "max_pool_connections": _MAX_AT_ONCE}
+            options["config_kwargs"] = {**limits, "retries": {"max_attempts": 0}, **options.get("config_kwargs", {})}
         elif self._protocol in ("sftp", "ssh"):
             options.setdefault("timeout_seconds", seconds)
-        return options
-
-    def _connect(self, options: Mapping[str, Any]) -> _Handle:
         try:
             file_system = self._class(**options, skip_instance_cache=True)
         except TypeError as error:
@@ -395,12 +350,9 @@ class _Handle:
         self.file_system = file_system
         # Synchronous connections are not thread-safe.
         self.lock: contextlib.AbstractContextManager[Any] = contextlib.nullcontext() if is_parallel else threading.RLock()
-
         #: Closes the connection, whose thread would never end by itself.
-        self.close: Callable[[], object] = lambda: None
-        if hasattr(file_system, "disconnect"):
-            self.close = finalizer = weakref.finalize(self, file_system.disconnect)
-            finalizer.atexit = False
+        self.close = weakref.finalize(self, getattr(file_system, "disconnect", bool))
+        self.close.atexit = False
 
 
 _WITHOUT_LOGIN = {"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss"}

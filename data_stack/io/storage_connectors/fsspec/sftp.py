@@ -119,8 +119,6 @@ class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]  # paramiko
     """Refuses a server with an unknown host key."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise StorageError(
-            f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint}); no login was sent. "
-            f"If its operator confirms this key, add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that "
-            f"holds it (known_hosts=…, ?knownHosts=…)."
-        )
+        problem = f"the host key of the SFTP server {hostname} is not known ({key.get_name()} {key.fingerprint})"
+        advice = "add it: `ssh-keyscan -p PORT HOST >> ~/.ssh/known_hosts`, or name a file that holds it (known_hosts=…)"
+        raise StorageError(f"{problem}; no login was sent. If its operator confirms this key, {advice}.")

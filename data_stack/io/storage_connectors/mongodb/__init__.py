@@ -5,12 +5,10 @@ from __future__ import annotations
 from data_stack.exception import MissingDependencyError
 
 try:
-    import bson
-    import pymongo
+    import pymongo  # noqa: F401  # with bson
 except ImportError as error:
     raise MissingDependencyError("MongoDBStorageConnector", error.name or "pymongo", "mongodb") from error
-del bson, pymongo
 
-from data_stack.io.storage_connectors.mongodb.connector import MongoDBStorageConnector  # noqa: E402  # needs these
+from data_stack.io.storage_connectors.mongodb.connector import MongoDBStorageConnector  # needs these
 
 __all__ = ["MongoDBStorageConnector"]

@@ -22,14 +22,12 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest_at, unseal_json
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
-from data_stack.io.storage_connectors.digest_notes import DigestNotes, FileVersion, facts_of, replace_file
-from data_stack.io.storage_connectors.file_source import OpenedFile
+from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, replace_file
 from data_stack.io.storage_connectors.owners import this_machine
-from data_stack.io.storage_connectors.writer import COPY_BYTES
 from data_stack.io.storage_errors import storage_error
 
 logger = logging.getLogger(__name__)
@@ -37,10 +35,6 @@ logger = logging.getLogger(__name__)
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.
 WHOLE_BYTES = 1 << 20
 _PAGE_BYTES = 4096
-#: How often the access time is updated where nothing is evicted.
-_USE_SECONDS = 60.0
-#: A scan of the folder lasts for this share of the room that it found: several processes may fill it at once.
-_SHARE = 4
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 #: The note on an identifier that the remote does not have.
@@ -55,9 +49,10 @@ class Content:
     size: int
 
     @classmethod
-    def of(cls, sha256: str | None, size: int) -> Content | None:
-        """None if ``sha256`` is unknown or, as it becomes a file name, not a digest."""
-        return cls(sha256, size) if isinstance(sha256, str) and _SHA256.fullmatch(sha256) else None
+    def of(cls, resource: Any) -> Content | None:
+        """That of a resource or its info; None if ``sha256`` is unknown or, as it becomes a file name, not a digest."""
+        sha256 = resource.sha256
+        return cls(sha256, resource.size) if isinstance(sha256, str) and _SHA256.fullmatch(sha256) else None
 
     @property
     def key(self) -> str:
@@ -76,14 +71,6 @@ class Content:
         return -(-self.size // BLOCK_BYTES) * DIGEST_BYTES
 
 
-class _Item(NamedTuple):
-    """A file of the cache: its last use, seconds since 1970; its size on the disk."""
-
-    used: float
-    disk_bytes: int
-    path: str
-
-
 class CacheFolder:
     """The local side of a cache. If the folder is full, read-only, damaged or gone, it logs that once and keeps nothing.
 
@@ -95,7 +82,8 @@ class CacheFolder:
 
     def __init__(self, path: str, remote: str, max_bytes: int | None) -> None:
         self.path, self._max_bytes = path, max_bytes
-        self._use_seconds = _USE_SECONDS if max_bytes is None else 0.0
+        #: How often the access time is updated; rarely where nothing is evicted.
+        self._use_seconds = 60.0 if max_bytes is None else 0.0
         self._notes = DigestNotes(os.path.join(path, "notes", hashlib.sha256(remote.encode()).hexdigest()[:16]))
         self._said: set[str] = set()
         #: What may be written before the folder is scanned again.
@@ -112,7 +100,7 @@ class CacheFolder:
                 exits.callback(os.close, handle)
                 status = os.fstat(handle)
                 is_sealed = status.st_size == content.size and status.st_mtime_ns == content.seal_ns
-                if not is_sealed and self.has_blocks(content):
+                if not is_sealed and self.has("blocks", content):
                     return None
                 if is_sealed or (status.st_size == content.size and self.seal(content, handle)):
                     if time.time() - status.st_atime >= self._use_seconds:
@@ -120,7 +108,7 @@ class CacheFolder:
                             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
                     exits.pop_all()
                     opened = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}"))
-                    opened.noted = FileVersion(content.size, content.sha256, facts_of(opened.status))
+                    opened.sha256 = content.sha256
                     return opened
         except FileNotFoundError:
             return None
@@ -138,13 +126,10 @@ class CacheFolder:
             OSError: the disk failed.
         """
         os.utime(handle, ns=(0, 0))
-        digest, size = hashlib.sha256(), 0
-        while chunk := os.pread(handle, COPY_BYTES, size):
-            digest.update(chunk)
-            size += len(chunk)
-        if (digest.hexdigest(), size) != (content.sha256, content.size):
+        digest = digest_of(handle)
+        if (digest.sha256, digest.size) != (content.sha256, content.size):
             return False
-        if size > WHOLE_BYTES:
+        if content.size > WHOLE_BYTES:
             os.fsync(handle)
         if os.fstat(handle).st_mtime_ns == 0:
             os.utime(handle, ns=(time.time_ns(), content.seal_ns))
@@ -181,13 +166,9 @@ class CacheFolder:
             exits.pop_all()
             return handles[1], handles[0]
 
-    def has_blocks(self, content: Content) -> bool:
-        """Whether there are digests of blocks."""
-        return os.path.exists(self._path("blocks", content))
-
-    def holds(self, content: Content) -> bool:
-        """Whether there is a whole file or a file of blocks."""
-        return os.path.exists(self._path("bytes", content))
+    def has(self, kind: str, content: Content) -> bool:
+        """Whether there is a file of the ``"bytes"``, whole or in part, or of the digests of the ``"blocks"``."""
+        return os.path.exists(self._path(kind, content))
 
     def drop(self, key: str) -> None:
         """Remove the files of a content; open readers keep theirs."""
@@ -247,18 +228,19 @@ class CacheFolder:
         size = -(-size // _PAGE_BYTES) * _PAGE_BYTES
         if size > self._left:
             items = sorted(self._items(), reverse=True)
-            used = _PAGE_BYTES + sum(item.disk_bytes for item in items)
+            used = _PAGE_BYTES + sum(disk_bytes for _, disk_bytes, _ in items)
             # Some more is evicted, as scanning the folder for each new file would take longer than fetching it.
             most = self._max_bytes - size if used + size <= self._max_bytes else self._max_bytes * 9 // 10 - size
             while items and used > most:
-                item = items.pop()
+                _, disk_bytes, path = items.pop()
                 # Both files of a content: one without the digests of its blocks would be taken for a damaged whole one.
-                if item.path.endswith("~"):
-                    _remove(item.path)
+                if path.endswith("~"):
+                    _remove(path)
                 else:
-                    self.drop(os.path.basename(item.path))
-                used -= item.disk_bytes
-            self._left = max(size, (self._max_bytes - used) // _SHARE) if used + size <= self._max_bytes else 0
+                    self.drop(os.path.basename(path))
+                used -= disk_bytes
+            # The scan lasts for a fourth of the room that it found: several processes may fill it at once.
+            self._left = max(size, (self._max_bytes - used) // 4) if used + size <= self._max_bytes else 0
         if size > self._left:
             return False
         self._left -= size
@@ -266,22 +248,21 @@ class CacheFolder:
 
     def remove_unnamed(self, grace_seconds: float, *, dry_run: bool) -> Iterator[Garbage]:
         """Remove content of replaced and deleted resources: that no note of any remote names, and that was not used lately."""
-        notes = [unseal_json(item.path) for item in self._items("notes")]
+        notes = [unseal_json(path) for _, _, path in self._items("notes")]
         named = {f"{note.get('sha256')}-{note.get('size')}" for note in notes}
-        for item in list(self._items()):
-            name, is_note = os.path.basename(item.path), item.path.endswith("~")
-            if not is_note and name not in named and time.time() - item.used > grace_seconds:
+        for used, disk_bytes, path in list(self._items()):
+            if not path.endswith("~") and os.path.basename(path) not in named and time.time() - used > grace_seconds:
                 if not dry_run:
-                    _remove(item.path)
-                yield Garbage(item.path, item.disk_bytes, "cached bytes that no resource has any longer")
+                    _remove(path)
+                yield Garbage(path, disk_bytes, "cached bytes that no resource has any longer")
 
-    def _items(self, folder: str = "") -> Iterator[_Item]:
+    def _items(self, folder: str = "") -> Iterator[tuple[float, int, str]]:
+        """The files of the cache: last use in seconds since 1970, size on the disk, path."""
         for above, _, names in os.walk(os.path.join(self.path, folder)):
-            for name in names:
-                path = os.path.join(above, name)
+            for path in (os.path.join(above, name) for name in names):
                 with contextlib.suppress(OSError):
                     status = os.stat(path, follow_symlinks=False)
-                    yield _Item(max(status.st_atime, status.st_mtime), status.st_blocks * 512, path)
+                    yield max(status.st_atime, status.st_mtime), status.st_blocks * 512, path
 
     # ------------------------------------------------------------------ trouble
 
