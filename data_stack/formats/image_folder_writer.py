@@ -1,19 +1,30 @@
-"""Writes folders of images with a folder for each class, and their metadata."""
+"""Writes folders of images with a folder for each class."""
 
 from __future__ import annotations
 
 import functools
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
-from data_stack.codecs.registry import codec_of
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of, types_by_extension
 from data_stack.exception import ConfigError
-from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, image_type_of_bytes
-from data_stack.io.folder import folder_of
+from data_stack.formats.conversion.format import (
+    Batches,
+    ConvertibleFormat,
+    Source,
+    infer_column,
+    plain_type,
+    register_format,
+    samples_of_batches,
+)
+from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, ImageFolderIterator, holds_images, image_type_of_bytes
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location
 from data_stack.io.storage_errors import storage_errors
 
 _CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
@@ -99,3 +110,49 @@ def _class_folder(sample: Mapping[str, Any], position: int) -> str:
     if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
         raise ConfigError(f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder")
     return name
+
+
+@register_format
+class ImagesFormat(ConvertibleFormat):
+    """A folder of images; their metadata file is written last."""
+
+    name = "images"
+    options = frozenset({"on_error"})
+    is_fallback = True
+
+    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
+        folders = [name for name in names if "." not in name][:3]
+        return holds_images(names) or any(holds_images(folder.subfolder(name).list_names()) for name in folders)
+
+    def open(self, location: Location) -> Source:
+        values = ImageFolderIterator(location.as_folder())
+        types = values.image_types
+        # Images of several types become PNG, which is lossless.
+        schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
+        stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
+        for name in values.fields[1:]:
+            schema[name] = infer_column(values.read_column(name).tolist(), name)
+        return Source(location.full_name, values, schema, {name: name for name in schema}, stored)
+
+    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        column = source.schema.get("image")
+        if column is None:
+            raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
+        if plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
+            raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
+        for name, other in source.schema.items():
+            if name != "image" and plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
+                raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
+
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        samples = samples_of_batches(batches, {column: column for column in source.schema})
+        write_image_folder(place.as_folder(), _check_images(samples))
+
+
+def _check_images(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for sample in samples:
+        shape = np.shape(sample["image"])
+        if len(shape) == 3 and shape[2] == 1:
+            raise ConfigError(f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()")
+        yield sample

@@ -17,8 +17,8 @@ from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDataset
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
-from data_stack.formats.conversion import FORMATS, convert
-from data_stack.formats.conversion.kinds.arrays import NpzFormat
+from data_stack.formats.conversion import convert
+from data_stack.formats.conversion.formats import NpzFormat, convertible_formats
 from data_stack.formats.records import Column
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.values.digests import sample_digest
@@ -100,7 +100,7 @@ def samples(path: Any, columns: str | None = None) -> list[Any]:
 # ------------------------------------------------------------------ there and back
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", convertible_formats())
 def test_records_come_back_from_every_format_out_of_folders_and_stores(tmp_path: Path, source: Path, kind: str) -> None:
     there, store = tmp_path / NAMES[kind], InMemoryStorageConnector()
 
@@ -246,7 +246,7 @@ def test_formats_that_cannot_be_told_are_asked_for(tmp_path: Path, source: Path)
 # ------------------------------------------------------------------ verification
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", convertible_formats())
 def test_what_is_there_already_is_never_overwritten(tmp_path: Path, source: Path, kind: str) -> None:
     there = tmp_path / NAMES[kind]
     convert(source, there, target_format=kind, columns=COLUMNS[kind], verify=False)

@@ -13,9 +13,7 @@ import data_stack
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion import format as registry
-from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Destination, register_format
-from data_stack.formats.conversion.source import Source
+from data_stack.formats.conversion.format import FORMATS, Batches, ConvertibleFormat, Source, register_format
 from data_stack.io.location import Location
 
 
@@ -34,8 +32,8 @@ class LinesFormat(ConvertibleFormat):
         values = data_stack.from_numpy({"n": numbers})
         return Source(location.full_name, values, {"n": Column("i64", np.int64, ())}, {"n": "n"})
 
-    def write(self, source: Source, destination: Destination, batches: Batches) -> None:
-        with destination.place.folder.create(destination.place.name) as file:
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        with place.folder.create(place.name) as file:
             for columns in batches:
                 file.write(b"".join(b"%d\n" % number for number in columns["n"].tolist()))
 
@@ -44,7 +42,7 @@ class LinesFormat(ConvertibleFormat):
 def lines() -> Iterator[None]:
     register_format(LinesFormat)
     yield
-    del registry._formats["lines"]
+    del FORMATS["lines"]
 
 
 def test_a_registered_format_is_written_read_and_loaded(tmp_path: Path) -> None:
