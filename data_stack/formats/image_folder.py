@@ -21,7 +21,7 @@ from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
-from data_stack.formats.named_samples import FieldsAccess
+from data_stack.formats.columns import FieldsAccess
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import with_bar

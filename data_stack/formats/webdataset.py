@@ -22,7 +22,7 @@ from data_stack.codecs.registry import codec_of, type_of_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
-from data_stack.formats.named_samples import FieldsAccess
+from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.limits import ArchiveLimits
 from data_stack.io.archives.streams import window

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    ColumnKey,
+    IndexArray,
+    Sample,
+    SampleAccess,
+    SourceAccess,
+    sample_or_view,
+)
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
@@ -21,11 +30,11 @@ from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_column, check_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
+from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacking import stack_values
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
@@ -33,7 +42,45 @@ _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
 _MAX_IN_BLOCK = 1024
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _Integers = npt.NDArray[np.int64]
+
+
+Mask = Mapping[str, Any]
+"""What to read of a sample: for each column True, False, or a range or slice of its sequence."""
+
+
+class RecordsIterator(AccessedDatasetIterator):
+    """Samples of records, with partial reads."""
+
+    if TYPE_CHECKING:  # samples are dicts
+
+        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
+
+    @abstractmethod
+    def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
+        """Read part of a sample."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all files; reads fail afterwards."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
+        if type(index) is tuple and len(index) == 2:
+            return self.read(*index)
+        return super().__getitem__(index)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
 
 
 class RecordReader(RecordsIterator):
@@ -88,7 +135,7 @@ class RecordReader(RecordsIterator):
         mapped: bool = True,
     ) -> None:
         self._folder = folder_of(source, prefix)
-        self._options = options = check_options(codecs, columns, mapped)
+        self._options = options = {"codecs": codecs, "columns": None if columns is None else names_of(columns), "mapped": mapped}
         self._files = RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
@@ -101,6 +148,7 @@ class RecordReader(RecordsIterator):
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
+        #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
         self._references: SampleReferences | None = None
@@ -113,10 +161,6 @@ class RecordReader(RecordsIterator):
             return codec_of(self._files.types[name], codecs)
         except ConfigError as error:
             raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
-
-    def share_files(self, siblings: weakref.WeakSet[RecordReader]) -> None:
-        """Share a limit of open files with ``siblings``, the readers that have open files."""
-        self._siblings = siblings
 
     # ------------------------------------------------------------------ description
 
@@ -406,3 +450,25 @@ def _reopen(
         )
     reader._length = length
     return reader
+
+
+def names_of(names: Any) -> list[str]:
+    """Names of columns as a list, without duplicates.
+
+    Raises:
+        ConfigError: they are something else.
+    """
+    listed = [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    if not listed or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
+        raise ConfigError(f"columns must be a list of different names, at least one, got {names!r:.80}")
+    return listed
+
+
+def check_column(name: object, known: Collection[str]) -> None:
+    """Check that a column exists.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if name not in known:
+        raise ConfigError(f"unknown column {name!r:.80}{did_you_mean(name, known)}; the columns are {', '.join(known)}")
