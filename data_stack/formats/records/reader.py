@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ from data_stack.values.stacking import stack_values
 _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
 _MAX_IN_BLOCK = 1024
+_NO_LIMIT = contextlib.nullcontext()
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -139,11 +141,15 @@ class RecordReader(RecordsIterator):
         self._files = RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
-        for name in self._keys:
-            check_column(name, types)
         # Its pickle keeps the codecs of plugins, which a spawned process may not know.
-        options["codecs"] = with_provided_codecs((types[name] for name in self._keys), codecs)
-        self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
+        options["codecs"] = with_provided_codecs((types[name] for name in self._keys if name in types), codecs)
+        self._codecs: dict[str, Codec] = {}
+        for name in self._keys:
+            _check_column(name, types)
+            try:
+                self._codecs[name] = codec_of(types[name], options["codecs"])
+            except ConfigError as error:
+                raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
         #: Whether values count towards the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
@@ -155,12 +161,6 @@ class RecordReader(RecordsIterator):
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
         # A pickled reader keeps its length if samples are appended later.
         self._n_stored = self._length = self._count_samples()
-
-    def _codec(self, name: str, codecs: Codecs | None) -> Codec:
-        try:
-            return codec_of(self._files.types[name], codecs)
-        except ConfigError as error:
-            raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
 
     # ------------------------------------------------------------------ description
 
@@ -227,22 +227,19 @@ class RecordReader(RecordsIterator):
         if not isinstance(columns, Mapping):
             columns = dict.fromkeys(names_of(columns), True)
         for name, part in columns.items():
-            check_column(name, self._codecs)
+            _check_column(name, self._codecs)
             if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
                 raise ConfigError(f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}")
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
-            column, first, count = self._column(name), position, 1
-            if name in entries:
-                first, count = (int(each[0]) for each in entries[name])
-            if name not in self._sequences:
-                sample[name] = column.value(first)
-                continue
-            places = np.arange(first, first + count)
-            if isinstance(part, (range, slice)):
-                places = places[part.start : part.stop : part.step]
-            sample[name] = column.values(places) if len(places) else []
+            first, count = (int(each[0]) for each in entries[name]) if name in entries else (position, 1)
+            if name in self._sequences:
+                some = slice(part.start, part.stop, part.step) if hasattr(part, "start") else slice(None)
+                places = np.arange(first, first + count)[some]
+                sample[name] = self._column(name).values(places) if len(places) else []
+            else:
+                sample[name] = self._column(name).value(first)
         return sample
 
     def _sample(self, position: int) -> Sample:
@@ -253,26 +250,10 @@ class RecordReader(RecordsIterator):
 
     # ------------------------------------------------------------------ many samples
 
-    def _iterate(self, start: int, end: int) -> Iterator[Sample]:
-        keys = self._keys
-        while start < end:
-            stop = min(start + self._samples_at_once(), end)
-            try:
-                columns = self._read(keys, range(start, stop), stacked=False)
-            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
-                for position in range(start, stop):
-                    yield self[position]
-            else:
-                yield from samples_of(keys, columns)
-            start = stop
-
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
-        places = as_places(positions)
-        if not self._counts:
-            return self._read_places(names, places, stacked)
-        with decoding_for(current_request()):
-            return self._read_places(names, places, stacked)
+        with decoding_for(current_request()) if self._counts else _NO_LIMIT:
+            return self._read_places(names, as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
         if self._references is None:
@@ -345,9 +326,7 @@ class RecordReader(RecordsIterator):
             raise DatasetFileCorruptError(
                 f"{self._folder.name}: {REFS}.bag has fewer samples than {MANIFEST}, {manifest.count:,}"
             )
-        if manifest is not None:
-            return manifest.count
-        return files.count_samples(self._references)
+        return files.count_samples(self._references) if manifest is None else manifest.count
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
@@ -368,18 +347,6 @@ class RecordReader(RecordsIterator):
         if self._closed:
             raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
-    def _remote_bytes(self) -> int:
-        """Bytes of records that are read by range from a store."""
-        bags = [self._column(name).bag for name in self._keys]
-        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
-
-    def _samples_at_once(self) -> int:
-        """How many samples an iteration reads together."""
-        columns = [self._column(name) for name in self._keys]
-        n_bytes = sum(column.row_bytes * -(-len(column) // self._length) for column in columns)
-        at_once = (_DECODED_BYTES if self._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
-        return min(max(1, at_once), _MAX_IN_BLOCK)
-
 
 class _RecordAccess(SourceAccess):
     """Access to records."""
@@ -397,15 +364,20 @@ class _RecordAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes_in_threads or self.source._remote_bytes() > 0
+        return self.source._decodes_in_threads or self._remote_bytes() > 0
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._remote_bytes() > MAX_KEPT_REMOTE_BYTES
+        return self._remote_bytes() > MAX_KEPT_REMOTE_BYTES
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_samples, n_bytes = self.n_samples, self.source._remote_bytes()
+        n_samples, n_bytes = self.n_samples, self._remote_bytes()
         return blocks_of_rows(n_samples, n_bytes / n_samples) if n_bytes and n_samples else None
+
+    def _remote_bytes(self) -> int:
+        """Bytes of records that are read by range from a store."""
+        bags = [self.source._column(name).bag for name in self.source._keys]
+        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
@@ -420,12 +392,25 @@ class _RecordAccess(SourceAccess):
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
-            check_column(key, reader._codecs)
+            _check_column(key, reader._codecs)
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return self.source._iterate(start, stop)
+        reader, keys = self.source, self.source._keys
+        columns = [reader._column(name) for name in keys] if start < stop else []
+        n_bytes = sum(column.row_bytes * -(-len(column) // reader._length) for column in columns)
+        at_once = (_DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
+        at_once = min(max(1, at_once), _MAX_IN_BLOCK)
+        for first in range(start, stop, at_once):
+            places = range(first, min(first + at_once, stop))
+            try:
+                values = reader._read(keys, places, stacked=False)
+            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
+                for position in places:
+                    yield reader[position]
+            else:
+                yield from samples_of(keys, values)
 
     def locate(self, position: int) -> str:
         return f"record {position} of {self.source._folder.name}"
@@ -464,7 +449,7 @@ def names_of(names: Any) -> list[str]:
     return listed
 
 
-def check_column(name: object, known: Collection[str]) -> None:
+def _check_column(name: object, known: Collection[str]) -> None:
     """Check that a column exists.
 
     Raises:
