@@ -59,17 +59,16 @@ class ColumnEncoder:
     """
 
     def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
-        self.name, self.column, self._codec, self._where = name, column, codec, where
+        self.name, self.column, self.codec, self._where = name, column, codec, where
         self._declared = layout = codec.derive_layout(column)
         if layout is not None:
             if column.shape is not None and column.shape != layout.shape:
                 raise ConfigError(f"column {name!r} has type {column.type!r}, whose shape is {layout.shape}, not {column.shape}")
             if column.dtype is not None and layout.dtype.kind in "iu" and column.dtype.kind not in "iu":
                 raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
-        # A codec of numbers takes nothing but what has its dtype.
-        is_checked_by_codec = layout is not None and layout.record_bytes == layout.dtype.itemsize == 8
         self._fits = column.dtype is None and column.shape is None
-        self._fits |= is_checked_by_codec and layout is not None and column.dtype in (None, layout.dtype)
+        if layout is not None and layout.record_bytes == layout.dtype.itemsize == 8:
+            self._fits |= column.dtype in (None, layout.dtype)  # a codec of numbers takes nothing but what has its dtype
         self._known: Column | None = column
         self._layout: FixedLayout | None = None
         self._n_seen = 0
@@ -81,7 +80,7 @@ class ColumnEncoder:
         layout = self._declared
         if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
             return layout.header + value.tobytes()  # what the codec would return, in a third of the time
-        record = self._codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
+        record = self.codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
         if type(record) is not bytes:
             raise TypeError(f"its codec returned {type(record).__name__}, not bytes")
         return record
@@ -92,18 +91,22 @@ class ColumnEncoder:
             raise TypeError(f"a column of {self.column.type} takes a list of values for each sample, not {type(values).__name__}")
         return [self.encode(value) for value in values]
 
-    def part(self, records: Sequence[bytes]) -> Part:
-        """Records end to end."""
-        return Part.of(records, self._codec)
-
     def prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
         """Check the dtype and shape of the values of many samples; return the values, and the layout that all records share.
 
         Raises:
             ConfigError: they do not fit.
         """
+        column = self.column
         try:
-            return self._prepare(values)
+            array = as_array(values) if hasattr(values, "__array__") else values
+            if not isinstance(array, np.ndarray) or array.dtype == object:
+                return array, None
+            check_shape(array.shape[1:], column.shape)
+            layout = self.codec.derive_layout(Column(column.type, column.dtype or array.dtype, array.shape[1:]))
+            if layout is None:
+                return array, None
+            return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
         except Exception as error:  # noqa: BLE001  # a codec may raise anything
             self.refuse(error)
 
@@ -126,7 +129,7 @@ class ColumnEncoder:
                 records.append(self.encode(value))  # noqa: PERF401  # how many there are is asked for
         except Exception as error:  # noqa: BLE001  # as above
             self.refuse(error, number + len(records))
-        return self.part(records)
+        return Part.of(records, self.codec)
 
     def refuse(self, error: Exception, number: int | None = None) -> NoReturn:
         """Raise the user's error for a refused value; ``number`` is the number of its sample."""
@@ -134,17 +137,6 @@ class ColumnEncoder:
             raise error
         where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
         raise ConfigError(f"{where} of {self._where!r} cannot store the value: {error!s:.400}. It was not appended") from error
-
-    def _prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
-        array = as_array(values) if hasattr(values, "__array__") else values
-        if not isinstance(array, np.ndarray) or array.dtype == object:
-            return array, None
-        column, shape = self.column, array.shape[1:]
-        check_shape(shape, column.shape)
-        layout = self._codec.derive_layout(Column(column.type, column.dtype or array.dtype, shape))
-        if layout is None:
-            return array, None
-        return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
 
     # ------------------------------------------------------------------ what the records are
 
@@ -166,7 +158,7 @@ class ColumnEncoder:
         if earlier is None or _has_fields(self.column):
             self._known = None
             return
-        self._layout = None if record_bytes is None else self._codec.derive_layout(earlier)
+        self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
             raise ConfigError(
                 f"column {self.name!r} is not of {self.column.dtype}, {self.column.shape} in earlier records; declare no dtype"
@@ -177,14 +169,12 @@ class ColumnEncoder:
         if self._known is None:
             return Column(self.column.type), None
         declared, seen = self.column, self._layout
-        column = Column(
-            declared.type,
-            declared.dtype or (seen.dtype if seen is not None else None),
-            seen.shape if declared.shape is None and seen is not None else declared.shape,
-        )
+        column = declared
+        if seen is not None:
+            column = Column(declared.type, declared.dtype or seen.dtype, seen.shape if declared.shape is None else declared.shape)
         if _has_fields(column):
             return Column(declared.type), None
-        layout = self._codec.derive_layout(column)
+        layout = self.codec.derive_layout(column)
         return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
 
 

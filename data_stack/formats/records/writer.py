@@ -6,7 +6,7 @@ import contextlib
 import time
 import weakref
 from collections.abc import Collection, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
@@ -121,8 +121,7 @@ class RecordWriter:
                 of the sample was appended.
             StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample was appended.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         if self._row_bytes >= _WRITE_BYTES:
             self._write()
         row: list[Any] = []
@@ -152,8 +151,7 @@ class RecordWriter:
             ConfigError: as for :meth:`append`, or the columns differ in their length.
             StorageError: as for :meth:`append`.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
             for values in zip(*(columns[name] for name in self._columns), strict=True):
@@ -182,8 +180,7 @@ class RecordWriter:
             StorageError: they could not be written. Open the dataset again to resume after the flushed samples.
             DatasetFileCorruptError: samples of an earlier writer are damaged.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         self._write()
         self._checkpoint()
 
@@ -194,8 +191,7 @@ class RecordWriter:
             StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still open.
         """
         if self._release.alive:
-            if self._state:
-                self._refuse()
+            self._check_open()
             self._write()
             self._target.finish()
             self._leave("closed")
@@ -227,13 +223,12 @@ class RecordWriter:
 
     def _write(self) -> None:
         """Write what was appended."""
-        rows = self._rows
-        if not rows:
+        if not (rows := self._rows):
             return
         parts = {}
         for (name, encoder), records in zip(self._encoders.items(), zip(*rows, strict=True), strict=True):
             flat = [record for each in records for record in each] if name in self._sequences else records
-            parts[name] = encoder.part(flat)
+            parts[name] = Part.of(flat, encoder.codec)
         if self._sequences:
             parts[REFS] = self._references(rows)
         self._rows, self._row_bytes = [], 0
@@ -256,7 +251,7 @@ class RecordWriter:
 
     def _references(self, rows: list[list[Any]]) -> Part:
         """Which records the samples have."""
-        firsts = {name: self._target.n_records(name) for name in self._sequences}
+        firsts = {name: self._target.files[name].n_records for name in self._sequences}
         packed = []
         for number, row in enumerate(rows, self._target.count):
             entries: list[int | tuple[int, int]] = []
@@ -269,8 +264,9 @@ class RecordWriter:
             packed.append(pack_references(entries))
         return Part.of(packed)
 
-    def _refuse(self) -> NoReturn:
-        raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
+    def _check_open(self) -> None:
+        if self._state:
+            raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
 
     def _leave(self, state: str) -> None:
         if self._release.alive:
