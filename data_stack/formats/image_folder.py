@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from data_stack.codecs.codec import decode_file
-from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
+from data_stack.codecs.registry import Codecs, codec_of, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
@@ -36,14 +36,6 @@ METADATA: Final = ("metadata.jsonl", "metadata.csv")
 PART: Final = ".metadata.jsonl.part"
 _MAX_METADATA_BYTES: Final = 1 << 30
 FILE_NAME: Final = "file_name"
-_N_AT_ONCE: Final = 64
-_N_REASONS_SHOWN: Final = 5
-
-
-def image_type_of_bytes(data: bytes) -> str | None:
-    """The codec of an image file, such as ``"jpg"``, by its first bytes; None if it is not an image."""
-    kind = type_of_bytes(data[:16])
-    return kind if kind in _image_types().values() else None
 
 
 def _image_types() -> dict[str, str]:
@@ -154,12 +146,6 @@ class ImageFolderIterator(AccessedDatasetIterator):
     def make_access(self) -> SampleAccess:
         return _ImagesAccess(self)
 
-    def _sample(self, position: int) -> dict[str, Any]:
-        return {"image": self._image(position), **{name: values[position] for name, values in self._index().columns.items()}}
-
-    def _image(self, position: int) -> Any:
-        return self._read(self._index().paths[position], self._decodes)
-
     def _read(self, path: str, decodes: bool) -> Any:
         with self._open(path) as resource:
             data = resource.read()
@@ -179,21 +165,13 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _without_broken(self, index: _Index) -> _Index:
         if self._broken is None:
-            reasons = with_bar(
-                computing.map(self._why_broken, index.paths, at_once=_N_AT_ONCE),
-                None,
-                desc=f"decoding {self._folder.name}",
-                total=len(index.paths),
-                unit=" images",
-            )
+            found = computing.map(self._why_broken, index.paths, at_once=64)
+            reasons = with_bar(found, None, desc=f"decoding {self._folder.name}", total=len(index.paths), unit=" images")
             self._broken = {path: why for path, why in zip(index.paths, reasons, strict=True) if why is not None}
             if self._broken:
-                shown = "; ".join(list(self._broken.values())[:_N_REASONS_SHOWN])
-                logger.warning(
-                    "%s: %d of %d images are broken and left out, see `.broken`: %s%s",
-                    *(self._folder.name, len(self._broken), len(index.paths), shown),
-                    " …" if len(self._broken) > _N_REASONS_SHOWN else "",
-                )
+                shown = "; ".join([*self._broken.values()][:5] + ["…"] * (len(self._broken) > 5))
+                told = (self._folder.name, len(self._broken), len(index.paths), shown)
+                logger.warning("%s: %d of %d images are broken and left out, see `.broken`: %s", *told)
         if not self._broken:
             return index
         kept = [number for number, path in enumerate(index.paths) if path not in self._broken]
@@ -277,7 +255,9 @@ class _ImagesAccess(FieldsAccess):
         return len(self.source._index().paths)
 
     def sample(self, position: int) -> Sample:
-        return self.source._sample(position)
+        index = self.source._index()
+        image = self.source._read(index.paths[position], self.source._decodes)
+        return {"image": image, **{name: values[position] for name, values in index.columns.items()}}
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         with decoding_for(current_request()):
@@ -287,11 +267,11 @@ class _ImagesAccess(FieldsAccess):
         return self.source.fields
 
     def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        index = self.source._index()
         if field != "image":
-            column = self.source._index().columns[field]
-            return [column[position] for position in positions]
+            return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
-            return [self.source._image(position) for position in positions]
+            return [self.source._read(index.paths[position], self.source._decodes) for position in positions]
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])

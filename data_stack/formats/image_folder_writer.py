@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import codec_of, types_by_extension
+from data_stack.codecs.registry import codec_of, type_of_bytes, types_by_extension
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import (
     Batches,
@@ -22,7 +22,7 @@ from data_stack.formats.conversion.format import (
     register_format,
     samples_of_batches,
 )
-from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, ImageFolderIterator, holds_images, image_type_of_bytes
+from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, ImageFolderIterator, holds_images
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 from data_stack.io.storage_errors import storage_errors
@@ -88,8 +88,8 @@ def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
     """The file of an image, and its extension."""
     value = sample.get("image")
     if isinstance(value, (bytes, bytearray, memoryview)):
-        kind = image_type_of_bytes(bytes(value[:16]))
-        if kind is None:
+        kind = type_of_bytes(bytes(value[:16]))
+        if kind is None or kind not in types_by_extension("image").values():
             raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format")
         return bytes(value), kind
     try:

@@ -240,7 +240,7 @@ class ShardedRecordWriter:
             raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
         self._folder = folder_of(target, prefix)
         self._columns, self._codecs = check_columns(spec), codecs
-        self._n_before = self._n_bytes_before = self._n_shards_before = 0
+        self._n_before = self._n_shards_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
         self._resume()
@@ -252,22 +252,9 @@ class ShardedRecordWriter:
         return self._n_before + (len(self._writer) if self._writer is not None else 0)
 
     @property
-    def spec(self) -> dict[str, str]:
-        """Type of each column, sorted by name."""
-        return {name: column.type for name, column in self._columns.items()}
-
-    @property
     def shards(self) -> int:
         """Number of shards of this writer that have samples."""
         return self._n_shards_before + (self._writer is not None)
-
-    @property
-    def size(self) -> int:
-        """Size of the records and their index in bytes."""
-        return self._n_bytes_before + (self._writer.size if self._writer is not None else 0)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._folder.name!r}: {len(self):,} samples in {self.shards} shards>"
 
     # ------------------------------------------------------------------ writing
 
@@ -349,14 +336,12 @@ class ShardedRecordWriter:
             self._complete(self._writer)
 
     def _complete(self, writer: RecordWriter) -> None:
-        n_bytes = writer.size
         writer.close()
         self._writer = None
-        self._count(len(writer), n_bytes)
+        self._count(len(writer))
 
-    def _count(self, n_samples: int, n_bytes: int) -> None:
+    def _count(self, n_samples: int) -> None:
         self._n_before += n_samples
-        self._n_bytes_before += n_bytes
         self._n_shards_before += 1
         self._number += self._step
 
@@ -373,6 +358,6 @@ class ShardedRecordWriter:
                 self._complete(writer)
                 continue
             with RecordReader(folder, codecs=self._codecs) as reader:
-                if reader.spec != self.spec:
-                    raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {self.spec}")
-                self._count(len(reader), reader.size)
+                if reader.spec != (spec := {name: column.type for name, column in self._columns.items()}):
+                    raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {spec}")
+                self._count(len(reader))

@@ -240,11 +240,6 @@ class Target(ABC):
                 self._encoders[name].observe(part)
         self.count += n_samples
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of the records and their index."""
-        return sum(files.bag.size + _ENTRY_BYTES * files.n_records for files in self.files.values())
-
     def give_up(self) -> None:
         """Release all resources; unpublished files are discarded."""
         stack, self._stack = self._stack, contextlib.ExitStack()

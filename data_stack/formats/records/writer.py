@@ -91,19 +91,6 @@ class RecordWriter:
         """Number of samples, those included that are not flushed yet."""
         return self._target.count + len(self._rows)
 
-    @property
-    def spec(self) -> dict[str, str]:
-        """Type of each column, sorted by name, as ``spec.json`` has it."""
-        return {name: column.type for name, column in self._columns.items()}
-
-    @property
-    def size(self) -> int:
-        """Size of the records and their index in bytes."""
-        return self._target.n_bytes + self._row_bytes
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._name!r}: {len(self):,} samples{', ' + self._state if self._state else ''}>"
-
     # ------------------------------------------------------------------ writing
 
     def append(self, sample: Mapping[str, Any], flush: bool = False) -> int:
