@@ -13,15 +13,8 @@ import numpy as np
 from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import codec_of, type_of_bytes, types_by_extension
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.format import (
-    Batches,
-    ConvertibleFormat,
-    Source,
-    infer_column,
-    plain_type,
-    register_format,
-    samples_of_batches,
-)
+from data_stack.formats.conversion import format as conversion
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.image_folder import FILE_NAME, METADATA, PART, ImageFolderIterator, holds_images
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
@@ -131,7 +124,7 @@ class ImagesFormat(ConvertibleFormat):
         schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
         stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
         for name in values.fields[1:]:
-            schema[name] = infer_column(values.read_column(name).tolist(), name)
+            schema[name] = conversion.infer_column(values.read_column(name).tolist(), name)
         return Source(location.full_name, values, schema, {name: name for name in schema}, stored)
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
@@ -139,14 +132,14 @@ class ImagesFormat(ConvertibleFormat):
         column = source.schema.get("image")
         if column is None:
             raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
-        if plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
+        if conversion.plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
             raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
         for name, other in source.schema.items():
-            if name != "image" and plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
+            if name != "image" and conversion.plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
                 raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
 
     def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
-        samples = samples_of_batches(batches, {column: column for column in source.schema})
+        samples = conversion.samples_of_batches(batches, {column: column for column in source.schema})
         write_image_folder(place.as_folder(), _check_images(samples))
 
 

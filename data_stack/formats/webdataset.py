@@ -40,7 +40,6 @@ from data_stack.util.untrusted_text import parse_json
 KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
-INDEX_KIND: Final = "wids-shard-index-v1"
 
 FieldType = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
 
@@ -51,9 +50,7 @@ def _decimal(value: Any) -> bytes:
 
 
 #: Files of integers as text, which WebDataset reads as int64.
-_INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
-#: Types of records that are not files, and the types that their values are stored as.
-_STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
+INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: Number of samples that an iteration reads together.
@@ -66,26 +63,7 @@ _MAX_INDEX_BYTES: Final = 64 << 20
 def type_of_field(field: str) -> str:
     """The record type of a field by its extension; ``"bytes"`` if it is unknown."""
     ending = field.rpartition(".")[2]
-    return "i64" if ending in _INTEGERS else type_of_extension(ending) or "bytes"
-
-
-def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
-    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
-
-    Raises:
-        ConfigError: shards have no files of the type.
-    """
-    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
-    if not extensions:
-        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
-    is_extension = "." not in column and type_of_field(column) == type_of_field(extensions[0])
-    return column if is_extension else f"{column}.{extensions[0]}"
-
-
-def column_of_field(field: str) -> str:
-    """The inverse of :func:`field_of_column`."""
-    stem, _, ending = field.rpartition(".")
-    return stem if stem and (ending in _INTEGERS or type_of_extension(ending) is not None) else field
+    return "i64" if ending in INTEGERS else type_of_extension(ending) or "bytes"
 
 
 def shard_names(folder: Folder) -> list[str]:

@@ -11,38 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.registry import codec_of, media_types, type_of_extension
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError, UnsafeArchiveError
-from data_stack.formats.conversion.format import (
-    Batches,
-    ConvertibleFormat,
-    Source,
-    holds_files,
-    infer_column,
-    plain_type,
-    register_format,
-    samples_of_batches,
-)
-from data_stack.formats.webdataset import (
-    BLOCK_BYTES,
-    INDEX_KIND,
-    KEY,
-    SHARD_INDEX,
-    FieldType,
-    WebDatasetIterator,
-    codec_of_field,
-    column_of_field,
-    field_of_column,
-    key_and_field,
-    shard_names,
-    type_of_field,
-)
+from data_stack.formats import webdataset
+from data_stack.formats.conversion import format as conversion
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.location import Location
 
 _DEFAULT_SHARDLEN = 10_000
+#: Types of records that are not files, and the types that their values are stored as.
+_STORED_AS = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 
 
 class WebDatasetWriter:
@@ -73,7 +54,7 @@ class WebDatasetWriter:
         prefix: str = "",
         name: str | None = None,
         shardlen: int = _DEFAULT_SHARDLEN,
-        types: Mapping[str, FieldType] | None = None,
+        types: Mapping[str, webdataset.FieldType] | None = None,
     ) -> None:
         if shardlen < 1:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
@@ -106,7 +87,7 @@ class WebDatasetWriter:
         if self._is_closed:
             raise ConfigError(f"the writer of shards in {self._folder.name!r} is closed; open another one")
         position = self._length
-        key = str(sample.get(KEY, f"{position:09d}"))
+        key = str(sample.get(webdataset.KEY, f"{position:09d}"))
         parts = self._parts(sample, key)
         if self._tar is None:
             self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
@@ -148,8 +129,8 @@ class WebDatasetWriter:
 
     def _list_shards(self) -> None:
         shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
-        index = {"__kind__": INDEX_KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
-        with self._folder.create(SHARD_INDEX) as file:
+        index = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": self._name, "shardlist": shards}
+        with self._folder.create(webdataset.SHARD_INDEX) as file:
             file.write(json.dumps(index, indent=1).encode())
 
     def _finish_shard(self, tar: _TarWriter) -> None:
@@ -166,7 +147,7 @@ class WebDatasetWriter:
                 parts.append((path, bytes(value)))
                 continue
             if field not in self._codecs:
-                self._codecs[field] = codec_of_field(field, self._types)
+                self._codecs[field] = webdataset.codec_of_field(field, self._types)
             try:
                 parts.append((path, self._codecs[field].encode(value)))
             except (TypeError, ValueError, OverflowError) as error:
@@ -207,11 +188,11 @@ class _TarWriter:
             info = tarfile.TarInfo(path)
             info.size = len(data)
             header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
-            self._write(b"".join((header, data, bytes(-len(data) % BLOCK_BYTES))))
+            self._write(b"".join((header, data, bytes(-len(data) % webdataset.BLOCK_BYTES))))
         self.n_samples += 1
 
     def finish(self) -> None:
-        self._write(bytes(2 * BLOCK_BYTES))
+        self._write(bytes(2 * webdataset.BLOCK_BYTES))
         self._write(bytes(-self._size % tarfile.RECORDSIZE))
         self._stack.close()
 
@@ -236,7 +217,7 @@ def _path(key: str, field: str) -> str:
         is_name = check_name(path, "a shard") == path
     except UnsafeArchiveError as error:
         raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
-    if not is_name or key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
+    if not is_name or webdataset.key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
         raise ConfigError(f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part")
     return path
 
@@ -257,26 +238,26 @@ class WebDatasetFormat(ConvertibleFormat):
 
     def open(self, location: Location) -> Source:
         folder = location.as_folder()
-        shards = [location] if location.is_file() else [Location(folder, name) for name in shard_names(folder)]
+        shards = [location] if location.is_file() else [Location(folder, name) for name in webdataset.shard_names(folder)]
         if not shards:
             raise ConfigError(f"{location.full_name} contains no .tar file")
-        values = WebDatasetIterator(shards)
-        columns = [column_of_field(each) for each in values.fields]
+        values = webdataset.WebDatasetIterator(shards)
+        columns = [_column_of_field(each) for each in values.fields]
         keys: dict[str, ColumnKey] = {
             (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
         }
-        schema = {column: Column(type_of_field(str(each))) for column, each in keys.items()}
+        schema = {column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()}
         for column, each in keys.items():
             if schema[column].type == "npy" and len(values):
-                schema[column] = infer_column([values.read_column(each, [0])[0]], column)
+                schema[column] = conversion.infer_column([values.read_column(each, [0])[0]], column)
         stored = None
-        if holds_files(schema):
+        if conversion.holds_files(schema):
             endings = {str(each).rpartition(".")[2] for each in keys.values()}
-            files = {ending: None for ending in endings if type_of_field(ending) in media_types()}
-            stored = WebDatasetIterator(shards, types=files)
+            files = {ending: None for ending in endings if webdataset.type_of_field(ending) in media_types()}
+            stored = webdataset.WebDatasetIterator(shards, types=files)
         if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
-            schema = {KEY: Column("utf8"), **schema}
-        return Source(location.full_name, values, schema, {KEY: KEY, **keys}, stored)
+            schema = {webdataset.KEY: Column("utf8"), **schema}
+        return Source(location.full_name, values, schema, {webdataset.KEY: webdataset.KEY, **keys}, stored)
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:
         super().check(source, location, shardlen)
@@ -290,12 +271,32 @@ class WebDatasetFormat(ConvertibleFormat):
         shardlen = shardlen or _DEFAULT_SHARDLEN
         shards = WebDatasetWriter(place.as_folder(), name=name, shardlen=shardlen) if self.is_folder(place) else _OneShard(place)
         with shards as writer:
-            for sample in samples_of_batches(batches, _fields(source)):
+            for sample in conversion.samples_of_batches(batches, _fields(source)):
                 writer.append(sample)
+
+
+def _field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
+    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
+
+    Raises:
+        ConfigError: shards have no files of the type.
+    """
+    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
+    if not extensions:
+        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
+    is_extension = "." not in column and webdataset.type_of_field(column) == webdataset.type_of_field(extensions[0])
+    return column if is_extension else f"{column}.{extensions[0]}"
+
+
+def _column_of_field(field: str) -> str:
+    """The inverse of :func:`_field_of_column`."""
+    stem, _, ending = field.rpartition(".")
+    return stem if stem and (ending in webdataset.INTEGERS or type_of_extension(ending) is not None) else field
 
 
 def _fields(source: Source) -> dict[str, str]:
     """The name of the file in a sample by column."""
     return {
-        name: KEY if name == KEY else field_of_column(name, plain_type(column.type)) for name, column in source.schema.items()
+        name: webdataset.KEY if name == webdataset.KEY else _field_of_column(name, conversion.plain_type(column.type))
+        for name, column in source.schema.items()
     }

@@ -17,18 +17,9 @@ from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import image_folder_writer, records, webdataset_writer  # noqa: F401  # two register their formats
+from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import FORMATS as FORMATS
-from data_stack.formats.conversion.format import (
-    Batches,
-    ConvertibleFormat,
-    Format,
-    Source,
-    holds_files,
-    infer_column,
-    plain_type,
-    register_format,
-    size_of,
-)
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Format, Source, plain_type, register_format
 from data_stack.formats.numpy_arrays import NpzDatasetIterator, npz_keys, write_npz
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.io.folder import Folder
@@ -97,7 +88,7 @@ class OneFileFormat(ConvertibleFormat):
         parts: dict[str, list[_Array]] = {column: [] for column in source.schema}
         n_bytes = 0
         for batch in batches:
-            n_bytes += sum(map(size_of, batch.values()))
+            n_bytes += sum(map(conversion.size_of, batch.values()))
             check_request(n_bytes, f"the samples of {source.name!r}, which {self.name} writes from memory,")
             for column, values in batch.items():
                 parts[column].append(values)
@@ -149,7 +140,7 @@ def _open_arrays(location: Location, iterator_class: Any, keys_of: Callable[[Any
 def _column_of_rows(rows: _Array) -> Column:
     dtype, shape = rows.dtype, rows.shape[1:]
     if dtype.kind == "O":
-        return infer_column(rows.tolist(), "") if len(rows) else Column("utf8")
+        return conversion.infer_column(rows.tolist(), "") if len(rows) else Column("utf8")
     if dtype.kind in "US" and not shape:
         return Column("utf8" if dtype.kind == "U" else "bytes")
     if not shape and dtype.kind in "iu":
@@ -240,7 +231,7 @@ class RecordsFormat(ConvertibleFormat):
         with contextlib.ExitStack() as stack:
             reader: Any = stack.enter_context(records.open(location.as_folder()))
             schema, stored = dict(reader.schema), None
-            if holds_files(schema):
+            if conversion.holds_files(schema):
                 stored = stack.enter_context(records.open(location.as_folder(), codecs=dict.fromkeys(media_types())))
             return Source(location.full_name, reader, schema, {name: name for name in schema}, stored, stack.pop_all())
 
@@ -273,7 +264,7 @@ class ParquetFormat(ConvertibleFormat):
 
         values = open_parquet(location)
         schema = columns_of_parquet(values)
-        stored = open_parquet(location, find_stored_schema(values.schema, schema)) if holds_files(schema) else None
+        stored = open_parquet(location, find_stored_schema(values.schema, schema)) if conversion.holds_files(schema) else None
         return Source(location.full_name, values, schema, {name: name for name in values.schema.fields}, stored)
 
     def check(self, source: Source, location: Location, shardlen: int | None) -> None:

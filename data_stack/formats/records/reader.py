@@ -13,15 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import (
-    AccessedDatasetIterator,
-    ColumnKey,
-    IndexArray,
-    Sample,
-    SampleAccess,
-    SourceAccess,
-    sample_or_view,
-)
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
@@ -59,7 +51,7 @@ class RecordsIterator(AccessedDatasetIterator):
 
     if TYPE_CHECKING:  # samples are dicts
 
-        def read_batch(self, indices: IndexArray) -> dict[str, npt.NDArray[Any]]: ...
+        def read_batch(self, indices: Any) -> dict[str, npt.NDArray[Any]]: ...
 
     @abstractmethod
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
