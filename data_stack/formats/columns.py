@@ -8,7 +8,7 @@ import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,6 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.content import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
-from data_stack.io.resources import StreamedResource
 from data_stack.util.forks import ForkLock
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.exact import python_values
@@ -191,16 +190,12 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         sources = [columns] if hasattr(columns, "read") or is_path(columns) else list(sources)
         if not sources:
             raise ConfigError("a dataset needs at least one column")
-        files: dict[Any, PositionalFile] = {}
-
-        def file_of(source: Any) -> PositionalFile:
-            key = os.fspath(source) if is_path(source) else id(source)
-            if key not in files:
-                files[key] = PositionalFile(source)
-            return files[key]
-
-        are_files = self._columns_are_files
-        self._sources = tuple(file_of(source) if are_files or hasattr(source, "read") else source for source in sources)
+        keys = [os.fspath(source) if is_path(source) else id(source) for source in sources]
+        files = {
+            key: PositionalFile(source) if self._columns_are_files or hasattr(source, "read") else source
+            for key, source in dict(zip(keys, sources, strict=True)).items()
+        }
+        self._sources = tuple(files[key] for key in keys)
         self._start_afresh()
 
     @abstractmethod
@@ -212,14 +207,8 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
         A source is an argument of the constructor; files are PositionalFiles.
         """
-        distinct: dict[Any, Column] = {}
-        columns = []
-        for source in self._sources:
-            key = id(source) if isinstance(source, PositionalFile) else source
-            if key not in distinct:
-                distinct[key] = open_column(source)
-            columns.append(distinct[key])
-        return columns
+        distinct = {source: open_column(source) for source in dict.fromkeys(self._sources)}
+        return [distinct[source] for source in self._sources]
 
     def make_access(self) -> SampleAccess:
         return _ColumnsAccess(self)
@@ -246,10 +235,10 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def _content_of_files(self) -> list[str]:
         """What identifies the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
-        distinct = {id(file): file for file in files}
-        contents = contents_of_resources([functools.partial(_lend, file.resource) for file in distinct.values()])
+        distinct = list(dict.fromkeys(files))
+        contents = contents_of_resources([functools.partial(nullcontext, file.resource) for file in distinct])
         known = dict(zip(distinct, contents, strict=True))
-        return [known[id(file)] for file in files]
+        return [known[file] for file in files]
 
     def _start_afresh(self) -> None:
         self._opened = None
@@ -263,7 +252,27 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         self._start_afresh()
 
 
-class _ColumnsAccess(SourceAccess):
+class RemoteAccess(SourceAccess):
+    """Access to samples that a store may hold, of which each read waits for the store."""
+
+    @abstractmethod
+    def remote_bytes(self) -> float:
+        """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.remote_bytes() > 0  # worker processes would each fetch the same blocks
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        n_bytes = self.remote_bytes()
+        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
+
+
+class _ColumnsAccess(RemoteAccess):
     """Access to the columns of an iterator, which are opened when they are first needed."""
 
     source: ColumnsDatasetIterator
@@ -299,19 +308,7 @@ class _ColumnsAccess(SourceAccess):
         declared = self.declare_columns()
         return declared is not None and all(each.is_fixed for each in declared.values())
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._remote_bytes() > 0  # it waits for the store; worker processes would each fetch the same blocks
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.n_samples * self._remote_bytes() > MAX_KEPT_REMOTE_BYTES
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_bytes = self._remote_bytes()
-        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
-
-    def _remote_bytes(self) -> int:
+    def remote_bytes(self) -> float:
         return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
@@ -344,10 +341,6 @@ def of_files_only(open_columns: Callable[[Any], list[Column]]) -> Callable[[Any]
     """Decorates an ``_open_columns`` whose result depends only on files and arguments."""
     open_columns.is_of_files_only = True  # type: ignore[attr-defined]  # read by content_fingerprint()
     return open_columns
-
-
-def _lend(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:
-    return nullcontext(resource)
 
 
 # ---------------------------------------------------------------------- samples by name

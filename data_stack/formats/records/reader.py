@@ -13,12 +13,12 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
-from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
+from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
@@ -340,7 +340,7 @@ class RecordReader(RecordsIterator):
             raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
 
-class _RecordAccess(SourceAccess):
+class _RecordAccess(RemoteAccess):
     """Access to records."""
 
     source: RecordReader
@@ -356,20 +356,11 @@ class _RecordAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes_in_threads or self._remote_bytes() > 0
+        return self.source._decodes_in_threads or super().releases_gil
 
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._remote_bytes() > MAX_KEPT_REMOTE_BYTES
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_samples, n_bytes = self.n_samples, self._remote_bytes()
-        return blocks_of_rows(n_samples, n_bytes / n_samples) if n_bytes and n_samples else None
-
-    def _remote_bytes(self) -> int:
-        """Bytes of records that are read by range from a store."""
+    def remote_bytes(self) -> float:
         bags = [self.source._column(name).bag for name in self.source._keys]
-        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
+        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None) / max(1, self.n_samples)
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
