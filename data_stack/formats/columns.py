@@ -133,7 +133,7 @@ class StoredRowsColumn(Column):
         return rows
 
 
-def read_together(file: PositionalFile, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> list[bytes]:
+def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts) -> list[bytes]:
     """The bytes of some ranges of a file, in one request if the store supports it; what lies close together is one range of it.
 
     Raises:
@@ -236,7 +236,7 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         """What identifies the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
         distinct = list(dict.fromkeys(files))
-        contents = contents_of_resources([functools.partial(nullcontext, file.resource) for file in distinct])
+        contents = contents_of_resources([functools.partial[Any](nullcontext, file.resource) for file in distinct])
         known = dict(zip(distinct, contents, strict=True))
         return [known[file] for file in files]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Union
@@ -39,51 +38,13 @@ Places = Union[range, _Integers]
 """Numbers of records; a range where they follow each other."""
 
 
-class ValueColumn(ABC):
-    """One value for each record of a column; every value is a copy.
-
-    Places are known to lie in ``[0, len(column))``.
-
-    Attributes:
-        bag: the records.
-        is_fixed: whether :meth:`read` always returns the same dtype and shape.
-    """
-
-    bag: Bag
-    is_fixed = False
-
-    def __len__(self) -> int:
-        return len(self.bag)
-
-    @property
-    @abstractmethod
-    def row_bytes(self) -> int:
-        """About how much a value takes."""
-
-    @abstractmethod
-    def value(self, index: int) -> Any:
-        """A value by itself.
-
-        Raises:
-            DatasetFileCorruptError: its record is damaged.
-        """
-
-    @abstractmethod
-    def values(self, places: Places) -> list[Any]:
-        """Values, each by itself, in one request. Small arrays of one request may lie in one piece of memory."""
-
-    @abstractmethod
-    def read(self, places: Places) -> _Array:
-        """Values stacked, shape ``(len(places), ...)``."""
-
-
 def has_rows(layout: FixedLayout) -> bool:
     """Whether records of a layout can be rows of an array. (What is in strings is for their codec to look at.)"""
     is_array = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
     return is_array and layout.dtype.kind in "biufcSVmM"
 
 
-class FixedColumn(ValueColumn):
+class FixedColumn:
     """Records of one layout: a header, then an array. The values are a strided view of the file.
 
     Args:
@@ -120,11 +81,20 @@ class FixedColumn(ValueColumn):
             )
             self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
 
+    def __len__(self) -> int:
+        return len(self.bag)
+
     @property
     def row_bytes(self) -> int:
+        """Size of a value."""
         return self._record_bytes - self._header_bytes
 
     def value(self, index: int) -> Any:
+        """A value by itself.
+
+        Raises:
+            DatasetFileCorruptError: its record is damaged.
+        """
         if self._rows is not None:
             return self.values(range(index, index + 1))[0]
         if not self.bag.file.checks.is_done:
@@ -137,6 +107,7 @@ class FixedColumn(ValueColumn):
         return value.astype(self._dtype) if self._is_cast else value.copy()
 
     def values(self, places: Places) -> list[Any]:
+        """Values, each by itself, in one request. Small arrays of one request may lie in one piece of memory."""
         values = self.read(places)
         if self._is_scalar:
             scalars: list[Any] = python_values(values)
@@ -146,6 +117,7 @@ class FixedColumn(ValueColumn):
         return list(values)
 
     def read(self, places: Places) -> _Array:
+        """Values stacked, shape ``(len(places), ...)``."""
         if self._rows is not None:
             return self._array_of(self._fetch(places))
         if not self.bag.file.checks.is_done:
@@ -177,7 +149,7 @@ class FixedColumn(ValueColumn):
         self.bag.file.check(begins * self._record_bytes, ends * self._record_bytes)
 
 
-class RaggedColumn(ValueColumn):
+class RaggedColumn:
     """Records of any size, each decoded by its codec.
 
     Args:
@@ -186,18 +158,25 @@ class RaggedColumn(ValueColumn):
         column: what its values are known to be.
     """
 
+    is_fixed = False
+
     def __init__(self, bag: Bag, codec: Codec, column: Column) -> None:
         self.bag, self._codec, self._column = bag, codec, column
         self._is_plain = type(codec) is BytesCodec
 
+    def __len__(self) -> int:
+        return len(self.bag)
+
     @property
     def row_bytes(self) -> int:
+        """About how much a value takes."""
         dtype, shape = self._column.dtype, self._column.shape
         if dtype is not None and shape is not None and None not in shape:
             return dtype.itemsize * math.prod(size for size in shape if size is not None)
         return self.bag.n_bytes * (_EXPANSION if self._codec.is_compressed else 1) // max(1, len(self.bag))
 
     def value(self, index: int) -> Any:
+        """As of a :class:`FixedColumn`."""
         record = self.bag.record(index)
         if self._is_plain:
             return record
@@ -209,6 +188,7 @@ class RaggedColumn(ValueColumn):
             raise self._failure(index, error) from error
 
     def values(self, places: Places) -> list[Any]:
+        """As of a :class:`FixedColumn`."""
         records, request = self.bag.records(places), current_request()
         if self._is_plain:
             return records
@@ -244,11 +224,14 @@ class RaggedColumn(ValueColumn):
         return values
 
     def read(self, places: Places) -> _Array:
+        """As of a :class:`FixedColumn`; text and bytes as objects."""
         if not len(places) and len(self.bag):
             return self.read(range(1))[:0]
         values = self.values(places)
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
-            return _objects(values)
+            objects: _Array = np.empty(len(values), object)
+            objects[:] = values
+            return objects
         stacked, dtype = stack_values(values), self._column.dtype
         if dtype is None or stacked.dtype.kind not in "biufc" or any(hasattr(value, "dtype") for value in values):
             return stacked
@@ -260,6 +243,10 @@ class RaggedColumn(ValueColumn):
         return error if isinstance(error, MissingDependencyError) else self.bag.undecodable(index, error)
 
 
+ValueColumn = Union[FixedColumn, RaggedColumn]
+"""One value for each record of a column; every value is a copy. Places are known to lie in ``[0, len(column))``."""
+
+
 def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> list[list[Any]]:
     """Runs of values that begin at ``firsts``, each as a list, in one request."""
     total = int(counts.sum())
@@ -269,25 +256,15 @@ def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) ->
     return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]
 
 
-def _objects(values: Sequence[Any]) -> _Array:
-    """Text or bytes as an array of objects."""
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column
-
-
 def as_places(positions: range | IndexArrayOfInts) -> Places:
     """The same, as a range if they follow each other."""
     if isinstance(positions, range):
         return positions
     n = len(positions)
-    if n > 1:
-        first = positions.item(0)
-        if (
-            positions.item(-1) - first == n - 1
-            and positions.tobytes() == np.arange(first, first + n, dtype=positions.dtype).tobytes()
-        ):
-            return range(first, first + n)
+    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
+        places = range(positions.item(0), positions.item(0) + n)
+        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
+            return places
     return positions.astype(np.int64, copy=False)
 
 

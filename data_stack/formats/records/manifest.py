@@ -13,7 +13,7 @@ import numpy as np
 from data_stack.codecs.codec import Column
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
 from data_stack.values.strict_json import JsonObject, seal_json
 
 MANIFEST = "manifest.json"
@@ -37,11 +37,6 @@ class FileRecord:
     size: int
     sha256: str
     blocks: bytes
-
-    @classmethod
-    def of(cls, digest: Digest) -> FileRecord:
-        """What a file says whose bytes so far had this digest."""
-        return cls(digest.size, digest.sha256, digest.blocks)
 
 
 @dataclass(frozen=True)

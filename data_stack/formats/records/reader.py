@@ -129,8 +129,9 @@ class RecordReader(RecordsIterator):
         mapped: bool = True,
     ) -> None:
         self._folder = folder_of(source, prefix)
-        self._options = options = {"codecs": codecs, "columns": None if columns is None else names_of(columns), "mapped": mapped}
-        self._files = RecordFiles(self._folder, mapped=mapped)
+        options: dict[str, Any] = {"codecs": codecs, "mapped": mapped}
+        options["columns"] = None if columns is None else names_of(columns)
+        self._options, self._files = options, RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
         # Its pickle keeps the codecs of plugins, which a spawned process may not know.
@@ -227,7 +228,7 @@ class RecordReader(RecordsIterator):
         for name, part in wanted.items():
             first, count = (int(each[0]) for each in entries[name]) if name in entries else (position, 1)
             if name in self._sequences:
-                some = slice(part.start, part.stop, part.step) if hasattr(part, "start") else slice(None)
+                some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
                 places = np.arange(first, first + count)[some]
                 sample[name] = self._column(name).values(places) if len(places) else []
             else:

@@ -55,7 +55,7 @@ class UploadedFile:
 
     def record(self) -> FileRecord:
         """Size and digests."""
-        return FileRecord.of(self._digest)
+        return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
 
 
 class GrowingFile:
@@ -130,7 +130,7 @@ class GrowingFile:
                 if start == 0 and earlier is not None and digest.sha256 != earlier.sha256:
                     raise DatasetFileCorruptError(f"{self.path!r} is damaged: it does not match the digest in the manifest")
             self._digest = digest
-        return FileRecord.of(self._digest)
+        return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
 
     def __enter__(self) -> GrowingFile:
         return self
@@ -258,7 +258,7 @@ class Target(ABC):
         known = {name: encoder.result() for name, encoder in self._encoders.items()}
         digest = Digest()
         digest.update(spec_json(self._columns))
-        files[SPEC] = FileRecord.of(digest)
+        files[SPEC] = FileRecord(digest.size, digest.sha256, digest.blocks)
         columns = {name: column for name, (column, _) in known.items()}
         record_bytes = {name: n_bytes for name, (_, n_bytes) in known.items()}
         manifest = RecordsManifest(self.count, columns, record_bytes, dict(sorted(files.items())))
