@@ -70,7 +70,7 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        table = _Table(self._file.open_buffered(), self._file.name, **self._dialect)
+        table = Table(self._file.open_buffered(), self._file.name, **self._dialect)
         target = None if self._target is None or not table.names else table.position_of(self._target)
         features = [place for place in range(len(table.names)) if place != target]
         columns = table.columns(dict.fromkeys(features, self._dtype) | ({} if target is None else {target: self._target_dtype}))
@@ -108,7 +108,7 @@ def read_csv(
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
     with lend_or_open(file) as opened:
-        table = _Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
+        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
         if not table.names:
             return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
         if not header and len(table.names) != len(wanted):
@@ -134,12 +134,12 @@ def read_csv_matrix(
         DatasetFileCorruptError: ragged rows, text that is not a number of ``dtype``, wrong encoding.
     """
     with lend_or_open(file) as opened:
-        table = _Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
+        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
         columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
     return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)
 
 
-class _Table:
+class Table:
     """The rows of a file.
 
     Args:

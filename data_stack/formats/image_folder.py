@@ -8,7 +8,6 @@ further columns (Hugging Face's ``imagefolder``).
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
 import io
 import os
@@ -16,12 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import numpy as np
+
 from data_stack.codecs.codec import decode_file
 from data_stack.codecs.registry import Codecs, codec_of, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.columns import FieldsAccess
+from data_stack.formats.csv import Table
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import folder_of
 from data_stack.io.progress import with_bar
@@ -213,19 +215,16 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read(_MAX_METADATA_BYTES + 1)
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
-        rows = _jsonl_rows(data, what) if metadata.endswith(".jsonl") else _csv_rows(data, what)
-        paths = [row.pop(FILE_NAME, None) for row in rows]
-        known = set(images)
+        columns = _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
+        paths, known = columns.pop(FILE_NAME, [None]), set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
                 raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
-        listed = set(paths)
-        if len(listed) < len(known):
-            raise DatasetFileCorruptError(f"{what} does not list {min(known - listed)!r}; metadata=False ignores the file")
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        if "image" in names:
+        if not_listed := known.difference(paths):
+            raise DatasetFileCorruptError(f"{what} does not list {min(not_listed)!r}; metadata=False ignores the file")
+        if "image" in columns:
             raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
-        return _Index(paths, {name: [row.get(name) for row in rows] for name in names}, ())
+        return _Index(paths, columns, ())
 
     def _file_names(self) -> list[str]:
         """All files below the folder, relative to it, except hidden ones; with the mark of an unfinished writer."""
@@ -286,33 +285,28 @@ def _type_of(path: str) -> str:
     return _image_types()[os.path.splitext(path)[1].lower()]
 
 
-def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
+def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     rows = []
-    for number, line in enumerate(data.splitlines()):
+    for number, line in enumerate(data.splitlines(), 1):
         try:
             row = parse_json(line, max_bytes=None)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}: invalid JSON: {str(error)[:200]}") from error
+            raise DatasetFileCorruptError(f"{what}, line {number}: invalid JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}: expected an object with a {FILE_NAME!r}")
+            raise DatasetFileCorruptError(f"{what}, line {number}: expected an object with a {FILE_NAME!r}")
         rows.append(row)
-    return rows
+    names = dict.fromkeys([FILE_NAME, *(name for row in rows for name in row)])
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
-    """Rows with columns of int if all values are integers, float if all are numbers, otherwise str."""
-    try:
-        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
-        rows = list(reader)
-    except (ValueError, csv.Error) as error:
-        raise DatasetFileCorruptError(f"{what} is not CSV in UTF-8: {str(error)[:200]}") from error
-    if any(None in row or None in row.values() for row in rows):
-        raise DatasetFileCorruptError(f"{what} has a line whose number of values differs from the number of names in the header")
-    made: list[dict[str, Any]] = [dict(row) for row in rows]
-    for name in set(reader.fieldnames or ()) - {FILE_NAME}:
-        for kind in (float, int):
+def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
+    """Columns of int if all values are integers, float if all are numbers, otherwise str."""
+    table = Table(io.BytesIO(data), what, True, 0, ",", "utf-8", ())
+    texts = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(str)))
+    columns: dict[str, list[Any]] = {}
+    for name, values in zip(table.names, texts.values(), strict=True):
+        columns[name] = values.tolist()
+        for kind in (float, int) if name != FILE_NAME else ():
             with contextlib.suppress(ValueError):
-                values = [kind(row[name]) for row in rows]
-                for row, value in zip(made, values, strict=True):
-                    row[name] = value
-    return made
+                columns[name] = list(map(kind, values))
+    return columns

@@ -107,7 +107,7 @@ def test_metadata_may_be_csv(folder: Path) -> None:
         ("metadata.jsonl", "[1]", "line 1: expected an object"),
         ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "does not exist"),
         ("metadata.jsonl", '{"file_name": "dog/2.png"}', "does not list 'ant/deep/1.png'"),
-        ("metadata.csv", "file_name,a\ndog/2.png", "number of values"),
+        ("metadata.csv", "file_name,a\ndog/2.png", "line 2: 1 columns"),
         ("metadata.csv", "\xff\xfe", "is not CSV"),
     ],
 )
