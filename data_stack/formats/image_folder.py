@@ -1,4 +1,4 @@
-"""Reads folders of images with a folder for each class, as in torchvision and Hugging Face.
+"""Folders of images with a folder for each class, as in torchvision and Hugging Face.
 
 ``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels number the classes in the order of their names (torchvision's
 ``ImageFolder``). A ``metadata.jsonl`` or ``metadata.csv`` in ``ROOT`` lists the images in order by its column ``file_name``, with
@@ -11,33 +11,39 @@ import contextlib
 import functools
 import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 import numpy as np
 
-from data_stack.codecs.codec import decode_file
-from data_stack.codecs.registry import Codecs, codec_of, types_by_extension
+from data_stack.codecs.codec import Column, decode_file
+from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.columns import FieldsAccess
+from data_stack.formats.conversion import format as conversion
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
 from data_stack.io.content import contents_of_resources
-from data_stack.io.folder import folder_of
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location
 from data_stack.io.progress import with_bar
 from data_stack.io.resources import StreamedResource
+from data_stack.io.storage_errors import storage_errors
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.untrusted_text import parse_json
 
-METADATA: Final = ("metadata.jsonl", "metadata.csv")
+_METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: Marks a folder that is being written.
-PART: Final = ".metadata.jsonl.part"
+_PART: Final = ".metadata.jsonl.part"
+_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 _MAX_METADATA_BYTES: Final = 1 << 30
-FILE_NAME: Final = "file_name"
+_FILE_NAME: Final = "file_name"
 
 
 def _image_types() -> dict[str, str]:
@@ -45,10 +51,10 @@ def _image_types() -> dict[str, str]:
     return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
-def holds_images(names: Sequence[str]) -> bool:
+def _holds_images(names: Sequence[str]) -> bool:
     """Whether one of the files is an image, or the metadata of images."""
     types = _image_types()
-    return any(os.path.splitext(name)[1].lower() in types or name in METADATA for name in names)
+    return any(os.path.splitext(name)[1].lower() in types or name in _METADATA for name in names)
 
 
 # ---------------------------------------------------------------------- reading
@@ -190,11 +196,11 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _look_through(self) -> _Index:
         names = self._file_names()
-        if PART in names:
-            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {PART}")
+        if _PART in names:
+            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {_PART}")
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
-        metadata = next((name for name in METADATA if name in names), None)
+        metadata = next((name for name in _METADATA if name in names), None)
         if metadata is not None and self._metadata:
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
@@ -216,7 +222,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
         columns = _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
-        paths, known = columns.pop(FILE_NAME, [None]), set(images)
+        paths, known = columns.pop(_FILE_NAME, [None]), set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
                 raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
@@ -231,7 +237,7 @@ class ImageFolderIterator(AccessedDatasetIterator):
         root = self._folder.path
         if root is not None and not root.is_dir():
             raise ResourceNotFoundError(str(root))
-        return [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == PART]
+        return [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART]
 
     def _open(self, path: str) -> StreamedResource:
         root = self._folder.path
@@ -293,9 +299,9 @@ def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
         except ValueError as error:
             raise DatasetFileCorruptError(f"{what}, line {number}: invalid JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number}: expected an object with a {FILE_NAME!r}")
+            raise DatasetFileCorruptError(f"{what}, line {number}: expected an object with a {_FILE_NAME!r}")
         rows.append(row)
-    names = dict.fromkeys([FILE_NAME, *(name for row in rows for name in row)])
+    names = dict.fromkeys([_FILE_NAME, *(name for row in rows for name in row)])
     return {name: [row.get(name) for row in rows] for name in names}
 
 
@@ -306,7 +312,138 @@ def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for name, values in zip(table.names, texts.values(), strict=True):
         columns[name] = values.tolist()
-        for kind in (float, int) if name != FILE_NAME else ():
+        for kind in (float, int) if name != _FILE_NAME else ():
             with contextlib.suppress(ValueError):
                 columns[name] = list(map(kind, values))
     return columns
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = "") -> int:
+    """Write images into a folder for each class, and ``metadata.jsonl`` with all other columns; return their number.
+
+    ::
+
+        write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])  # pets/cat/000000.png
+
+    ``metadata.jsonl`` is written last; until then a local folder counts as unfinished, and readers refuse it.
+
+    Args:
+        target: a path, a StorageConnector, a URL, or a Folder.
+        samples: dicts with ``image``, an array of pixels (stored as lossless PNG) or the bytes of an image file (stored
+            unchanged); ``class``, the name of its folder, or ``label``, an int that becomes the name; and other JSON values.
+        prefix: folder below ``target``.
+
+    Raises:
+        ConfigError: a local folder is not empty; or a sample has no image, a class that is not a valid name of a folder, or a
+            value that JSON cannot hold.
+    """
+    folder = folder_of(target, prefix)
+    root, errors = folder.path, functools.partial(storage_errors, "write images to", folder.name)
+    if root is not None:
+        names = folder.list_names()
+        if names:
+            raise ConfigError(f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder")
+        with errors():
+            root.mkdir(parents=True, exist_ok=True)
+            (root / _PART).touch()
+    rows = []
+    for position, sample in enumerate(samples):
+        data, ending = _encode(sample, position)
+        class_folder = _class_folder(sample, position)
+        path = f"{class_folder}/{position:06d}.{ending}" if class_folder else f"{position:06d}.{ending}"
+        try:
+            row = {_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}
+            rows.append(codec_of("json").encode(row) + b"\n")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"JSON cannot hold the metadata of sample {position}: {error!s:.200}") from error
+        if root is None:
+            with folder.create(path) as file:
+                file.write(data)
+        else:
+            with errors():  # not synced one by one, which would be a thousand times slower
+                (root / class_folder).mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(data)
+    if root is not None:
+        os.sync()
+    with folder.create(_METADATA[0]) as file:
+        file.write(b"".join(rows))
+    if root is not None:
+        (root / _PART).unlink()
+    return len(rows)
+
+
+def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
+    """The file of an image, and its extension."""
+    value = sample.get("image")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        kind = type_of_bytes(bytes(value[:16]))
+        if kind is None or kind not in types_by_extension("image").values():
+            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format")
+        return bytes(value), kind
+    try:
+        return codec_of("png").encode(value), "png"
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
+
+
+def _class_folder(sample: Mapping[str, Any], position: int) -> str:
+    """The folder of a sample's class; empty if it has neither class nor label."""
+    if "class" in sample:
+        name = sample["class"]
+    else:
+        label = sample.get("label")
+        if not isinstance(label, (int, np.integer)):
+            return ""
+        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # identifiers of stores must not begin with "-"
+    if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
+        raise ConfigError(f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder")
+    return name
+
+
+@register_format
+class ImagesFormat(ConvertibleFormat):
+    """A folder of images; their metadata file is written last."""
+
+    name = "images"
+    options = frozenset({"on_error"})
+    is_fallback = True
+
+    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
+        folders = [name for name in names if "." not in name][:3]
+        return _holds_images(names) or any(_holds_images(folder.subfolder(name).list_names()) for name in folders)
+
+    def open(self, location: Location) -> Source:
+        values = ImageFolderIterator(location.as_folder())
+        types = values.image_types
+        # Images of several types become PNG, which is lossless.
+        schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
+        stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
+        for name in values.fields[1:]:
+            schema[name] = conversion.infer_column(values.read_column(name).tolist(), name)
+        return Source(location.full_name, values, schema, {name: name for name in schema}, stored)
+
+    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        column = source.schema.get("image")
+        if column is None:
+            raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
+        if conversion.plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
+            raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
+        for name, other in source.schema.items():
+            if name != "image" and conversion.plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
+                raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
+
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        samples = conversion.samples_of_batches(batches, {column: column for column in source.schema})
+        write_image_folder(place.as_folder(), _check_images(samples))
+
+
+def _check_images(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for sample in samples:
+        shape = np.shape(sample["image"])
+        if len(shape) == 3 and shape[2] == 1:
+            raise ConfigError(f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()")
+        yield sample

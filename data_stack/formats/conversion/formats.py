@@ -16,7 +16,7 @@ from data_stack.codecs.codec import Column
 from data_stack.codecs.fitting import as_dtype
 from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
-from data_stack.formats import image_folder_writer, records, webdataset_writer  # noqa: F401  # two register their formats
+from data_stack.formats import image_folder, records, webdataset_writer  # noqa: F401  # two register their formats
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import FORMATS as FORMATS
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Format, Source, plain_type, register_format
