@@ -107,7 +107,7 @@ def test_metadata_may_be_csv(folder: Path) -> None:
         ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "does not exist"),
         ("metadata.jsonl", '{"file_name": "dog/2.png"}', "does not list 'ant/deep/1.png'"),
         ("metadata.csv", "file_name,a\ndog/2.png", "line 2: 1 columns"),
-        ("metadata.csv", "\xff\xfe", "is not CSV"),
+        ("metadata.csv", "\xff\xfe", "CSV file in utf-8"),
     ],
 )
 def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: str, text: str, message: str) -> None:

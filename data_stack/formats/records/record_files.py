@@ -14,7 +14,7 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
-from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
+from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
@@ -26,6 +26,8 @@ from data_stack.util.logger import logger
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
+#: Of an array in numpy 1, one of which numbers the records.
+_MAX_DIMENSIONS = 32
 
 
 class RecordFiles:
@@ -159,8 +161,10 @@ class RecordFiles:
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
             raise DatasetFileCorruptError(f"column {name!r} of type {column.type!r} cannot hold {column.dtype}")
-        if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
-            return FixedColumn(bag, layout, column.dtype)
+        if layout is not None and layout.record_bytes == record_bytes:
+            has_rows = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
+            if has_rows and layout.dtype.kind in "biufcSVmM":  # what is in strings is for their codec to look at
+                return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
 
     def references(self) -> SampleReferences | None:

@@ -7,7 +7,7 @@ import mmap
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +22,6 @@ from data_stack.io.resources import StreamedResource
 
 if sys.platform != "win32":
     import resource
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 _MAX_OPEN_FILES = 4096
@@ -194,7 +191,7 @@ class _CheckedRanges(PositionalFile):
     def read_at(self, offset: int, size: int) -> bytes:
         return super().read_at(offset, size) if self.checks.is_done else self.read_ranges([(offset, size)])[0]
 
-    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+    def readinto_at(self, offset: int, buffer: Any, /) -> int:
         if self.checks.is_done:
             return super().readinto_at(offset, buffer)
         view = memoryview(buffer).cast("B")

@@ -9,21 +9,18 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.records.column_encoder import ColumnEncoder, Part
+from data_stack.formats.records.columns import ColumnEncoder, Part
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest
 from data_stack.io.storage_errors import storage_errors
-
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
 
 _REMEDY = "Fix the cause, then open the dataset again: the writer resumes after the samples that were flushed"
 _LOCK = "writing.lock"
@@ -42,7 +39,7 @@ class UploadedFile:
     def __init__(self, file: IO[bytes] | Any) -> None:
         self.file, self._digest = file, Digest()
 
-    def put(self, data: Buffer) -> None:
+    def put(self, data: bytes | memoryview) -> None:
         """Write bytes at the end."""
         data = bytes(data)  # which stores hash in the background
         self.file.write(data)
@@ -73,7 +70,7 @@ class GrowingFile:
             self.size = os.fstat(self._handle).st_size
         self._digest: Digest | None = None
 
-    def put(self, data: Buffer) -> None:
+    def put(self, data: bytes | memoryview) -> None:
         """Append bytes, which must not change afterwards.
 
         Raises:
