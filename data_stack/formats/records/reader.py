@@ -150,10 +150,17 @@ class RecordReader(RecordsIterator):
         #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
-        self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        # A pickled reader keeps its length if samples are appended later.
-        self._n_stored = self._length = self._count_samples()
+        manifest, references = self._files.manifest, self._files.references()
+        if manifest is not None and manifest.count > MAX_RECORDS:
+            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
+        if manifest is not None and references is not None and len(references) < manifest.count:
+            raise DatasetFileCorruptError(
+                f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
+            )
+        self._references: SampleReferences | None = references
+        self._length = self._files.count_samples(references) if manifest is None else manifest.count
+        self._n_stored = self._length  # a pickled reader keeps its length if samples are appended later
 
     # ------------------------------------------------------------------ description
 
@@ -309,17 +316,6 @@ class RecordReader(RecordsIterator):
         return _reopen, (type(self), self._folder, self._options, self._length, self._files.manifest_sha256)
 
     # ------------------------------------------------------------------ inside
-
-    def _count_samples(self) -> int:
-        files, manifest = self._files, self._files.manifest
-        if manifest is not None and manifest.count > MAX_RECORDS:
-            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
-        self._references = files.references()
-        if self._references is not None and manifest is not None and len(self._references) < manifest.count:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name}: {REFS}.bag has fewer samples than {MANIFEST}, {manifest.count:,}"
-            )
-        return files.count_samples(self._references) if manifest is None else manifest.count
 
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)

@@ -240,7 +240,7 @@ class ShardedRecordWriter:
             raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
         self._folder = folder_of(target, prefix)
         self._columns, self._codecs = check_columns(spec), codecs
-        self._n_before = self._n_shards_before = 0
+        self._n_before = 0
         self._writer: RecordWriter | None = None
         self._is_closed = False
         self._resume()
@@ -250,11 +250,6 @@ class ShardedRecordWriter:
     def __len__(self) -> int:
         """Number of samples in the shards of this writer."""
         return self._n_before + (len(self._writer) if self._writer is not None else 0)
-
-    @property
-    def shards(self) -> int:
-        """Number of shards of this writer that have samples."""
-        return self._n_shards_before + (self._writer is not None)
 
     # ------------------------------------------------------------------ writing
 
@@ -289,7 +284,7 @@ class ShardedRecordWriter:
     def close(self) -> None:
         """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
         if not self._is_closed:
-            if not self.shards and (self._number, self._step) == (0, 1):
+            if self._writer is None and (self._number, self._step) == (0, 1):
                 self._writer = self._open()
             if self._writer is not None:
                 self._complete(self._writer)
@@ -338,11 +333,7 @@ class ShardedRecordWriter:
     def _complete(self, writer: RecordWriter) -> None:
         writer.close()
         self._writer = None
-        self._count(len(writer))
-
-    def _count(self, n_samples: int) -> None:
-        self._n_before += n_samples
-        self._n_shards_before += 1
+        self._n_before += len(writer)
         self._number += self._step
 
     def _resume(self) -> None:
@@ -360,4 +351,5 @@ class ShardedRecordWriter:
             with RecordReader(folder, codecs=self._codecs) as reader:
                 if reader.spec != (spec := {name: column.type for name, column in self._columns.items()}):
                     raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {spec}")
-                self._count(len(reader))
+                self._n_before += len(reader)
+            self._number += self._step
