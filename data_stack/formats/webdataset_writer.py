@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -176,9 +177,9 @@ class _TarWriter:
     def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
-        self._file = self._stack.enter_context(folder.create(name))
+        file = self._stack.enter_context(folder.create(name))
+        self._tar = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8")
         self._keys: set[str] = set()
-        self._size = 0
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
@@ -187,21 +188,16 @@ class _TarWriter:
         for path, data in parts:
             info = tarfile.TarInfo(path)
             info.size = len(data)
-            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
-            self._write(b"".join((header, data, bytes(-len(data) % webdataset.BLOCK_BYTES))))
+            self._tar.addfile(info, io.BytesIO(data))
+        self._tar.members.clear()  # one for each file
         self.n_samples += 1
 
     def finish(self) -> None:
-        self._write(bytes(2 * webdataset.BLOCK_BYTES))
-        self._write(bytes(-self._size % tarfile.RECORDSIZE))
+        self._tar.close()
         self._stack.close()
 
     def abandon(self) -> None:
         self._stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the context from publishing
-
-    def _write(self, data: bytes) -> None:
-        self._size += len(data)
-        self._file.write(data)
 
 
 def _path(key: str, field: str) -> str:

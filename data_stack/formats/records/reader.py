@@ -155,9 +155,7 @@ class RecordReader(RecordsIterator):
         if manifest is not None and manifest.count > MAX_RECORDS:
             raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
         if manifest is not None and references is not None and len(references) < manifest.count:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}"
-            )
+            raise DatasetFileCorruptError(f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}")
         self._references: SampleReferences | None = references
         self._length = self._files.count_samples(references) if manifest is None else manifest.count
         self._n_stored = self._length  # a pickled reader keeps its length if samples are appended later

@@ -9,7 +9,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,25 +34,18 @@ disk_errors = functools.partial(storage_errors, if_full=_REMEDY, otherwise=_REME
 
 
 class UploadedFile:
-    """A file in a store, which publishes it as a whole."""
+    """A file in a store, which hashes it, and publishes it as a whole."""
 
-    def __init__(self, file: IO[bytes] | Any) -> None:
-        self.file, self._digest = file, Digest()
+    def __init__(self, file: Any) -> None:
+        self.file, self.size = file, 0
 
     def put(self, data: bytes | memoryview) -> None:
         """Write bytes at the end."""
-        data = bytes(data)  # which stores hash in the background
-        self.file.write(data)
-        self._digest.update(data)
-
-    @property
-    def size(self) -> int:
-        """Number of bytes written."""
-        return self._digest.size
+        self.size += self.file.write(bytes(data))  # which stores hash in the background
 
     def record(self) -> FileRecord:
         """Size and digests."""
-        return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
+        return FileRecord(self.size, self.file.digest.sha256, self.file.digest.blocks)
 
 
 class GrowingFile:
