@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from far_store import FarStorageConnector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import check_all_ways_agree
@@ -19,6 +20,7 @@ from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceChangedError, ResourceNotFoundError, StorageError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
@@ -221,3 +223,57 @@ def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path:
             for sample in reader:
                 before.append(sample)
         assert before == [reader[i] for i in range(4)]  # what was whole is given
+
+
+# ---------------------------------------------------------------------- stores
+
+
+N = 400
+FAR_SPEC: dict[str, str | Column] = {"id": "i64", "text": "utf8", "x": Column("array", "float32", (64,))}
+
+
+def far_sample(i: int) -> dict[str, Any]:
+    return {"id": i, "text": f"text {i} " * (i % 9), "x": np.full(64, i, np.float32)}
+
+
+def write_far(store: Any, prefix: str = "", n: int = N) -> None:
+    with RecordWriter(store, FAR_SPEC, prefix=f"{prefix}plain") as writer:
+        for i in range(n):
+            writer.append(far_sample(i))
+
+
+def test_rows_out_of_a_column_are_one_request(tmp_path: Path) -> None:
+    store = FarStorageConnector(tmp_path, block_bytes=4096)
+    write_far(store)
+
+    with RecordReader(store, prefix="plain") as reader:
+        reader.read_column("id")
+        store.requests.clear()
+        found = reader.read_column("x", [3, 4, 5, 390, 391, 7])
+
+    assert found[:, 0].tolist() == [3, 4, 5, 390, 391, 7]
+    assert len(store.requests) == 1
+
+
+def test_a_store_that_does_not_check_what_it_sends_is_checked() -> None:
+    store = InMemoryStorageConnector()
+    write_far(store)
+    data, info = store._stored["plain/x.bag"]
+    store._stored["plain/x.bag"] = (data[:1000] + bytes([data[1000] ^ 1]) + data[1001:], info)
+
+    with RecordReader(store, prefix="plain") as reader:
+        for way in (lambda: reader[2], lambda: reader.read_batch([2, 9]), lambda: reader.read_column("x")):
+            with pytest.raises(DatasetFileCorruptError, match=r"x\.bag is damaged"):
+                way()
+        assert_same(reader[399], far_sample(399))
+
+
+def test_another_file_than_the_manifest_describes_is_refused() -> None:
+    store = InMemoryStorageConnector()
+    write_far(store)
+    data, _ = store._stored["plain/x.bag"]
+    store.set_resource("plain/x.bag", [bytes(len(data))])
+
+    with RecordReader(store, prefix="plain") as reader:
+        with pytest.raises(DatasetFileCorruptError, match=r"plain/x\.bag is not the file"):
+            reader[0]
