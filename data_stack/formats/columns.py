@@ -366,10 +366,8 @@ def by_name(sample: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
 
 def samples_at_once(sample: Mapping[str, Any]) -> int:
     """The number of samples like this one to read together."""
-    n_bytes: int = sum(
-        len(value) if isinstance(value, (str, bytes)) else int(getattr(value, "nbytes", 64)) for value in sample.values()
-    )
-    return max(1, min(4096, (8 << 20) // max(1, n_bytes)))
+    sizes = (len(each) if isinstance(each, (str, bytes)) else int(getattr(each, "nbytes", 64)) for each in sample.values())
+    return max(1, min(4096, (8 << 20) // max(1, sum(sizes))))
 
 
 class FieldsAccess(SourceAccess):

@@ -40,9 +40,7 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         data = _read(opened, math.prod(shape) * dtype.itemsize, what)
         with reading(name_of(opened), "IDX file"):
             if opened.read(1):
-                raise DatasetFileCorruptError(
-                    f"{name_of(opened)!r} has bytes after its {what}, which its header does not declare"
-                )
+                raise DatasetFileCorruptError(f"{name_of(opened)!r} has bytes after its {what} that its header does not declare")
     array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
     return array.astype(dtype.newbyteorder("="), copy=False)
 

@@ -190,9 +190,8 @@ class WebDatasetIterator(AccessedDatasetIterator):
             chosen = [name for name in names if name in places]
             if required and len(chosen) < len(names):
                 missing = next(name for name in names if name not in places)
-                raise DatasetFileCorruptError(
-                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}"
-                )
+                where = f"sample {index.keys[position]!r} of {self._name_of(number)}"
+                raise DatasetFileCorruptError(f"{where} has no field {missing!r}")
             sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
             wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)

@@ -292,7 +292,5 @@ def _column_of_field(field: str) -> str:
 
 def _fields(source: Source) -> dict[str, str]:
     """The name of the file in a sample by column."""
-    return {
-        name: webdataset.KEY if name == webdataset.KEY else _field_of_column(name, conversion.plain_type(column.type))
-        for name, column in source.schema.items()
-    }
+    types = {name: conversion.plain_type(column.type) for name, column in source.schema.items()}
+    return {name: name if name == webdataset.KEY else _field_of_column(name, kind) for name, kind in types.items()}

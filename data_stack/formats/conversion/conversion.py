@@ -218,9 +218,8 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
         if len(source) == 0 == len(found):  # some formats have no columns without samples
             return 0
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
-            raise DatasetFileCorruptError(
-                f"the conversion failed, report this: {source.name} became {found.schema.keys()}, {len(found):,} samples"
-            )
+            became = f"{source.name} became {found.schema.keys()}, {len(found):,} samples"
+            raise DatasetFileCorruptError(f"the conversion failed, report this: {became}")
         found = found.select_columns({name: name for name in source.schema})
         readable = set(source.stored_names).intersection(found.stored_names)
         stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
@@ -230,9 +229,8 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
                 for name in source.schema:
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
                     if unequal.any():
-                        raise DatasetFileCorruptError(
-                            f"column {name!r} of sample {positions[unequal.argmax()]} differs in the result; leave it out"
-                        )
+                        where = f"column {name!r} of sample {positions[unequal.argmax()]}"
+                        raise DatasetFileCorruptError(f"{where} differs in the result; leave it out")
                 bar.update(len(positions))
     return len(source)
 

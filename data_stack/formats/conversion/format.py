@@ -87,9 +87,7 @@ class Source:
         for new, old in columns.items():
             old = old if old in self.keys else by_position.get(old, old)
             if old not in self.keys:
-                raise ConfigError(
-                    f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {list(self.keys)}"
-                )
+                raise ConfigError(f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {[*self.keys]}")
             schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
             keys[new] = self.keys[old]
         return replace(self, schema=schema, keys=keys)

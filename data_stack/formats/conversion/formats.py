@@ -237,9 +237,7 @@ class RecordsFormat(ConvertibleFormat):
 
     def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
         # The bytes of files are stored as they are, so their dtype and shape are not checked.
-        spec = {
-            name: Column(column.type) if column.codec_type in media_types() else column for name, column in source.schema.items()
-        }
+        spec = {name: Column(each.type) if each.codec_type in media_types() else each for name, each in source.schema.items()}
         options: Any = {} if shardlen is None else {"shardlen": shardlen}
         writer_class: Any = records.ShardedRecordWriter if options else records.RecordWriter
         with writer_class(place.as_folder(), spec, **options) as writer:

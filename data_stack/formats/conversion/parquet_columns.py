@@ -52,9 +52,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
         return Column(codec.type_name)
     shape = field.shape if None not in field.shape else None
     if field.shape:
-        return Column(
-            "array" if field.dtype.kind in "biufc" else "npy", field.dtype if field.dtype.kind in "biufc" else None, shape
-        )
+        return Column("array", field.dtype, shape) if field.dtype.kind in "biufc" else Column("npy", None, shape)
     if field.dtype.kind in "US":
         return Column("utf8" if field.dtype.kind == "U" else "bytes")
     if field.dtype.kind in "iu":

@@ -414,9 +414,8 @@ class ColumnEncoder:
             return
         self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
-            raise ConfigError(
-                f"column {self.name!r} is not of {self.column.dtype}, {self.column.shape} in earlier records; declare no dtype"
-            )
+            declared = f"{self.column.dtype}, {self.column.shape}"
+            raise ConfigError(f"column {self.name!r} is not of {declared} in earlier records; declare no dtype")
 
     def result(self) -> tuple[Column, int | None]:
         """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""

@@ -58,32 +58,18 @@ class RecordsManifest:
 
     def to_json(self) -> bytes:
         """As it is stored: sealed, so that one flipped bit is noticed."""
-        return seal_json(
-            {
-                "format": _FORMAT,
-                "count": self.count,
-                "columns": [
-                    {
-                        "name": name,
-                        "type": column.type,
-                        "dtype": None if column.dtype is None else column.dtype.str,
-                        "shape": None if column.shape is None else json.dumps(list(column.shape)),
-                        "record_bytes": self.record_bytes[name],
-                    }
-                    for name, column in self.columns.items()
-                ],
-                "block_bytes": BLOCK_BYTES,
-                "files": [
-                    {
-                        "name": name,
-                        "size": file.size,
-                        "sha256": file.sha256,
-                        "blocks": base64.b64encode(file.blocks).decode("ascii"),
-                    }
-                    for name, file in self.files.items()
-                ],
-            }
-        )
+        columns = []
+        for name, column in self.columns.items():
+            dtype = None if column.dtype is None else column.dtype.str
+            shape = None if column.shape is None else json.dumps(list(column.shape))
+            stated = {"name": name, "type": column.type, "dtype": dtype, "shape": shape}
+            columns.append({**stated, "record_bytes": self.record_bytes[name]})
+        files = []
+        for name, file in self.files.items():
+            blocks = base64.b64encode(file.blocks).decode("ascii")
+            files.append({"name": name, "size": file.size, "sha256": file.sha256, "blocks": blocks})
+        content = {"format": _FORMAT, "count": self.count, "columns": columns, "block_bytes": BLOCK_BYTES, "files": files}
+        return seal_json(content)
 
     @classmethod
     def from_json(cls, data: bytes, what: str) -> RecordsManifest:
@@ -95,9 +81,7 @@ class RecordsManifest:
         fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
-            raise DatasetFileCorruptError(
-                f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read without checks"
-            )
+            raise DatasetFileCorruptError(f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read unchecked")
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
@@ -121,9 +105,8 @@ class RecordsManifest:
 def _column(fields: JsonObject, what: str) -> Column:
     column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
     try:
-        column = Column(
-            column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
-        )
+        sizes = None if shape is None else tuple(json.loads(shape))
+        column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(f"{what} has an invalid column: {str(error)[:200]}") from error
     if column.dtype is not None and (column.dtype.hasobject or column.dtype.subdtype is not None):

@@ -406,11 +406,8 @@ def _reopen(
 ) -> RecordReader:
     reader = reader_class(folder, **options)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
-        raise ResourceChangedError(
-            folder.full_name(MANIFEST),
-            f"{length} samples, sha256 {manifest_sha256}",
-            f"{len(reader)} samples, sha256 {reader._files.manifest_sha256}",
-        )
+        before, now = f"{length} samples, sha256 {manifest_sha256}", f"{len(reader)}, sha256 {reader._files.manifest_sha256}"
+        raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
 

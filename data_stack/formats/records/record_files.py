@@ -154,9 +154,7 @@ class RecordFiles:
             file, n_records = self._open(bag_name(name)), n_records or 0
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
-            raise DatasetFileCorruptError(
-                f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,} bytes"
-            )
+            raise DatasetFileCorruptError(f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}")
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
@@ -203,10 +201,9 @@ class RecordFiles:
             for name, (firsts, counts) in references.many(last).items():
                 references.check(name, lengths[name], last, firsts, counts)
         if is_torn or not single <= {n_samples}:
-            raise DatasetFileCorruptError(
-                f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}. Restore it from a "
-                f"copy, or open it with RecordWriter, which keeps its complete samples"
-            )
+            problem = f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}"
+            remedy = "Restore it from a copy, or open it with RecordWriter, which keeps its complete samples"
+            raise DatasetFileCorruptError(f"{problem}. {remedy}")
         return n_samples
 
     # ------------------------------------------------------------------ files
@@ -274,10 +271,8 @@ class RecordFiles:
         return self.manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(
-            f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}. Restore the file "
-            f"from a copy, or write the dataset again"
-        )
+        what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"
+        return DatasetFileCorruptError(f"{what}. Restore the file from a copy, or write the dataset again")
 
 
 @functools.cache

@@ -192,9 +192,7 @@ class Target(ABC):
     def _lock(self, path: str) -> None:
         make_folder(path)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
-            raise StorageConflictError(
-                f"another writer has the record dataset {path!r} open; wait, or let each process write shards"
-            )
+            raise StorageConflictError(f"another writer has the records {path!r} open; wait, or let each process write shards")
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
                 self._folder.delete(name)
@@ -333,9 +331,7 @@ class GrowingTarget(Target):
         if len(decreases):
             first = int(decreases[0]) + 1
             if ends[first:].any():
-                raise DatasetFileCorruptError(
-                    f"{files.idx.path!r} is damaged: entry {first} of the index is smaller than the one before"
-                )
+                raise DatasetFileCorruptError(f"{files.idx.path!r} is damaged: entry {first} is smaller than the one before")
             ends = ends[:first]
         return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
 

@@ -65,14 +65,11 @@ class RecordWriter:
         folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
         self._columns = check_columns(spec)
-        self._encoders = {
-            name: ColumnEncoder(name, column, codec_of(column.type, codecs), self._name) for name, column in self._columns.items()
-        }
-        self._sequences = {name for name, column in self._columns.items() if column.is_sequence}
-        self._encoding = [
-            (name, encoder.encode_sequence if name in self._sequences else encoder.encode)
-            for name, encoder in self._encoders.items()
-        ]
+        columns = self._columns.items()
+        self._encoders = {name: ColumnEncoder(name, each, codec_of(each.type, codecs), self._name) for name, each in columns}
+        self._sequences = {name for name, each in columns if each.is_sequence}
+        encoders = self._encoders.items()
+        self._encoding = [(name, each.encode_sequence if name in self._sequences else each.encode) for name, each in encoders]
         #: The records of samples that are not written yet.
         self._rows: list[list[Any]] = []
         self._row_bytes = 0

@@ -218,7 +218,7 @@ def test_an_index_that_decreases_is_damage_and_zeros_at_its_end_are_a_power_cut(
 
     with RecordWriter(tmp_path / "a", {"id": "i64"}) as writer:
         assert len(writer) == 40
-    with pytest.raises(DatasetFileCorruptError, match=r"entry 20 of the index"):
+    with pytest.raises(DatasetFileCorruptError, match=r"entry 20 is smaller"):
         RecordWriter(tmp_path / "b", {"id": "i64"})
 
 
