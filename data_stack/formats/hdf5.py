@@ -243,19 +243,15 @@ def dataset_keys(resource: Any) -> list[str]:
         _parse_apart(PositionalFile(resource), None, None)
     file = _File(resource)
     found: list[str] = []
-    n_objects = 0
 
     def visit(path: str, item: Any) -> None:
-        nonlocal n_objects
-        n_objects += 1
-        if n_objects > _MAX_KEYS:
+        if len(found) >= _MAX_KEYS:
             raise DatasetFileCorruptError(f"{file.name!r} holds more than {_MAX_KEYS} objects")
-        if isinstance(item, h5py.Dataset):
-            found.append(path)
+        found.append(path if isinstance(item, h5py.Dataset) else "")
 
     with file.reading():
         file.root.visititems(visit)  # visits each object once, and only hard links
-    return sorted(found)
+    return sorted(filter(None, found))
 
 
 def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -146,11 +146,6 @@ class ImageFolderIterator(AccessedDatasetIterator):
         """The keys of a sample."""
         return ("image", *self._index().columns)
 
-    @property
-    def image_types(self) -> set[str]:
-        """The types of the images, such as ``{"jpg"}``."""
-        return {_type_of(path) for path in self._index().paths}
-
     def make_access(self) -> SampleAccess:
         return _ImagesAccess(self)
 
@@ -195,7 +190,10 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return None
 
     def _look_through(self) -> _Index:
-        names = self._file_names()
+        root = self._folder.path
+        if root is not None and not root.is_dir():
+            raise ResourceNotFoundError(str(root))
+        names = [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART]  # none that is hidden
         if _PART in names:
             raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {_PART}")
         types = _image_types()
@@ -231,13 +229,6 @@ class ImageFolderIterator(AccessedDatasetIterator):
         if "image" in columns:
             raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
         return _Index(paths, columns, ())
-
-    def _file_names(self) -> list[str]:
-        """All files below the folder, relative to it, except hidden ones; with the mark of an unfinished writer."""
-        root = self._folder.path
-        if root is not None and not root.is_dir():
-            raise ResourceNotFoundError(str(root))
-        return [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART]
 
     def _open(self, path: str) -> StreamedResource:
         root = self._folder.path
@@ -417,7 +408,7 @@ class ImagesFormat(ConvertibleFormat):
 
     def open(self, location: Location) -> Source:
         values = ImageFolderIterator(location.as_folder())
-        types = values.image_types
+        types = {_type_of(path) for path in values._index().paths}
         # Images of several types become PNG, which is lossless.
         schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
         stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None

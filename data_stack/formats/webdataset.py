@@ -9,6 +9,7 @@ Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterato
 from __future__ import annotations
 
 import bisect
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +31,6 @@ from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location, is_path, location_of
-from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -197,19 +197,13 @@ class WebDatasetIterator(AccessedDatasetIterator):
             wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)
         for number, parts in wanted.items():
             spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64).reshape(-1, 2)
-            found = self._open_shard_file(number).read_many(spans[:, 0], spans[:, 1])
+            found = self._open(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
                     file = f"{self._name_of(number)}: {sample[KEY]}.{name}"
                     sample[name] = decode_file(self._codec(name), data, file, hint)
         return samples
-
-    def _codec(self, name: str) -> Codec:
-        codec = self._codecs.get(name)
-        if codec is None:
-            codec = self._codecs[name] = codec_of_field(name, self._types)
-        return codec
 
     # ------------------------------------------------------------------ where things are
 
@@ -218,15 +212,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _name_of(self, number: int) -> str:
         return self._shards[number].full_name
-
-    def _open_shard_file(self, number: int) -> StoredFile:
-        with self._lock:
-            stored = self._open.get(number)
-            if stored is None:
-                shard = self._shards[number]
-                stored = StoredFile(shard.folder, shard.name, None)
-                self._open.put(number, stored)
-            return stored
 
     def _get_index(self) -> _Index:
         if self._index is None:
@@ -265,9 +250,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return {"fields": self._fields, "types": self._types}
 
     def _start_afresh(self) -> None:
-        self._index = None
-        self._codecs: dict[str, Codec] = {}
-        self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MAX_OPEN, lambda file: 1)
+        shards, types = self._shards, self._types
+        self._index, self._lock = None, ForkLock()
+        self._codec = functools.cache(lambda field: codec_of_field(field, types))
+        self._open = functools.lru_cache(_MAX_OPEN)(lambda number: StoredFile(shards[number].folder, shards[number].name, None))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}

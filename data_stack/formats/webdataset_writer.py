@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -11,7 +12,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.codec import Column
 from data_stack.codecs.registry import codec_of, media_types, type_of_extension
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError, UnsafeArchiveError
@@ -61,8 +62,8 @@ class WebDatasetWriter:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         self._folder = folder_of(target, prefix)
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
-        self._shardlen, self._types = shardlen, dict(types or {})
-        self._codecs: dict[str, Codec] = {}
+        self._shardlen, given = shardlen, dict(types or {})
+        self._codec = functools.cache(lambda field: webdataset.codec_of_field(field, given))
         self._full: list[tuple[str, int]] = []
         self._length = 0
         if self._folder.has_file(self._shard(0)):
@@ -147,10 +148,9 @@ class WebDatasetWriter:
             if isinstance(value, (bytes, bytearray, memoryview)):
                 parts.append((path, bytes(value)))
                 continue
-            if field not in self._codecs:
-                self._codecs[field] = webdataset.codec_of_field(field, self._types)
+            codec = self._codec(field)
             try:
-                parts.append((path, self._codecs[field].encode(value)))
+                parts.append((path, codec.encode(value)))
             except (TypeError, ValueError, OverflowError) as error:
                 raise ConfigError(f"field {field!r} of sample {self._length} cannot be stored: {error}") from error
         if not parts:

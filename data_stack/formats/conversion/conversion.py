@@ -106,7 +106,7 @@ def convert(
         target = format_named(target_format)
         target.check(source, location, shardlen)
         with _publish(location, is_renamed=target.is_folder(location)) as place:
-            with _progress_bar("converting", len(source), progress) as bar:
+            with new_bar(desc="converting", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
                 target.write(source, place, location.name, shardlen, _read_batches(source, target, bar))
             n_verified = _verify(target, place, source, progress) if verify else 0
         types = {name: column.type for name, column in source.schema.items()}
@@ -223,7 +223,7 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
         found = found.select_columns({name: name for name in source.schema})
         readable = set(source.stored_names).intersection(found.stored_names)
         stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
-        with _progress_bar("verifying", len(source), progress) as bar:
+        with new_bar(desc="verifying", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
             for positions in _batches(source):
                 mine, others = (each.read(positions, source.schema, stored) for each in (source, found))
                 for name in source.schema:
@@ -233,7 +233,3 @@ def _verify(target: ConvertibleFormat, place: Location, source: Source, progress
                         raise DatasetFileCorruptError(f"{where} differs in the result; leave it out")
                 bar.update(len(positions))
     return len(source)
-
-
-def _progress_bar(what: str, n_samples: int, progress: bool | None) -> Any:
-    return new_bar(desc=what, total=n_samples, unit=" samples", disable=not shows_progress(progress))

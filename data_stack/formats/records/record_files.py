@@ -234,11 +234,7 @@ class RecordFiles:
         if self.manifest is not None:
             return sum(record.size for file, record in self.manifest.files.items() if file.endswith((".bag", ".idx")))
         bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
-        try:
-            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
-        finally:
-            for bag in bags:
-                bag.close()
+        return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
 
     def content(self, names: Iterable[str]) -> dict[str, Any]:
         """What identifies the content of columns: types, dtypes and shapes, and the digests of their files.
