@@ -192,7 +192,7 @@ class Target(ABC):
     def _lock(self, path: str) -> None:
         make_folder(path)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
-            raise StorageConflictError(f"another writer has the record dataset {path!r} open; wait, or let processes write shards")
+            raise StorageConflictError(f"another writer has the record dataset {path!r} open; wait, or let each write shards")
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
                 self._folder.delete(name)
