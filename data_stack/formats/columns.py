@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,13 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
-from data_stack.io.resources import StreamedResource
 from data_stack.util.forks import ForkLock
 from data_stack.values.stacked_values import python_values
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.exact import python_values
+from data_stack.values.stacking import stack_values
 
-#: Rows this close are fetched together: a read costs about as much as this number of bytes.
+#: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
 #: Maximum size of a request, so that a large batch is not in memory twice.
 _REQUEST_BYTES = 16 << 20
@@ -110,44 +113,50 @@ class StoredRowsColumn(Column):
     def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         if indices is None:
             return self._run(0, self._length)
-        rows: npt.NDArray[Any] = np.empty((len(indices), *self._row_shape), self._dtype)
-        if not len(indices) or not self._row_bytes:
-            return rows
-        order = np.argsort(indices, kind="stable")
-        ascending = indices[order]
-        steps = np.diff(ascending)
-        if np.all(steps == 1) and np.array_equal(ascending, indices):
-            return self._run(int(indices[0]), len(indices))
-        pieces = ascending // max(1, _REQUEST_BYTES // self._row_bytes)
-        breaks = np.flatnonzero((steps > 1 + _GAP_BYTES // self._row_bytes) | (np.diff(pieces) > 0)) + 1
-        runs = np.split(np.arange(len(ascending)), breaks)
-        bounds = [(int(ascending[run[0]]), int(ascending[run[-1]]) + 1) for run in runs]
-        n_bytes = sum(end - first for first, end in bounds) * self._row_bytes
-        n_at_once = max(1, len(runs) * _REQUEST_BYTES // n_bytes)  # on average
-        for number in range(0, len(runs), n_at_once):
-            some = slice(number, number + n_at_once)
-            ranges = [(self._offset + first * self._row_bytes, (end - first) * self._row_bytes) for first, end in bounds[some]]
-            for run, (first, end), data in zip(runs[some], bounds[some], self._file.read_ranges(ranges), strict=True):
-                if len(data) != (end - first) * self._row_bytes:
-                    raise self._cut_short(first, end - first, len(data))
-                stored: npt.NDArray[Any] = np.ndarray((end - first, *self._row_shape), self._dtype, data)
-                rows[order[run]] = stored[ascending[run] - first]
+        n_rows, n_at_once = len(indices), max(1, _REQUEST_BYTES // max(1, self._row_bytes))
+        if n_rows and (np.diff(indices) == 1).all():
+            return self._run(int(indices[0]), n_rows)
+        rows: npt.NDArray[Any] = np.empty((n_rows, *self._row_shape), self._dtype)
+        for start in range(0, n_rows if self._row_bytes else 0, n_at_once):
+            begins = self._offset + indices[start : start + n_at_once] * self._row_bytes
+            data = b"".join(read_together(self._file, begins, begins + self._row_bytes))
+            rows[start : start + n_at_once] = np.ndarray((len(begins), *self._row_shape), self._dtype, data)
         return rows
 
     def _run(self, first: int, count: int) -> npt.NDArray[Any]:
         """Read consecutive rows into a new array."""
         values = np.empty(count * self._row_bytes, np.uint8)
-        n_read = self._file.readinto_at(self._offset + first * self._row_bytes, values.data)
+        offset = self._offset + first * self._row_bytes
+        n_read = self._file.readinto_at(offset, values.data)
         if n_read != len(values):
-            raise self._cut_short(first, count, n_read)
+            raise _cut_short(self._file, offset, offset + len(values))
         rows: npt.NDArray[Any] = np.ndarray((count, *self._row_shape), self._dtype, values.data)
         return rows
 
-    def _cut_short(self, first: int, count: int, n_bytes: int) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(
-            f"{self._file.name!r} is cut short: expected {count * self._row_bytes} bytes at "
-            f"{self._offset + first * self._row_bytes}, got {n_bytes}"
-        )
+
+def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts) -> list[bytes]:
+    """The bytes of some ranges of a file, in one request if the store supports it; what lies close together is one range of it.
+
+    Raises:
+        DatasetFileCorruptError: the file ends before.
+    """
+    order = np.argsort(starts, kind="stable")
+    firsts, lasts = starts[order], np.maximum.accumulate(ends[order])
+    breaks = np.flatnonzero(firsts[1:] > lasts[:-1] + _GAP_BYTES) + 1
+    runs = list(itertools.pairwise([0, *breaks.tolist(), len(order)])) if len(order) else []
+    spans = [(int(firsts[first]), int(lasts[stop - 1])) for first, stop in runs]
+    found = [b""] * len(order)
+    pieces = file.read_ranges([(start, end - start) for start, end in spans])
+    for (start, end), piece, (first, stop) in zip(spans, pieces, runs, strict=True):
+        if len(piece) != end - start:
+            raise _cut_short(file, start, end)
+        for index in order[first:stop].tolist():
+            found[index] = piece[int(starts[index]) - start : int(ends[index]) - start]
+    return found
+
+
+def _cut_short(file: PositionalFile, start: int, end: int) -> DatasetFileCorruptError:
+    return DatasetFileCorruptError(f"{file.name!r} is cut short: it ends within the bytes {start:,} to {end:,}")
 
 
 class ColumnsDatasetIterator(AccessedDatasetIterator):
@@ -182,16 +191,12 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         sources = [columns] if hasattr(columns, "read") or is_path(columns) else list(sources)
         if not sources:
             raise ConfigError("a dataset needs at least one column")
-        files: dict[Any, PositionalFile] = {}
-
-        def file_of(source: Any) -> PositionalFile:
-            key = os.fspath(source) if is_path(source) else id(source)
-            if key not in files:
-                files[key] = PositionalFile(source)
-            return files[key]
-
-        are_files = self._columns_are_files
-        self._sources = tuple(file_of(source) if are_files or hasattr(source, "read") else source for source in sources)
+        keys = [os.fspath(source) if is_path(source) else id(source) for source in sources]
+        files = {
+            key: PositionalFile(source) if self._columns_are_files or hasattr(source, "read") else source
+            for key, source in dict(zip(keys, sources, strict=True)).items()
+        }
+        self._sources = tuple(files[key] for key in keys)
         self._start_afresh()
 
     @abstractmethod
@@ -203,14 +208,8 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
 
         A source is an argument of the constructor; files are PositionalFiles.
         """
-        distinct: dict[Any, Column] = {}
-        columns = []
-        for source in self._sources:
-            key = id(source) if isinstance(source, PositionalFile) else source
-            if key not in distinct:
-                distinct[key] = open_column(source)
-            columns.append(distinct[key])
-        return columns
+        distinct = {source: open_column(source) for source in dict.fromkeys(self._sources)}
+        return [distinct[source] for source in self._sources]
 
     def make_access(self) -> SampleAccess:
         return _ColumnsAccess(self)
@@ -237,10 +236,10 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
     def _content_of_files(self) -> list[str]:
         """What identifies the content of each file."""
         files = [each for each in (*self._sources, *vars(self).values()) if isinstance(each, PositionalFile)]
-        distinct = {id(file): file for file in files}
-        contents = contents_of_resources([functools.partial(_lend, file.resource) for file in distinct.values()])
+        distinct = list(dict.fromkeys(files))
+        contents = contents_of_resources([functools.partial[Any](nullcontext, file.resource) for file in distinct])
         known = dict(zip(distinct, contents, strict=True))
-        return [known[id(file)] for file in files]
+        return [known[file] for file in files]
 
     def _start_afresh(self) -> None:
         self._opened = None
@@ -254,7 +253,27 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         self._start_afresh()
 
 
-class _ColumnsAccess(SourceAccess):
+class RemoteAccess(SourceAccess):
+    """Access to samples that a store may hold, of which each read waits for the store."""
+
+    @abstractmethod
+    def remote_bytes(self) -> float:
+        """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
+
+    @property
+    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.remote_bytes() > 0  # worker processes would each fetch the same blocks
+
+    @property
+    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
+        return self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        n_bytes = self.remote_bytes()
+        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
+
+
+class _ColumnsAccess(RemoteAccess):
     """Access to the columns of an iterator, which are opened when they are first needed."""
 
     source: ColumnsDatasetIterator
@@ -290,19 +309,7 @@ class _ColumnsAccess(SourceAccess):
         declared = self.declare_columns()
         return declared is not None and all(each.is_fixed for each in declared.values())
 
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self._remote_bytes() > 0  # it waits for the store; worker processes would each fetch the same blocks
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.n_samples * self._remote_bytes() > MAX_KEPT_REMOTE_BYTES
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_bytes = self._remote_bytes()
-        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
-
-    def _remote_bytes(self) -> int:
+    def remote_bytes(self) -> float:
         return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
@@ -337,5 +344,49 @@ def of_files_only(open_columns: Callable[[Any], list[Column]]) -> Callable[[Any]
     return open_columns
 
 
-def _lend(resource: StreamedResource) -> AbstractContextManager[StreamedResource]:
-    return nullcontext(resource)
+# ---------------------------------------------------------------------- samples by name
+
+
+def by_name(sample: Any, names: Sequence[str] | None) -> Mapping[str, Any]:
+    """The values of a sample, or the columns of a batch, by name.
+
+    Args:
+        sample: a dict; or a tuple, or a bare value, which counts as a tuple of one.
+        names: a name for each value of a tuple; None if samples are dicts.
+
+    Raises:
+        ConfigError: the number of names differs from that of values.
+    """
+    if isinstance(sample, Mapping):
+        return sample
+    values = sample if isinstance(sample, (tuple, list)) else (sample,)
+    if names is None or isinstance(names, str) or len(names) != len(values):
+        raise ConfigError(f"writing samples of {len(values)} unnamed columns needs names=[…], one for each; got {names!r:.80}")
+    return dict(zip(names, values, strict=True))
+
+
+def samples_at_once(sample: Mapping[str, Any]) -> int:
+    """The number of samples like this one to read together."""
+    sizes = (len(each) if isinstance(each, (str, bytes)) else int(getattr(each, "nbytes", 64)) for each in sample.values())
+    return max(1, min(4096, (8 << 20) // max(1, sum(sizes))))
+
+
+class FieldsAccess(SourceAccess):
+    """Access to dict samples whose fields are read one by one."""
+
+    @abstractmethod
+    def fields(self) -> Sequence[str]:
+        """The keys of the samples."""
+
+    @abstractmethod
+    def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        """The values of a field, in one request."""
+
+    def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
+        rows = range(self.n_samples) if positions is None else positions.tolist()
+        known, columns = self.fields(), []
+        for key in keys:
+            if key not in known:
+                raise ConfigError(f"samples have no column {key!r:.80}{did_you_mean(key, known)}; they have {', '.join(known)}")
+            columns.append(stack_values(self.values(str(key), rows or range(min(1, self.n_samples)))))
+        return columns if rows else [column[:0] for column in columns]

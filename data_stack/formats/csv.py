@@ -7,7 +7,6 @@ import csv
 import io
 import itertools
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,17 +22,6 @@ _BLOCK_ROWS = 4096
 #: A longer line is damaged, or made to exhaust memory. (A field has csv.field_size_limit(), 131,072 characters.)
 _MAX_LINE_CHARACTERS = 1 << 24
 _TRUTH = {"0": False, "1": True, "false": False, "true": True}
-
-
-@dataclass(frozen=True)
-class _Dialect:
-    """The dialect of a CSV file."""
-
-    header: bool
-    skip_lines: int
-    delimiter: str
-    encoding: str
-    missing: frozenset[str]
 
 
 class CSVDatasetIterator(ColumnsDatasetIterator):
@@ -73,15 +61,16 @@ class CSVDatasetIterator(ColumnsDatasetIterator):
         self._dtype, self._target_dtype = np.dtype(dtype), np.dtype(target_dtype)
         if isinstance(resource, StreamedTextResource):
             encoding = resource.encoding
-        self._dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
+        dialect = {"header": header, "skip_lines": skip_lines, "delimiter": delimiter, "encoding": encoding}
+        self._dialect: dict[str, Any] = {**dialect, "missing": frozenset(missing)}
 
     def _arguments(self) -> dict[str, Any]:
         dtypes = {"dtype": self._dtype.str, "target_dtype": self._target_dtype.str}
-        return {"target": self._target, **dtypes, "dialect": vars(self._dialect)}
+        return {"target": self._target, **dtypes, "dialect": self._dialect}
 
     @of_files_only
     def _open_columns(self) -> list[Column]:
-        table = _Table(self._file.open_buffered(), self._file.name, self._dialect)
+        table = Table(self._file.open_buffered(), self._file.name, **self._dialect)
         target = None if self._target is None or not table.names else table.position_of(self._target)
         features = [place for place in range(len(table.names)) if place != target]
         columns = table.columns(dict.fromkeys(features, self._dtype) | ({} if target is None else {target: self._target_dtype}))
@@ -118,9 +107,8 @@ def read_csv(
         DatasetFileCorruptError: ragged rows, text that is not a number of its dtype, wrong encoding, unknown column.
     """
     wanted = {name: np.dtype(dtype) for name, dtype in columns.items()}
-    dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
     with lend_or_open(file) as opened:
-        table = _Table(opened, name_of(opened), dialect)
+        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
         if not table.names:
             return {name: np.empty(0, dtype if dtype.kind != "U" else object) for name, dtype in wanted.items()}
         if not header and len(table.names) != len(wanted):
@@ -145,33 +133,34 @@ def read_csv_matrix(
     Raises:
         DatasetFileCorruptError: ragged rows, text that is not a number of ``dtype``, wrong encoding.
     """
-    dialect = _Dialect(header, skip_lines, delimiter, encoding, frozenset(missing))
     with lend_or_open(file) as opened:
-        table = _Table(opened, name_of(opened), dialect)
+        table = Table(opened, name_of(opened), header, skip_lines, delimiter, encoding, missing)
         columns = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(dtype)))
     return np.stack(list(columns.values()), axis=1) if columns else np.empty((0, 0), dtype)
 
 
-class _Table:
+class Table:
     """The rows of a file.
 
     Args:
         file: an open binary or text stream, which stays open.
         name: its name in messages.
-        dialect: its dialect.
+        header, skip_lines, delimiter, encoding, missing: as for :func:`read_csv`.
 
     Attributes:
         names: names of the columns, or the values of the first row without a header; empty without rows.
     """
 
-    def __init__(self, file: Any, name: str, dialect: _Dialect) -> None:
-        self.name, self._dialect = name, dialect
-        self._rows = self._read_rows(file)
+    def __init__(
+        self, file: Any, name: str, header: bool, skip_lines: int, delimiter: str, encoding: str, missing: Collection[str]
+    ) -> None:
+        self.name, self._header, self._missing, self._line = name, header, missing, 0
+        self._rows = self._read_rows(file, skip_lines, delimiter, encoding)
         first = next(self._rows, None)
-        if first is None and dialect.header:
-            raise DatasetFileCorruptError(f"{name!r} is empty; expected a header in line {dialect.skip_lines + 1}")
+        if first is None and header:
+            raise DatasetFileCorruptError(f"{name!r} is empty; expected a header in line {skip_lines + 1}")
         self.names = [] if first is None else first[1]
-        if first is not None and not dialect.header:
+        if first is not None and not header:
             self._rows = itertools.chain([first], self._rows)
 
     def position_of(self, column: str | int) -> int:
@@ -186,7 +175,7 @@ class _Table:
             if -len(names) <= column < len(names):
                 return column % len(names)
             raise ConfigError(f"{self.name!r} has {len(names)} columns; column {column} is out of range")
-        if not self._dialect.header:
+        if not self._header:
             raise ConfigError(f"column {column!r} of {self.name!r} is a name, but the file has no header")
         if names.count(column) != 1:
             raise DatasetFileCorruptError(f"{self.name!r} has {names.count(column)} columns named {column!r} in {names[:20]}")
@@ -202,62 +191,49 @@ class _Table:
                 if len(row) != len(self.names):
                     raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {len(row)} columns, expected {len(self.names)}")
             for place, dtype in dtypes.items():
-                cells = [(line, row[place]) for line, row in block]
-                parts[place].append(_convert(cells, dtype, self._dialect.missing, self.name, place))
+                parts[place].append(self._convert([(line, row[place]) for line, row in block], dtype, place))
         return {place: np.concatenate(arrays) for place, arrays in parts.items()}
 
-    def _read_rows(self, file: Any) -> Iterator[tuple[int, list[str]]]:
+    def _read_rows(self, file: Any, skip_lines: int, delimiter: str, encoding: str) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row that is not empty."""
-        dialect = self._dialect
-        text = file if isinstance(file, io.TextIOBase) else io.TextIOWrapper(file, dialect.encoding, newline="")
+        text = file if isinstance(file, io.TextIOBase) else io.TextIOWrapper(file, encoding, newline="")
         try:
-            with reading(self.name, f"CSV file in {dialect.encoding}"):
-                lines = self._read_lines(text)
-                for _ in range(dialect.skip_lines):
-                    next(lines, None)
-                reader = csv.reader(lines, delimiter=dialect.delimiter, strict=True)
+            with reading(self.name, f"CSV file in {encoding}"):
+                lines = itertools.islice(self._read_lines(text), skip_lines, None)
                 try:
-                    for row in reader:
+                    for row in csv.reader(lines, delimiter=delimiter, strict=True):
                         if row:
-                            yield dialect.skip_lines + reader.line_num, row
+                            yield self._line, row
                 except csv.Error as error:
-                    line = dialect.skip_lines + reader.line_num
-                    raise DatasetFileCorruptError(f"{self.name!r}, line {line}: {error}") from error
+                    raise DatasetFileCorruptError(f"{self.name!r}, line {self._line}: {error}") from error
         finally:
             if text is not file:
                 with contextlib.suppress(ValueError):  # after an error the file may be closed already
                     text.detach()  # otherwise the wrapper would close the caller's stream
 
     def _read_lines(self, text: Any) -> Iterator[str]:
-        number = 0
         while line := text.readline(_MAX_LINE_CHARACTERS):
-            number += 1
-            if number == 1:
-                line = line.removeprefix("\ufeff")  # the byte order mark that spreadsheets write
+            self._line += 1
             if len(line) == _MAX_LINE_CHARACTERS:
-                raise DatasetFileCorruptError(f"{self.name!r}, line {number}: longer than {_MAX_LINE_CHARACTERS} characters")
-            yield line
+                raise DatasetFileCorruptError(f"{self.name!r}, line {self._line}: longer than {_MAX_LINE_CHARACTERS} characters")
+            yield line.removeprefix("\ufeff") if self._line == 1 else line  # the byte order mark that spreadsheets write
 
-
-def _convert(
-    cells: list[tuple[int, str]], dtype: np.dtype[Any], missing: Collection[str], name: str, column: int
-) -> npt.NDArray[Any]:
-    """The values of cells, given as pairs of line number and text."""
-    if dtype.kind == "U":
-        strings = np.empty(len(cells), object)  # numpy's strings would lose trailing NULs
-        strings[:] = [text for _, text in cells]
-        return strings
-    if dtype.kind not in "fiub":
-        raise ConfigError(f"a CSV column must be numbers, bools or str, got {dtype}")
-    values = []
-    for line, text in cells:
-        try:
-            values.append(np.nan if dtype.kind == "f" and text in missing else _number(text, dtype))
-        except (ValueError, KeyError, OverflowError) as error:
-            raise DatasetFileCorruptError(
-                f"{name!r}, line {line}, column {column + 1}: invalid {dtype}: {shorten(text)}"
-            ) from error
-    return np.array(values, dtype)
+    def _convert(self, cells: list[tuple[int, str]], dtype: np.dtype[Any], column: int) -> npt.NDArray[Any]:
+        """The values of cells, given as pairs of line number and text."""
+        if dtype.kind == "U":
+            strings = np.empty(len(cells), object)  # numpy's strings would lose trailing NULs
+            strings[:] = [text for _, text in cells]
+            return strings
+        if dtype.kind not in "fiub":
+            raise ConfigError(f"a CSV column must be numbers, bools or str, got {dtype}")
+        values = []
+        for line, text in cells:
+            try:
+                values.append(np.nan if dtype.kind == "f" and text in self._missing else _number(text, dtype))
+            except (ValueError, KeyError, OverflowError) as error:
+                problem = f"{self.name!r}, line {line}, column {column + 1}: invalid {dtype}: {shorten(text)}"
+                raise DatasetFileCorruptError(problem) from error
+        return np.array(values, dtype)
 
 
 def _number(text: str, dtype: np.dtype[Any]) -> float:

@@ -243,19 +243,15 @@ def dataset_keys(resource: Any) -> list[str]:
         _parse_apart(PositionalFile(resource), None, None)
     file = _File(resource)
     found: list[str] = []
-    n_objects = 0
 
     def visit(path: str, item: Any) -> None:
-        nonlocal n_objects
-        n_objects += 1
-        if n_objects > _MAX_KEYS:
+        if len(found) >= _MAX_KEYS:
             raise DatasetFileCorruptError(f"{file.name!r} holds more than {_MAX_KEYS} objects")
-        if isinstance(item, h5py.Dataset):
-            found.append(path)
+        found.append(path if isinstance(item, h5py.Dataset) else "")
 
     with file.reading():
         file.root.visititems(visit)  # visits each object once, and only hard links
-    return sorted(found)
+    return sorted(filter(None, found))
 
 
 def write_hdf5(file: Any, columns: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -319,19 +315,18 @@ def _components(path: str) -> list[str]:
 
 
 def _check_dataset(dataset: Any, file: _File, max_expansion: float | None) -> None:
-    name = file.name
-    layout = dataset.id.get_create_plist()
-    if layout.get_layout() == h5py.h5d.VIRTUAL:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} is a virtual dataset, with values in other files")
-    if layout.get_external_count():
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} keeps its values in another file")
-    if dataset.shape is None or not dataset.shape:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds a single value, not a column")
-    if h5py.check_ref_dtype(dataset.dtype) is not None:
-        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} holds references, not values")
+    name, layout = file.name, dataset.id.get_create_plist()
+    refused = {
+        "is a virtual dataset, with values in other files": layout.get_layout() == h5py.h5d.VIRTUAL,
+        "keeps its values in another file": layout.get_external_count() > 0,
+        "holds a single value, not a column": not dataset.shape,
+        "holds references, not values": h5py.check_ref_dtype(dataset.dtype) is not None,
+    }
+    for problem in [text for text, is_so in refused.items() if is_so]:
+        raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} {problem}")
     # HDF5 visits each chunk to compute the stored size: 36 MiB of requests for a file of 256 MiB in a remote store.
     is_scattered = dataset.chunks is not None and file.resource.prefetches
     stored_bytes = file.resource.size if is_scattered else dataset.id.get_storage_size()
     check_expansion(f"{name}:{dataset.name}", dataset.size * dataset.dtype.itemsize, stored_bytes, max_expansion)
-    if dataset.chunks is not None and math.prod(dataset.chunks) * dataset.dtype.itemsize > _MAX_CHUNK_BYTES:
+    if math.prod(dataset.chunks or ()) * dataset.dtype.itemsize > _MAX_CHUNK_BYTES:
         raise DatasetFileCorruptError(f"{name!r}: {dataset.name!r} has chunks of more than {_MAX_CHUNK_BYTES} bytes")

@@ -35,7 +35,14 @@ def read_idx(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
         DatasetFileCorruptError: the file is damaged, cut short or too long.
     """
     with lend_or_open(file) as opened:
-        return _read_array(opened, *read_idx_header(opened))
+        dtype, shape = read_idx_header(opened)
+        what = f"array of shape {shape}, {dtype}"
+        data = _read(opened, math.prod(shape) * dtype.itemsize, what)
+        with reading(name_of(opened), "IDX file"):
+            if opened.read(1):
+                raise DatasetFileCorruptError(f"{name_of(opened)!r} has bytes after its {what} that its header does not declare")
+    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
@@ -61,16 +68,6 @@ def read_idx_header(file: Readable) -> tuple[np.dtype[Any], tuple[int, ...]]:
     if math.prod(max(1, size) for size in shape) * dtype.itemsize >= 1 << 63:
         raise DatasetFileCorruptError(f"{name_of(file)!r} claims the shape {shape}, which is too large")
     return dtype, shape
-
-
-def _read_array(file: Readable, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
-    what = f"array of shape {shape}, {dtype}"
-    data = _read(file, math.prod(shape) * dtype.itemsize, what)
-    with reading(name_of(file), "IDX file"):
-        if file.read(1):
-            raise DatasetFileCorruptError(f"{name_of(file)!r} has bytes after its {what}, which its header does not declare")
-    array: npt.NDArray[Any] = np.ndarray(shape, dtype, data)
-    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 def _read(file: Readable, n_bytes: int, what: str) -> bytearray:

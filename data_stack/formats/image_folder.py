@@ -1,4 +1,4 @@
-"""Reads folders of images with a folder for each class, as in torchvision and Hugging Face.
+"""Folders of images with a folder for each class, as in torchvision and Hugging Face.
 
 ``ROOT/cat/1.jpg`` is a sample of class ``cat``; labels number the classes in the order of their names (torchvision's
 ``ImageFolder``). A ``metadata.jsonl`` or ``metadata.csv`` in ``ROOT`` lists the images in order by its column ``file_name``, with
@@ -8,11 +8,11 @@ further columns (Hugging Face's ``imagefolder``).
 from __future__ import annotations
 
 import contextlib
-import csv
 import functools
 import io
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -25,24 +25,29 @@ from data_stack.io.folder import folder_of
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.resources import StreamedResource
 from data_stack.io.work import with_bar
+import numpy as np
+from data_stack.codecs.codec import Column, decode_file
+from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
+from data_stack.formats.columns import FieldsAccess
+from data_stack.formats.conversion import format as conversion
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
+from data_stack.formats.csv import Table
+from data_stack.io.content import contents_of_resources
+from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location
+from data_stack.io.progress import with_bar
+from data_stack.io.storage_errors import storage_errors
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.untrusted_text import parse_json
 
-METADATA: Final = ("metadata.jsonl", "metadata.csv")
+_METADATA: Final = ("metadata.jsonl", "metadata.csv")
 #: Marks a folder that is being written.
-PART: Final = ".metadata.jsonl.part"
+_PART: Final = ".metadata.jsonl.part"
+_CLASS: Final = re.compile(r"[^/\\\x00-\x1f\x7f.][^/\\\x00-\x1f\x7f]{0,199}")
 _MAX_METADATA_BYTES: Final = 1 << 30
-FILE_NAME: Final = "file_name"
-_N_AT_ONCE: Final = 64
-_N_REASONS_SHOWN: Final = 5
-
-
-def image_type_of_bytes(data: bytes) -> str | None:
-    """The codec of an image file, such as ``"jpg"``, by its first bytes; None if it is not an image."""
-    kind = type_of_bytes(data[:16])
-    return kind if kind in _image_types().values() else None
+_FILE_NAME: Final = "file_name"
 
 
 def _image_types() -> dict[str, str]:
@@ -50,10 +55,10 @@ def _image_types() -> dict[str, str]:
     return {f".{extension}": name for extension, name in types_by_extension("image").items()}
 
 
-def holds_images(names: Sequence[str]) -> bool:
+def _holds_images(names: Sequence[str]) -> bool:
     """Whether one of the files is an image, or the metadata of images."""
     types = _image_types()
-    return any(os.path.splitext(name)[1].lower() in types or name in METADATA for name in names)
+    return any(os.path.splitext(name)[1].lower() in types or name in _METADATA for name in names)
 
 
 # ---------------------------------------------------------------------- reading
@@ -145,19 +150,8 @@ class ImageFolderIterator(AccessedDatasetIterator):
         """The keys of a sample."""
         return ("image", *self._index().columns)
 
-    @property
-    def image_types(self) -> set[str]:
-        """The types of the images, such as ``{"jpg"}``."""
-        return {_type_of(path) for path in self._index().paths}
-
     def make_access(self) -> SampleAccess:
         return _ImagesAccess(self)
-
-    def _sample(self, position: int) -> dict[str, Any]:
-        return {"image": self._image(position), **{name: values[position] for name, values in self._index().columns.items()}}
-
-    def _image(self, position: int) -> Any:
-        return self._read(self._index().paths[position], self._decodes)
 
     def _read(self, path: str, decodes: bool) -> Any:
         with self._open(path) as resource:
@@ -178,21 +172,13 @@ class ImageFolderIterator(AccessedDatasetIterator):
 
     def _without_broken(self, index: _Index) -> _Index:
         if self._broken is None:
-            reasons = with_bar(
-                computing.map(self._why_broken, index.paths, at_once=_N_AT_ONCE),
-                None,
-                desc=f"decoding {self._folder.name}",
-                total=len(index.paths),
-                unit=" images",
-            )
+            found = computing.map(self._why_broken, index.paths, at_once=64)
+            reasons = with_bar(found, None, desc=f"decoding {self._folder.name}", total=len(index.paths), unit=" images")
             self._broken = {path: why for path, why in zip(index.paths, reasons, strict=True) if why is not None}
             if self._broken:
-                shown = "; ".join(list(self._broken.values())[:_N_REASONS_SHOWN])
-                logger.warning(
-                    "%s: %d of %d images are broken and left out, see `.broken`: %s%s",
-                    *(self._folder.name, len(self._broken), len(index.paths), shown),
-                    " …" if len(self._broken) > _N_REASONS_SHOWN else "",
-                )
+                shown = "; ".join([*self._broken.values()][:5] + ["…"] * (len(self._broken) > 5))
+                told = (self._folder.name, len(self._broken), len(index.paths), shown)
+                logger.warning("%s: %d of %d images are broken and left out, see `.broken`: %s", *told)
         if not self._broken:
             return index
         kept = [number for number, path in enumerate(index.paths) if path not in self._broken]
@@ -208,12 +194,15 @@ class ImageFolderIterator(AccessedDatasetIterator):
         return None
 
     def _look_through(self) -> _Index:
-        names = self._file_names()
-        if PART in names:
-            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {PART}")
+        root = self._folder.path
+        if root is not None and not root.is_dir():
+            raise ResourceNotFoundError(str(root))
+        names = [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == _PART]  # none that is hidden
+        if _PART in names:
+            raise DatasetFileCorruptError(f"{self._folder.name} is unfinished; write it again, or remove {_PART}")
         types = _image_types()
         images = [name for name in names if os.path.splitext(name)[1].lower() in types]
-        metadata = next((name for name in METADATA if name in names), None)
+        metadata = next((name for name in _METADATA if name in names), None)
         if metadata is not None and self._metadata:
             return self._by_metadata(metadata, images)
         in_root = [path for path in images if "/" not in path]
@@ -234,26 +223,16 @@ class ImageFolderIterator(AccessedDatasetIterator):
             data = resource.read(_MAX_METADATA_BYTES + 1)
         if len(data) > _MAX_METADATA_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {_MAX_METADATA_BYTES:,} bytes")
-        rows = _jsonl_rows(data, what) if metadata.endswith(".jsonl") else _csv_rows(data, what)
-        paths = [row.pop(FILE_NAME, None) for row in rows]
-        known = set(images)
+        columns = _jsonl_columns(data, what) if metadata.endswith(".jsonl") else _csv_columns(data, what)
+        paths, known = columns.pop(_FILE_NAME, [None]), set(images)
         for line, path in enumerate(paths):
             if not isinstance(path, str) or path not in known:
                 raise DatasetFileCorruptError(f"{what}, row {line}: image {path!r:.200} does not exist")
-        listed = set(paths)
-        if len(listed) < len(known):
-            raise DatasetFileCorruptError(f"{what} does not list {min(known - listed)!r}; metadata=False ignores the file")
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        if "image" in names:
+        if not_listed := known.difference(paths):
+            raise DatasetFileCorruptError(f"{what} does not list {min(not_listed)!r}; metadata=False ignores the file")
+        if "image" in columns:
             raise DatasetFileCorruptError(f"{what} has a column 'image', a name that is reserved for the images")
-        return _Index(paths, {name: [row.get(name) for row in rows] for name in names}, ())
-
-    def _file_names(self) -> list[str]:
-        """All files below the folder, relative to it, except hidden ones; with the mark of an unfinished writer."""
-        root = self._folder.path
-        if root is not None and not root.is_dir():
-            raise ResourceNotFoundError(str(root))
-        return [name for name in self._folder.list_files() if "/." not in f"/{name}" or name == PART]
+        return _Index(paths, columns, ())
 
     def _open(self, path: str) -> StreamedResource:
         root = self._folder.path
@@ -276,7 +255,9 @@ class _ImagesAccess(FieldsAccess):
         return len(self.source._index().paths)
 
     def sample(self, position: int) -> Sample:
-        return self.source._sample(position)
+        index = self.source._index()
+        image = self.source._read(index.paths[position], self.source._decodes)
+        return {"image": image, **{name: values[position] for name, values in index.columns.items()}}
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         with decoding_for(current_request()):
@@ -286,11 +267,11 @@ class _ImagesAccess(FieldsAccess):
         return self.source.fields
 
     def values(self, field: str, positions: Sequence[int]) -> list[Any]:
+        index = self.source._index()
         if field != "image":
-            column = self.source._index().columns[field]
-            return [column[position] for position in positions]
+            return [index.columns[field][position] for position in positions]
         with decoding_for(current_request()):
-            return [self.source._image(position) for position in positions]
+            return [self.source._read(index.paths[position], self.source._decodes) for position in positions]
 
     def locate(self, position: int) -> str:
         return self.source._folder.full_name(self.source._index().paths[position])
@@ -305,33 +286,159 @@ def _type_of(path: str) -> str:
     return _image_types()[os.path.splitext(path)[1].lower()]
 
 
-def _jsonl_rows(data: bytes, what: str) -> list[dict[str, Any]]:
+def _jsonl_columns(data: bytes, what: str) -> dict[str, list[Any]]:
     rows = []
-    for number, line in enumerate(data.splitlines()):
+    for number, line in enumerate(data.splitlines(), 1):
         try:
             row = parse_json(line, max_bytes=None)
         except ValueError as error:
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}: invalid JSON: {str(error)[:200]}") from error
+            raise DatasetFileCorruptError(f"{what}, line {number}: invalid JSON: {str(error)[:200]}") from error
         if not isinstance(row, dict):
-            raise DatasetFileCorruptError(f"{what}, line {number + 1}: expected an object with a {FILE_NAME!r}")
+            raise DatasetFileCorruptError(f"{what}, line {number}: expected an object with a {_FILE_NAME!r}")
         rows.append(row)
-    return rows
+    names = dict.fromkeys([_FILE_NAME, *(name for row in rows for name in row)])
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
-def _csv_rows(data: bytes, what: str) -> list[dict[str, Any]]:
-    """Rows with columns of int if all values are integers, float if all are numbers, otherwise str."""
-    try:
-        reader = csv.DictReader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True)
-        rows = list(reader)
-    except (ValueError, csv.Error) as error:
-        raise DatasetFileCorruptError(f"{what} is not CSV in UTF-8: {str(error)[:200]}") from error
-    if any(None in row or None in row.values() for row in rows):
-        raise DatasetFileCorruptError(f"{what} has a line whose number of values differs from the number of names in the header")
-    made: list[dict[str, Any]] = [dict(row) for row in rows]
-    for name in set(reader.fieldnames or ()) - {FILE_NAME}:
-        for kind in (float, int):
+def _csv_columns(data: bytes, what: str) -> dict[str, list[Any]]:
+    """Columns of int if all values are integers, float if all are numbers, otherwise str."""
+    table = Table(io.BytesIO(data), what, True, 0, ",", "utf-8", ())
+    texts = table.columns(dict.fromkeys(range(len(table.names)), np.dtype(str)))
+    columns: dict[str, list[Any]] = {}
+    for name, values in zip(table.names, texts.values(), strict=True):
+        columns[name] = values.tolist()
+        for kind in (float, int) if name != _FILE_NAME else ():
             with contextlib.suppress(ValueError):
-                values = [kind(row[name]) for row in rows]
-                for row, value in zip(made, values, strict=True):
-                    row[name] = value
-    return made
+                columns[name] = list(map(kind, values))
+    return columns
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def write_image_folder(target: Any, samples: Iterable[Mapping[str, Any]], *, prefix: str = "") -> int:
+    """Write images into a folder for each class, and ``metadata.jsonl`` with all other columns; return their number.
+
+    ::
+
+        write_image_folder("pets", [{"image": pixels, "class": "cat", "age": 3}])  # pets/cat/000000.png
+
+    ``metadata.jsonl`` is written last; until then a local folder counts as unfinished, and readers refuse it.
+
+    Args:
+        target: a path, a StorageConnector, a URL, or a Folder.
+        samples: dicts with ``image``, an array of pixels (stored as lossless PNG) or the bytes of an image file (stored
+            unchanged); ``class``, the name of its folder, or ``label``, an int that becomes the name; and other JSON values.
+        prefix: folder below ``target``.
+
+    Raises:
+        ConfigError: a local folder is not empty; or a sample has no image, a class that is not a valid name of a folder, or a
+            value that JSON cannot hold.
+    """
+    folder = folder_of(target, prefix)
+    root, errors = folder.path, functools.partial(storage_errors, "write images to", folder.name)
+    if root is not None:
+        names = folder.list_names()
+        if names:
+            raise ConfigError(f"{folder.name!r} is not empty, it contains {names[0]!r}; choose another folder")
+        with errors():
+            root.mkdir(parents=True, exist_ok=True)
+            (root / _PART).touch()
+    rows = []
+    for position, sample in enumerate(samples):
+        data, ending = _encode(sample, position)
+        class_folder = _class_folder(sample, position)
+        path = f"{class_folder}/{position:06d}.{ending}" if class_folder else f"{position:06d}.{ending}"
+        try:
+            row = {_FILE_NAME: path, **{name: value for name, value in sample.items() if name != "image"}}
+            rows.append(codec_of("json").encode(row) + b"\n")
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"JSON cannot hold the metadata of sample {position}: {error!s:.200}") from error
+        if root is None:
+            with folder.create(path) as file:
+                file.write(data)
+        else:
+            with errors():  # not synced one by one, which would be a thousand times slower
+                (root / class_folder).mkdir(parents=True, exist_ok=True)
+                (root / path).write_bytes(data)
+    if root is not None:
+        os.sync()
+    with folder.create(_METADATA[0]) as file:
+        file.write(b"".join(rows))
+    if root is not None:
+        (root / _PART).unlink()
+    return len(rows)
+
+
+def _encode(sample: Mapping[str, Any], position: int) -> tuple[bytes, str]:
+    """The file of an image, and its extension."""
+    value = sample.get("image")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        kind = type_of_bytes(bytes(value[:16]))
+        if kind is None or kind not in types_by_extension("image").values():
+            raise ConfigError(f"the image of sample {position} is {bytes(value[:8])!r}…, which is not a known image format")
+        return bytes(value), kind
+    try:
+        return codec_of("png").encode(value), "png"
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the image of sample {position} cannot be stored as PNG: {error}") from error
+
+
+def _class_folder(sample: Mapping[str, Any], position: int) -> str:
+    """The folder of a sample's class; empty if it has neither class nor label."""
+    if "class" in sample:
+        name = sample["class"]
+    else:
+        label = sample.get("label")
+        if not isinstance(label, (int, np.integer)):
+            return ""
+        name = f"{label:04d}" if label >= 0 else f"minus-{-label:04d}"  # identifiers of stores must not begin with "-"
+    if not isinstance(name, str) or not _CLASS.fullmatch(name) or name != name.strip():
+        raise ConfigError(f"the class of sample {position}, {name!r:.80}, is not a valid name of a folder")
+    return name
+
+
+@register_format
+class ImagesFormat(ConvertibleFormat):
+    """A folder of images; their metadata file is written last."""
+
+    name = "images"
+    options = frozenset({"on_error"})
+    is_fallback = True
+
+    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
+        folders = [name for name in names if "." not in name][:3]
+        return _holds_images(names) or any(_holds_images(folder.subfolder(name).list_names()) for name in folders)
+
+    def open(self, location: Location) -> Source:
+        values = ImageFolderIterator(location.as_folder())
+        types = {_type_of(path) for path in values._index().paths}
+        # Images of several types become PNG, which is lossless.
+        schema = {"image": Column(types.pop() if len(types) == 1 else "png")}
+        stored = ImageFolderIterator(location.as_folder(), decode=False) if not types else None
+        for name in values.fields[1:]:
+            schema[name] = conversion.infer_column(values.read_column(name).tolist(), name)
+        return Source(location.full_name, values, schema, {name: name for name in schema}, stored)
+
+    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        column = source.schema.get("image")
+        if column is None:
+            raise ConfigError(f"there is no column 'image' in {', '.join(source.schema)}; rename one: --columns image=…")
+        if conversion.plain_type(column.type) not in {*types_by_extension("image").values(), "array", "npy"}:
+            raise ConfigError(f"column 'image' is of type {column.type!r}, which is not an image type")
+        for name, other in source.schema.items():
+            if name != "image" and conversion.plain_type(other.type) not in ("utf8", "i64", "u64", "int", "json", "array"):
+                raise ConfigError(f"column {name!r} is of type {other.type!r}, which JSON cannot hold; leave it out: --columns …")
+
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        samples = conversion.samples_of_batches(batches, {column: column for column in source.schema})
+        write_image_folder(place.as_folder(), _check_images(samples))
+
+
+def _check_images(samples: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for sample in samples:
+        shape = np.shape(sample["image"])
+        if len(shape) == 3 and shape[2] == 1:
+            raise ConfigError(f"an image has the shape {shape}, but PNG would lose its last axis; remove it with .map()")
+        yield sample

@@ -240,16 +240,12 @@ def _check_storages(loaded: Any, name: str) -> None:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        if isinstance(value, torch.Tensor):
-            _check_storage(value, name)
+        if isinstance(value, torch.Tensor) and value.layout is torch.strided:
+            claimed = value.numel() * value.element_size()
+            if claimed > value.untyped_storage().nbytes():
+                raise DatasetFileCorruptError(f"{name!r} holds a tensor of {claimed} bytes on fewer; save tensor.contiguous()")
         elif isinstance(value, (Mapping, list, tuple)):
             waiting += value.values() if isinstance(value, Mapping) else value
-
-
-def _check_storage(tensor: torch.Tensor, name: str) -> None:
-    claimed = tensor.numel() * tensor.element_size()
-    if tensor.layout is torch.strided and claimed > tensor.untyped_storage().nbytes():
-        raise DatasetFileCorruptError(f"{name!r} holds a tensor of {claimed} bytes on fewer; save tensor.contiguous()")
 
 
 def tensor_of(array: npt.NDArray[Any], dtype: str) -> torch.Tensor:

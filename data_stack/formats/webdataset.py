@@ -9,6 +9,7 @@ Source: WebDataset 1.0.2, https://github.com/webdataset/webdataset (``tariterato
 from __future__ import annotations
 
 import bisect
+import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,14 +22,13 @@ from data_stack.codecs.codec import Codec, FunctionCodec, codec_of, decode_file,
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ArchiveError, ConfigError, DatasetFileCorruptError, RequestLimitError, UnsafeArchiveError
-from data_stack.formats.named_samples import FieldsAccess
+from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.records.stored_file import StoredFile
 from data_stack.io.archives.streams import ArchiveLimits, window
 from data_stack.io.archives.tar import TarArchive, looks_like_tar
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location, is_path, location_of
-from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -38,7 +38,6 @@ from data_stack.util.untrusted_text import parse_json
 KEY: Final = "__key__"
 #: The list of the shards, in the form of WebDataset's ``wids``; written last, so that a shard that is missing is noticed.
 SHARD_INDEX: Final = "shardindex.json"
-INDEX_KIND: Final = "wids-shard-index-v1"
 
 FieldType = Union[str, Codec, tuple[Callable[[Any], bytes] | None, Callable[[bytes], Any] | None], None]
 
@@ -49,9 +48,7 @@ def _decimal(value: Any) -> bytes:
 
 
 #: Files of integers as text, which WebDataset reads as int64.
-_INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
-#: Types of records that are not files, and the types that their values are stored as.
-_STORED_AS: Final[Mapping[str, str]] = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
+INTEGERS: Final = frozenset(("cls", "cls2", "index", "inx", "id"))
 _PICKLES: Final = frozenset(("pyd", "pkl", "pickle"))
 _LIMITS: Final = ArchiveLimits(max_bytes=1 << 50, max_members=1 << 27)
 #: Number of samples that an iteration reads together.
@@ -64,26 +61,7 @@ _MAX_INDEX_BYTES: Final = 64 << 20
 def type_of_field(field: str) -> str:
     """The record type of a field by its extension; ``"bytes"`` if it is unknown."""
     ending = field.rpartition(".")[2]
-    return "i64" if ending in _INTEGERS else type_of_extension(ending) or "bytes"
-
-
-def field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
-    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
-
-    Raises:
-        ConfigError: shards have no files of the type.
-    """
-    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
-    if not extensions:
-        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
-    is_extension = "." not in column and type_of_field(column) == type_of_field(extensions[0])
-    return column if is_extension else f"{column}.{extensions[0]}"
-
-
-def column_of_field(field: str) -> str:
-    """The inverse of :func:`field_of_column`."""
-    stem, _, ending = field.rpartition(".")
-    return stem if stem and (ending in _INTEGERS or type_of_extension(ending) is not None) else field
+    return "i64" if ending in INTEGERS else type_of_extension(ending) or "bytes"
 
 
 def shard_names(folder: Folder) -> list[str]:
@@ -210,27 +188,20 @@ class WebDatasetIterator(AccessedDatasetIterator):
             chosen = [name for name in names if name in places]
             if required and len(chosen) < len(names):
                 missing = next(name for name in names if name not in places)
-                raise DatasetFileCorruptError(
-                    f"sample {index.keys[position]!r} of {self._name_of(number)} has no field {missing!r}"
-                )
+                where = f"sample {index.keys[position]!r} of {self._name_of(number)}"
+                raise DatasetFileCorruptError(f"{where} has no field {missing!r}")
             sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
             wanted.setdefault(number, []).extend((sample, name, *places[name]) for name in chosen)
         for number, parts in wanted.items():
             spans = np.array([(offset, offset + size) for _, _, offset, size in parts], np.int64).reshape(-1, 2)
-            found = self._open_shard_file(number).read_many(spans[:, 0], spans[:, 1])
+            found = self._open(number).read_many(spans[:, 0], spans[:, 1])
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
                     file = f"{self._name_of(number)}: {sample[KEY]}.{name}"
                     sample[name] = decode_file(self._codec(name), data, file, hint)
         return samples
-
-    def _codec(self, name: str) -> Codec:
-        codec = self._codecs.get(name)
-        if codec is None:
-            codec = self._codecs[name] = codec_of_field(name, self._types)
-        return codec
 
     # ------------------------------------------------------------------ where things are
 
@@ -239,15 +210,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _name_of(self, number: int) -> str:
         return self._shards[number].full_name
-
-    def _open_shard_file(self, number: int) -> StoredFile:
-        with self._lock:
-            stored = self._open.get(number)
-            if stored is None:
-                shard = self._shards[number]
-                stored = StoredFile(shard.folder, shard.name, None)
-                self._open.put(number, stored)
-            return stored
 
     def _get_index(self) -> _Index:
         if self._index is None:
@@ -286,9 +248,10 @@ class WebDatasetIterator(AccessedDatasetIterator):
         return {"fields": self._fields, "types": self._types}
 
     def _start_afresh(self) -> None:
-        self._index = None
-        self._codecs: dict[str, Codec] = {}
-        self._lock, self._open = ForkLock(), ByteCache[int, StoredFile](_MAX_OPEN, lambda file: 1)
+        shards, types = self._shards, self._types
+        self._index, self._lock = None, ForkLock()
+        self._codec = functools.cache(lambda field: codec_of_field(field, types))
+        self._open = functools.lru_cache(_MAX_OPEN)(lambda number: StoredFile(shards[number].folder, shards[number].name, None))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("_shards", "_fields", "_types")}

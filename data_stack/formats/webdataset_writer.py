@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import json
 import os
+import sys
 import tarfile
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from data_stack.codecs.codec import Codec
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of, media_types, type_of_extension
+from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError, UnsafeArchiveError
-from data_stack.formats.webdataset import BLOCK_BYTES, INDEX_KIND, KEY, SHARD_INDEX, FieldType, codec_of_field, key_and_field
+from data_stack.formats import webdataset
+from data_stack.formats.conversion import format as conversion
+from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.io.archives.archive import check_name
 from data_stack.io.folder import Folder, folder_of
+from data_stack.io.location import Location
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
+_DEFAULT_SHARDLEN = 10_000
+#: Types of records that are not files, and the types that their values are stored as.
+_STORED_AS = {"i64": "cls", "int": "cls", "array": "npy", "u64": "npy"}
 
 
 class WebDatasetWriter:
@@ -46,15 +55,15 @@ class WebDatasetWriter:
         *,
         prefix: str = "",
         name: str | None = None,
-        shardlen: int = 10_000,
-        types: Mapping[str, FieldType] | None = None,
+        shardlen: int = _DEFAULT_SHARDLEN,
+        types: Mapping[str, webdataset.FieldType] | None = None,
     ) -> None:
         if shardlen < 1:
             raise ConfigError(f"a shard holds at least one sample, got shardlen={shardlen}")
         self._folder = folder_of(target, prefix)
         self._name = name or os.path.basename(self._folder.name.rstrip("/")) or "shard"
-        self._shardlen, self._types = shardlen, dict(types or {})
-        self._codecs: dict[str, Codec] = {}
+        self._shardlen, given = shardlen, dict(types or {})
+        self._codec = functools.cache(lambda field: webdataset.codec_of_field(field, given))
         self._full: list[tuple[str, int]] = []
         self._length = 0
         if self._folder.has_file(self._shard(0)):
@@ -80,26 +89,23 @@ class WebDatasetWriter:
         if self._is_closed:
             raise ConfigError(f"the writer of shards in {self._folder.name!r} is closed; open another one")
         position = self._length
-        key, parts = _parts(sample, position, self._types, self._codecs)
+        key = str(sample.get(webdataset.KEY, f"{position:09d}"))
+        parts = self._parts(sample, key)
         if self._tar is None:
             self._tar = _TarWriter(self._folder, self._shard(len(self._full)))
         self._tar.add(key, parts)
         self._length += 1
         if self._tar.n_samples == self._shardlen:
-            self._finish_shard()
+            self._finish_shard(self._tar)
         return position
 
     def close(self) -> None:
         """Finish the last shard, and list all of them in ``shardindex.json``."""
         if not self._is_closed:
             if self._tar is not None or not self._full:
-                self._tar = self._tar or _TarWriter(self._folder, self._shard(0))
-                self._finish_shard()
+                self._finish_shard(self._tar or _TarWriter(self._folder, self._shard(0)))
             self._is_closed = True
-            shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
-            index = {"__kind__": INDEX_KIND, "wids_version": 1, "name": self._name, "shardlist": shards}
-            with self._folder.create(SHARD_INDEX) as file:
-                file.write(json.dumps(index, indent=1).encode())
+            self._list_shards()
 
     def abandon(self) -> None:
         """Discard the shard that is not full, and close."""
@@ -109,7 +115,7 @@ class WebDatasetWriter:
             self._tar = None
         self._is_closed = True
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> WebDatasetWriter:
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
@@ -123,54 +129,46 @@ class WebDatasetWriter:
     def _shard(self, number: int) -> str:
         return f"{self._name}-{number:06d}.tar"
 
-    def _finish_shard(self) -> None:
-        tar, self._tar = self._tar, None
-        if tar is not None:
-            tar.finish()
-            self._full.append((tar.name, tar.n_samples))
+    def _list_shards(self) -> None:
+        shards = [{"url": name, "nsamples": n_samples} for name, n_samples in self._full]
+        index = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "name": self._name, "shardlist": shards}
+        with self._folder.create(webdataset.SHARD_INDEX) as file:
+            file.write(json.dumps(index, indent=1).encode())
+
+    def _finish_shard(self, tar: _TarWriter) -> None:
+        self._tar = None
+        tar.finish()
+        self._full.append((tar.name, tar.n_samples))
+
+    def _parts(self, sample: Mapping[str, Any], key: str) -> list[tuple[str, bytes]]:
+        """The files of a sample by name."""
+        parts = []
+        for field in sorted(field for field in sample if not field.startswith("__")):
+            path, value = _path(key, field), sample[field]
+            if isinstance(value, (bytes, bytearray, memoryview)):
+                parts.append((path, bytes(value)))
+                continue
+            codec = self._codec(field)
+            try:
+                parts.append((path, codec.encode(value)))
+            except (TypeError, ValueError, OverflowError) as error:
+                raise ConfigError(f"field {field!r} of sample {self._length} cannot be stored: {error}") from error
+        if not parts:
+            raise ConfigError(f"sample {self._length} has no fields to write")
+        return parts
 
 
-def write_shard(folder: Folder, file: str, samples: Iterable[Mapping[str, Any]]) -> int:
-    """Write one tar of all ``samples``, as :class:`WebDatasetWriter` writes a shard; it is published when it is complete.
+class _OneShard(WebDatasetWriter):
+    """One tar of all samples under a name of its own, without a list of shards."""
 
-    Returns:
-        The number of samples.
+    def __init__(self, place: Location) -> None:
+        super().__init__(place.folder, name=place.name, shardlen=sys.maxsize)
 
-    Raises:
-        ConfigError: as for :meth:`WebDatasetWriter.append`.
-    """
-    codecs: dict[str, Codec] = {}
-    tar = _TarWriter(folder, file)
-    try:
-        for position, sample in enumerate(samples):
-            tar.add(*_parts(sample, position, {}, codecs))
-    except BaseException:
-        tar.abandon()
-        raise
-    tar.finish()
-    return tar.n_samples
+    def _shard(self, number: int) -> str:
+        return self._name
 
-
-def _parts(
-    sample: Mapping[str, Any], position: int, types: Mapping[str, FieldType], codecs: dict[str, Codec]
-) -> tuple[str, list[tuple[str, bytes]]]:
-    """The key of a sample, and its files; ``codecs`` caches the codecs of fields."""
-    key = str(sample.get(KEY, f"{position:09d}"))
-    parts = []
-    for field in sorted(field for field in sample if not field.startswith("__")):
-        path, value = _path(key, field), sample[field]
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            parts.append((path, bytes(value)))
-            continue
-        if field not in codecs:
-            codecs[field] = codec_of_field(field, types)
-        try:
-            parts.append((path, codecs[field].encode(value)))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise ConfigError(f"field {field!r} of sample {position} cannot be stored: {error}") from error
-    if not parts:
-        raise ConfigError(f"sample {position} has no fields to write")
-    return key, parts
+    def _list_shards(self) -> None:
+        pass
 
 
 class _TarWriter:
@@ -179,9 +177,9 @@ class _TarWriter:
     def __init__(self, folder: Folder, name: str) -> None:
         self.name, self.n_samples = name, 0
         self._stack = contextlib.ExitStack()
-        self._file = self._stack.enter_context(folder.create(name))
+        file = self._stack.enter_context(folder.create(name))
+        self._tar = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8")
         self._keys: set[str] = set()
-        self._size = 0
 
     def add(self, key: str, parts: Iterable[tuple[str, bytes]]) -> None:
         if key in self._keys:
@@ -190,21 +188,16 @@ class _TarWriter:
         for path, data in parts:
             info = tarfile.TarInfo(path)
             info.size = len(data)
-            header = info.tobuf(tarfile.PAX_FORMAT, "utf-8")
-            self._write(b"".join((header, data, bytes(-len(data) % BLOCK_BYTES))))
+            self._tar.addfile(info, io.BytesIO(data))
+        self._tar.members.clear()  # one for each file
         self.n_samples += 1
 
     def finish(self) -> None:
-        self._write(bytes(2 * BLOCK_BYTES))
-        self._write(bytes(-self._size % tarfile.RECORDSIZE))
+        self._tar.close()
         self._stack.close()
 
     def abandon(self) -> None:
         self._stack.__exit__(GeneratorExit, GeneratorExit(), None)  # an exception keeps the context from publishing
-
-    def _write(self, data: bytes) -> None:
-        self._size += len(data)
-        self._file.write(data)
 
 
 def _path(key: str, field: str) -> str:
@@ -220,6 +213,84 @@ def _path(key: str, field: str) -> str:
         is_name = check_name(path, "a shard") == path
     except UnsafeArchiveError as error:
         raise ConfigError(f"invalid key {key!r:.80}: {error}") from error
-    if not is_name or key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
+    if not is_name or webdataset.key_and_field(path) != (key, field) or path.rpartition("/")[2].startswith("."):
         raise ConfigError(f"invalid key {key!r:.80}: a key must be a relative path without a dot in its last part")
     return path
+
+
+@register_format
+class WebDatasetFormat(ConvertibleFormat):
+    """A ``.tar``, or a folder of shards with a list of them, which is written last."""
+
+    name = "webdataset"
+    suffixes = {".tar": "application/x-tar"}
+    has_shards = True
+
+    def is_folder(self, location: Location) -> bool:
+        return not location.name.lower().endswith(".tar")
+
+    def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
+        return any(name.endswith(".tar") for name in names)
+
+    def open(self, location: Location) -> Source:
+        folder = location.as_folder()
+        shards = [location] if location.is_file() else [Location(folder, name) for name in webdataset.shard_names(folder)]
+        if not shards:
+            raise ConfigError(f"{location.full_name} contains no .tar file")
+        values = webdataset.WebDatasetIterator(shards)
+        columns = [_column_of_field(each) for each in values.fields]
+        keys: dict[str, ColumnKey] = {
+            (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
+        }
+        schema = {column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()}
+        for column, each in keys.items():
+            if schema[column].type == "npy" and len(values):
+                schema[column] = conversion.infer_column([values.read_column(each, [0])[0]], column)
+        stored = None
+        if conversion.holds_files(schema):
+            endings = {str(each).rpartition(".")[2] for each in keys.values()}
+            files = {ending: None for ending in endings if webdataset.type_of_field(ending) in media_types()}
+            stored = webdataset.WebDatasetIterator(shards, types=files)
+        if list(values.keys) != [f"{position:09d}" for position in range(len(values))]:
+            schema = {webdataset.KEY: Column("utf8"), **schema}
+        return Source(location.full_name, values, schema, {webdataset.KEY: webdataset.KEY, **keys}, stored)
+
+    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
+        super().check(source, location, shardlen)
+        if shardlen is not None and not self.is_folder(location):
+            raise ConfigError(f"{location.name!r} is one file; give a folder for shards: {location.name[:-4]!r}")
+        fields = _fields(source)
+        if len({field.lower() for field in fields.values()}) < len(fields):
+            raise ConfigError(f"two columns would be one file in a shard: {', '.join(sorted(fields.values()))}; rename one")
+
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        shardlen = shardlen or _DEFAULT_SHARDLEN
+        shards = WebDatasetWriter(place.as_folder(), name=name, shardlen=shardlen) if self.is_folder(place) else _OneShard(place)
+        with shards as writer:
+            for sample in conversion.samples_of_batches(batches, _fields(source)):
+                writer.append(sample)
+
+
+def _field_of_column(column: str, type: str) -> str:  # noqa: A002  # as records call it
+    """The field of a column: ``"image.jpg"``; a column whose name is such an extension keeps its name.
+
+    Raises:
+        ConfigError: shards have no files of the type.
+    """
+    extensions = (_STORED_AS[type],) if type in _STORED_AS else () if type.endswith(")") else codec_of(type).extensions
+    if not extensions:
+        raise ConfigError(f"column {column!r} is of type {type!r}, which WebDataset cannot store; leave it out")
+    is_extension = "." not in column and webdataset.type_of_field(column) == webdataset.type_of_field(extensions[0])
+    return column if is_extension else f"{column}.{extensions[0]}"
+
+
+def _column_of_field(field: str) -> str:
+    """The inverse of :func:`_field_of_column`."""
+    stem, _, ending = field.rpartition(".")
+    return stem if stem and (ending in webdataset.INTEGERS or type_of_extension(ending) is not None) else field
+
+
+def _fields(source: Source) -> dict[str, str]:
+    """The name of the file in a sample by column."""
+    types = {name: conversion.plain_type(column.type) for name, column in source.schema.items()}
+    return {name: name if name == webdataset.KEY else _field_of_column(name, kind) for name, kind in types.items()}

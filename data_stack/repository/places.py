@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
-from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
-from data_stack.formats.conversion.location import find_source_format
+from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.io.location import Location, location_of
 from data_stack.io.url import scheme_of, split_url
 from data_stack.io.work import progress_as
@@ -149,11 +148,10 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
     Raises:
         ConfigError: as for :meth:`Place.load`.
     """
-    formats = registered_formats()
-    if kind is not None and kind not in formats:
-        raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, formats)}; known formats: {', '.join(formats)}")
+    if kind is not None and kind not in FORMATS:
+        raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, FORMATS)}; known formats: {', '.join(FORMATS)}")
     try:
-        return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(formats)}"))}
+        return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"))}
     except ConfigError:
         found = _find_splits(place.as_folder())
         if not found:
@@ -185,7 +183,7 @@ def format_of_name(name: str) -> str | None:
 
 def _find_format(place: Location, advice: str = "") -> str:
     known = format_of_name(place.name)
-    return known if known is not None and place.is_file() else find_source_format(place, advice)
+    return known if known is not None and place.is_file() else find_format(place, advice)
 
 
 def open_as(
@@ -196,7 +194,7 @@ def open_as(
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> DatasetIteratorIF:
     """The samples of one file or folder of a known format; see :meth:`Place.load`."""
-    known = registered_formats()[kind].options
+    known = FORMATS[kind].options
     for name in options:
         if name not in known:
             taken = ["format", "target", "columns", *sorted(known)]
@@ -226,9 +224,9 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
 
         return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
     if kind == "parquet":  # a description of its columns for other formats would read all rows
-        from data_stack.formats.conversion.kinds.parquet import open_parquet
+        from data_stack.formats.conversion.parquet_columns import open_parquet
 
         rows = open_parquet(place)
         return with_target(rows, place.name, list(rows.schema.fields), target)
-    source = open_source(place, kind)
+    source = format_named(kind).open(place)
     return with_target(source.values, place.name, list(source.keys.values()), target)

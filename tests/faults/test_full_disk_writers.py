@@ -17,7 +17,7 @@ from small_disk import remount_larger, tmpfs
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
-from data_stack.formats.image_folder_writer import write_image_folder
+from data_stack.formats.image_folder import write_image_folder
 from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
 from data_stack.formats.webdataset_writer import WebDatasetWriter

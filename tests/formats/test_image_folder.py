@@ -15,8 +15,7 @@ from PIL import Image
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError
-from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.image_folder_writer import write_image_folder
+from data_stack.formats.image_folder import ImageFolderIterator, write_image_folder
 
 PIXELS = np.random.default_rng(0).integers(0, 255, (6, 5, 4, 3), dtype=np.uint8)
 
@@ -107,8 +106,8 @@ def test_metadata_may_be_csv(folder: Path) -> None:
         ("metadata.jsonl", "[1]", "line 1: expected an object"),
         ("metadata.jsonl", '{"file_name": "../../etc/passwd"}', "does not exist"),
         ("metadata.jsonl", '{"file_name": "dog/2.png"}', "does not list 'ant/deep/1.png'"),
-        ("metadata.csv", "file_name,a\ndog/2.png", "number of values"),
-        ("metadata.csv", "\xff\xfe", "is not CSV"),
+        ("metadata.csv", "file_name,a\ndog/2.png", "line 2: 1 columns"),
+        ("metadata.csv", "\xff\xfe", "CSV file in utf-8"),
     ],
 )
 def test_metadata_that_are_damaged_or_do_not_fit_are_errors(folder: Path, name: str, text: str, message: str) -> None:

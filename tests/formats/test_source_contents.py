@@ -16,8 +16,7 @@ import pytest
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.formats.csv import CSVDatasetIterator
 from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.image_folder_writer import write_image_folder
+from data_stack.formats.image_folder import ImageFolderIterator, write_image_folder
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, col
 from data_stack.formats.records import Column, RecordReader, RecordWriter

@@ -17,7 +17,7 @@ from exact_values import meaning
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.conversion import convert
-from data_stack.formats.conversion.format import open_source
+from data_stack.formats.conversion.formats import format_named
 from data_stack.formats.torch_tensors import TorchDatasetIterator
 from data_stack.io.location import location_of
 from data_stack.io.resources import ResourceFactory, StreamedResource
@@ -104,9 +104,9 @@ def test_what_was_verified_is_read_back_and_what_is_refused_leaves_nothing(tmp_p
             assert not path.exists(), name
             continue
         stored.append(name)
-        source = open_source(location_of(path), target)
+        source = format_named(target).open(location_of(path))
         found = source.read(np.arange(len(values)), ["x"])["x"]
-        source.close()
+        source.resources.close()
         path.rename(tmp_path / f"{len(stored)}{path.suffix}")
         assert [meaning(each) for each in found] == [meaning(each) for each in values], (name, found)
     assert "int64" in stored

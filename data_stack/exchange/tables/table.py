@@ -32,6 +32,10 @@ from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import infer_schema, schema_of_columns
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import dtype_name, is_list
+from data_stack.exchange.tables.cells import Origin, field_of, values_of
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, by_name, of_files_only, samples_at_once
+from data_stack.formats.conversion.format import name_of_position
+from data_stack.formats.parquet.types import dtype_name
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.values.stacked_values import objects

@@ -7,7 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError
-from data_stack.formats.conversion.format import ConvertibleFormat, Destination, format_named, open_source
-from data_stack.formats.conversion.location import find_source_format, find_target_format
-from data_stack.formats.conversion.source import Source, parse_columns, size_of, source_of_iterator
-from data_stack.formats.records.growing_file import sync_folder
+from data_stack.formats.conversion.format import ConvertibleFormat, Source, size_of, source_of_iterator, spread
+from data_stack.formats.conversion.formats import convertible_formats, find_format, find_format_of_name, format_named
+from data_stack.formats.records.target import sync_folder
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.work import new_bar, shows_progress
@@ -82,8 +81,9 @@ def convert(
     Args:
         source: an iterator, a path, the URL of a store followed by the name of the dataset, or ``(connector, name)``.
         target: a path, URL or ``(connector, name)``.
-        source_format: one of :data:`FORMATS`; None to detect it by suffix and content.
-        target_format: one of :data:`FORMATS`; None to detect it by the suffix: records without one.
+        source_format: ``"records"``, ``"hdf5"``, ``"npz"``, ``"torch"``, ``"webdataset"``, ``"parquet"`` or ``"images"``; None
+            to detect it by suffix and content.
+        target_format: likewise; None to detect it by the suffix: records without one.
         columns: ``"a,b"`` or ``["a", "b"]``, renamed by ``"new=old"`` or ``{"new": "old"}``; columns of tuples also by position,
             ``"image=0"``. None for all.
         shardlen: number of samples in a shard of records, Parquet or WebDataset; None for the format's default.
@@ -98,17 +98,41 @@ def convert(
     started = time.perf_counter()
     location = location_of(target)
     source, kind = _open(source, source_format, location)
-    with contextlib.closing(source):
-        source = source.select_columns(parse_columns(columns))
-        target = format_named(target_format or find_target_format(location))
-        destination = Destination(location, location, shardlen)
-        target.check(source, destination)
+    with source.resources:
+        source = source.select_columns(_parse_columns(columns))
+        if target_format is None:
+            choice = f"choose one: --to {' or '.join(convertible_formats())}"
+            target_format = find_format_of_name(location, choice) if os.path.splitext(location.name)[1] else "records"
+        target = format_named(target_format)
+        target.check(source, location, shardlen)
         with _publish(location, is_renamed=target.is_folder(location)) as place:
-            _write(target, replace(destination, place=place), source, progress)
+            with new_bar(desc="converting", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
+                target.write(source, place, location.name, shardlen, _read_batches(source, target, bar))
             n_verified = _verify(target, place, source, progress) if verify else 0
         types = {name: column.type for name, column in source.schema.items()}
         seconds = time.perf_counter() - started
         return ConversionReport(source.name, location.full_name, kind, target.name, types, len(source), n_verified, seconds)
+
+
+def _parse_columns(columns: str | Iterable[str] | Mapping[str, str] | None) -> dict[str, str] | None:
+    """Parse ``"a,b=c"``, ``["a", "b=c"]`` or ``{"a": "a", "b": "c"}`` into old names by new names; None for all.
+
+    Raises:
+        ConfigError: the syntax is wrong, or a column is named twice.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, Mapping):
+        return dict(columns)
+    parsed: dict[str, str] = {}
+    for part in columns.split(",") if isinstance(columns, str) else columns:
+        new, equals, old = part.partition("=")
+        if not new or (equals and not old) or new in parsed:
+            raise ConfigError(f"columns must be a,b or new=old, each once, got {part!r:.80}")
+        parsed[new] = old or new
+    if not parsed:
+        raise ConfigError("columns is empty; name at least one")
+    return parsed
 
 
 def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]:
@@ -119,8 +143,9 @@ def _open(source: Any, kind: str | None, target: Location) -> tuple[Source, str]
     location = location_of(source)
     if location.full_name == target.full_name:
         raise ConfigError(f"source and target are both {location.full_name}")
-    found = find_source_format(location) if kind is None else format_named(kind).name
-    return open_source(location, found), found
+    kind = kind or find_format(location, f"say which it is: --from {' or '.join(convertible_formats())}")
+    found = format_named(kind)
+    return found.open(location), found.name
 
 
 @contextlib.contextmanager
@@ -169,22 +194,17 @@ def _remove(place: Location) -> None:
         folder.delete(name)
 
 
-def _write(target: ConvertibleFormat, destination: Destination, source: Source, progress: bool | None) -> None:
+def _read_batches(source: Source, target: ConvertibleFormat, bar: Any) -> Iterator[dict[str, Any]]:
     stored = source.stored_names if target.keeps_files else []
-    with _progress_bar("converting", len(source), progress) as bar:
-
-        def batches() -> Iterator[dict[str, Any]]:
-            for positions in _batches(source, stored):
-                yield source.read(positions, source.schema, stored)
-                bar.update(len(positions))
-
-        target.write(source, destination, batches())
+    for positions in _batches(source, stored):
+        yield source.read(positions, source.schema, stored)
+        bar.update(len(positions))
 
 
 def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Positions]:
     """All positions, in batches of a few MiB, estimated from the size of some samples."""
     if len(source):
-        some = source.some()
+        some = spread(len(source))
         n_bytes = sum(map(size_of, source.read(some, source.schema, stored).values())) / len(some)
         size = int(max(1, min(_MAX_IN_BATCH, _BATCH_BYTES // max(1, n_bytes))))
         for start in range(0, len(source), size):
@@ -193,28 +213,23 @@ def _batches(source: Source, stored: Collection[str] = ()) -> Iterator[_Position
 
 def _verify(target: ConvertibleFormat, place: Location, source: Source, progress: bool | None) -> int:
     """Read back and compare all samples; returns their number."""
-    with contextlib.closing(open_source(place, target.name)) as found:
+    found = target.open(place)
+    with found.resources:
         if len(source) == 0 == len(found):  # some formats have no columns without samples
             return 0
         if len(found) != len(source) or set(source.schema) - set(found.keys) or set(found.schema) - set(source.schema):
-            raise DatasetFileCorruptError(
-                f"the conversion failed, report this: {source.name} became {found.schema.keys()}, {len(found):,} samples"
-            )
+            became = f"{source.name} became {found.schema.keys()}, {len(found):,} samples"
+            raise DatasetFileCorruptError(f"the conversion failed, report this: {became}")
         found = found.select_columns({name: name for name in source.schema})
         readable = set(source.stored_names).intersection(found.stored_names)
         stored = [name for name in readable if found.schema[name].type == source.schema[name].type]
-        with _progress_bar("verifying", len(source), progress) as bar:
+        with new_bar(desc="verifying", total=len(source), unit=" samples", disable=not shows_progress(progress)) as bar:
             for positions in _batches(source):
                 mine, others = (each.read(positions, source.schema, stored) for each in (source, found))
                 for name in source.schema:
                     unequal = (column_digests(mine[name]) != column_digests(others[name])).any(axis=1)
                     if unequal.any():
-                        raise DatasetFileCorruptError(
-                            f"column {name!r} of sample {positions[unequal.argmax()]} differs in the result; leave it out"
-                        )
+                        where = f"column {name!r} of sample {positions[unequal.argmax()]}"
+                        raise DatasetFileCorruptError(f"{where} differs in the result; leave it out")
                 bar.update(len(positions))
     return len(source)
-
-
-def _progress_bar(what: str, n_samples: int, progress: bool | None) -> Any:
-    return new_bar(desc=what, total=n_samples, unit=" samples", disable=not shows_progress(progress))

@@ -1,28 +1,96 @@
-"""What a format of stored datasets declares about itself, and the registry of formats."""
+"""What a format of stored datasets declares about itself: how it is recognized, opened as columns, written."""
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
+import contextlib
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import media_types
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.source import Source
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import as_array
 
 Batches = Iterable[dict[str, Any]]
-"""The columns of a dataset, batch by batch."""
+"""The columns of a dataset, batch by batch: arrays of shape ``(n, ...)``."""
 
 _FormatClass = TypeVar("_FormatClass", bound="type[Format]")
-_formats: dict[str, Format] = {}
+#: All formats by name, see :func:`register_format`.
+FORMATS: dict[str, Format] = {}
+
+
+def holds_files(schema: Mapping[str, Column]) -> bool:
+    """Whether a column holds images, sound or videos, which are stored as the bytes of files."""
+    return any(column.codec_type in media_types() for column in schema.values())
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset as columns by name, which are read in batches.
+
+    Attributes:
+        name: its name in messages.
+        values: its samples.
+        stored: the same samples with the bytes of files in the columns of images, sound and videos; None without such columns.
+        schema: type of each column, as in records; dtype and shape if all samples share them.
+        keys: key of each column in a sample; may include columns that are only read on request, which the schema lacks.
+        resources: what to close at the end.
+    """
+
+    name: str
+    values: DatasetIteratorIF
+    schema: Mapping[str, Column]
+    keys: Mapping[str, ColumnKey]
+    stored: DatasetIteratorIF | None = None
+    resources: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def stored_names(self) -> list[str]:
+        """The columns that can be read as the bytes of their files."""
+        return [name for name, each in self.schema.items() if self.stored is not None and each.codec_type in media_types()]
+
+    def read(self, positions: npt.NDArray[np.intp], names: Iterable[str], stored: Collection[str] = ()) -> dict[str, Any]:
+        """Columns of the samples at ``positions``, those in ``stored`` as the bytes of their files."""
+        found: dict[str, Any] = dict.fromkeys(names)
+        for iterator, chosen in ((self.values, found.keys() - set(stored)), (self.stored, found.keys() & set(stored))):
+            if chosen and iterator is not None:
+                columns = access_to(iterator).columns([self.keys[name] for name in chosen], positions)
+                found.update(zip(chosen, columns, strict=True))
+        return found
+
+    def select_columns(self, columns: Mapping[str, str] | None) -> Source:
+        """Select columns and rename them to the keys of ``columns``.
+
+        Raises:
+            ConfigError: a column does not exist.
+        """
+        if columns is None:
+            return self
+        schema, keys = {}, {}
+        by_position = {str(key): name for name, key in self.keys.items() if isinstance(key, int)}
+        for new, old in columns.items():
+            old = old if old in self.keys else by_position.get(old, old)
+            if old not in self.keys:
+                raise ConfigError(f"{self.name} has no column {old!r:.80}{did_you_mean(old, self.keys)}; it has {[*self.keys]}")
+            schema[new] = self.schema.get(old, Column("utf8"))  # the key of a WebDataset
+            keys[new] = self.keys[old]
+        return replace(self, schema=schema, keys=keys)
 
 
 class Format:
@@ -45,19 +113,10 @@ class Format:
     options: ClassVar[frozenset[str]] = frozenset()
 
 
-@dataclass(frozen=True)
-class Destination:
-    """Where a conversion writes.
-
-    Attributes:
-        location: where the dataset will be.
-        place: where it is written; another place than ``location`` for a folder that is renamed when it is complete.
-        shardlen: number of samples in a shard; None for the format's default.
-    """
-
-    location: Location
-    place: Location
-    shardlen: int | None
+def register_format(format_class: _FormatClass) -> _FormatClass:
+    """Register a format by its name; a class decorator."""
+    FORMATS[format_class.name] = format_class()
+    return format_class
 
 
 class ConvertibleFormat(Format, ABC):
@@ -79,20 +138,19 @@ class ConvertibleFormat(Format, ABC):
 
     @abstractmethod
     def open(self, location: Location) -> Source:
-        """Open the dataset at ``location``.
+        """Open the dataset at ``location``; the caller closes its resources.
 
         Raises:
             ConfigError: it has no columns that can be converted.
             DatasetFileCorruptError: it is damaged, or of another format.
         """
 
-    def check(self, source: Source, destination: Destination) -> None:
-        """Check whether the format can hold the columns, as far as that is known before anything is written.
+    def check(self, source: Source, location: Location, shardlen: int | None) -> None:
+        """Check whether the format can hold the columns at ``location``, as far as that is known before anything is written.
 
         Raises:
             ConfigError: it cannot; the message names the column.
         """
-        shardlen = destination.shardlen
         if shardlen is not None and shardlen < 1:
             raise ConfigError(f"shardlen must be at least 1, got {shardlen}")
         if shardlen is not None and not self.has_shards:
@@ -104,56 +162,118 @@ class ConvertibleFormat(Format, ABC):
                 raise ConfigError(f"column {name!r} holds sequences, which only records store; leave it out: --columns …")
 
     @abstractmethod
-    def write(self, source: Source, destination: Destination, batches: Batches) -> None:
-        """Write the dataset at ``destination.place``, which is empty."""
+    def write(self, source: Source, place: Location, name: str, shardlen: int | None, batches: Batches) -> None:
+        """Write the dataset.
+
+        Args:
+            source: where it is from.
+            place: where nothing is yet; a folder is renamed to its final name when it is complete.
+            name: that name.
+            shardlen: number of samples in a shard; None for the format's default.
+            batches: the columns of the source.
+        """
 
 
-def register_format(format_class: _FormatClass) -> _FormatClass:
-    """Register a format by its name; a class decorator."""
-    _formats[format_class.name] = format_class()
-    return format_class
+# ---------------------------------------------------------------------- columns of values
 
 
-def registered_formats() -> Mapping[str, Format]:
-    """All formats by name. The modules of :mod:`~data_stack.formats.conversion.kinds` import no heavy package at their top."""
-    _import_own()
-    return _formats
+def spread(n_samples: int) -> npt.NDArray[np.intp]:
+    """Some positions of a dataset of ``n_samples``."""
+    return np.unique(np.linspace(0, max(0, n_samples - 1), min(16, n_samples)).astype(np.intp))
 
 
-def convertible_formats() -> dict[str, ConvertibleFormat]:
-    """The formats that can be converted, by name."""
-    return {name: each for name, each in registered_formats().items() if isinstance(each, ConvertibleFormat)}
+def plain_type(kind: str) -> str:
+    """The type of a column without compression: ``"array"`` for ``"zstd(array)"``."""
+    return kind.replace("zstd(", "").rstrip(")")
 
 
-def format_named(name: str) -> ConvertibleFormat:
-    """The convertible format of a name.
+def samples_of_batches(batches: Batches, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """The samples of batches, with the values of each column under its name in ``names``."""
+    for columns in batches:
+        for values in zip(*columns.values(), strict=True):
+            yield {names[name]: value for name, value in zip(columns, values, strict=True)}
+
+
+def size_of(column: npt.NDArray[Any]) -> int:
+    """The approximate size of a column's values in bytes."""
+    if column.dtype.kind != "O":
+        return int(column.nbytes)
+    return sum(getattr(value, "nbytes", None) or sys.getsizeof(value) for value in column)
+
+
+def source_of_iterator(iterator: DatasetIteratorIF) -> Source:
+    """Samples of any iterator; the columns of tuples are called ``sample``, ``target`` and ``tag`` where its meta says where
+    these are, else ``column_0``, ``column_1`` …
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: it has no samples, or a column holds values that no format stores.
     """
-    formats = convertible_formats()
-    if name.lower() not in formats:
-        raise ConfigError(f"unknown format {name!r:.40}{did_you_mean(name, formats)}; known formats: {', '.join(formats)}")
-    return formats[name.lower()]
+    name = getattr(getattr(iterator, "dataset_meta", None), "identifier", None) or repr(iterator)
+    if not len(iterator):
+        raise ConfigError(f"{name} has no samples, so its columns are unknown")
+    samples = iterator.__getitems__(spread(len(iterator)))
+    first = samples[0]
+    keys: dict[str, ColumnKey]
+    if isinstance(first, Mapping):
+        keys = {str(key): key for key in first}
+    elif isinstance(first, (tuple, list)):
+        keys = {name_of_position(iterator, position): position for position in range(len(first))}
+    else:
+        raise ConfigError(f"samples of {name} are bare values; name them: .map(lambda value: {{'x': value}})")
+    try:
+        columns = {column: [sample[key] for sample in samples] for column, key in keys.items()}
+    except LookupError as error:
+        raise ConfigError(f"samples of {name} differ in their columns; map them to the same ones") from error
+    return Source(name, iterator, {column: infer_column(values, column) for column, values in columns.items()}, keys)
 
 
-def format_of_suffix(suffix: str) -> Format | None:
-    """The format of files whose names end in ``suffix``, such as ``".h5"``; None if it is unknown."""
-    return next((each for each in registered_formats().values() if suffix in each.suffixes), None)
+def name_of_position(iterator: Any, position: int) -> str:
+    """The name of a column of tuples: its role in the meta, or ``column_0`` and so on."""
+    meta = getattr(iterator, "dataset_meta", None)
+    for name in ("sample", "target", "tag"):
+        if meta is not None and getattr(meta, f"{name}_pos") == position:
+            return name
+    return f"column_{position}"
 
 
-def open_source(location: Location, name: str) -> Source:
-    """Open the dataset at ``location``, which is of the format ``name``; the caller closes it.
+def infer_column(values: Sequence[Any], name: str) -> Column:
+    """Infer the type of a column from some of its values; without dtype and shape, as other values may differ."""
+    types = {_type_of(value, name) for value in values}
+    if types <= {"i64", "u64", "array"} and len(types) > 1:
+        return Column("array")
+    if len(types) > 1:
+        if types <= {"json", "utf8", "i64", "array", "u64"} and not any(isinstance(value, np.ndarray) for value in values):
+            return Column("json")
+        raise ConfigError(f"column {name!r} holds values of several types ({', '.join(sorted(types))}); leave it out")
+    return Column(types.pop() if types else "json")
 
-    Raises:
-        ConfigError: it has no columns that can be converted.
-        DatasetFileCorruptError: it is damaged, or of another format.
-    """
-    return format_named(name).open(location)
+
+def _type_of(value: Any, name: str) -> str:
+    if isinstance(value, (bytes, bytearray)):
+        return "bytes"
+    if isinstance(value, str):
+        return "utf8"
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
+        return "u64" if value >= 2**63 or isinstance(value, np.uint64) else "i64"
+    if isinstance(value, (bool, float, complex)):
+        return "array"
+    if isinstance(value, (np.generic, np.ndarray)) or hasattr(value, "__array__"):
+        try:
+            dtype = as_array(value).dtype
+        except TypeError as error:
+            raise ConfigError(f"column {name!r} holds values that numpy cannot convert: {error}") from error
+        if dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+            raise ConfigError(f"column {name!r} is of dtype {dtype}, whose size differs between machines; map it to float64")
+        return "array" if dtype.kind in "biufc" else "npy"
+    if value is None or isinstance(value, (list, tuple, dict)):
+        return "tree" if _holds_arrays(value) else "json"
+    raise ConfigError(f"column {name!r} holds a {type(value).__qualname__}, which no format stores; map it, or leave it out")
 
 
-@functools.cache
-def _import_own() -> None:
-    package = f"{__package__}.kinds"
-    for module in pkgutil.iter_modules([str(Path(__file__).parent / "kinds")]):
-        importlib.import_module(f"{package}.{module.name}")
+def _holds_arrays(value: Any) -> bool:
+    """Whether a value contains anything that JSON cannot hold."""
+    if isinstance(value, Mapping):
+        return any(not isinstance(key, str) for key in value) or any(map(_holds_arrays, value.values()))
+    if isinstance(value, (list, tuple)):
+        return any(map(_holds_arrays, value))
+    return not (value is None or isinstance(value, (str, bool, int, float)))

@@ -1,19 +1,29 @@
-"""Fields of Parquet as columns of records, and the other way round."""
+"""Fields of Parquet as columns of other formats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.exception import ConfigError
-from data_stack.formats.conversion.source import infer_column, plain_type, spread
+from data_stack.formats.conversion.format import Source, infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
+from data_stack.io.location import Location
 
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
+
+
+def open_parquet(location: Location, schema: Any = None) -> ParquetDataset:
+    """The rows of a file or folder, with lists of text or bytes as Python lists unless a schema says otherwise."""
+    folder, prefix = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
+    rows = ParquetDataset(folder, prefix=prefix, schema=schema)
+    if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
+        return ParquetDataset(folder, prefix=prefix, schema=plain)
+    return rows
 
 
 def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:
@@ -41,9 +51,7 @@ def _column(field: Field, dataset: ParquetDataset, positions: Any) -> Column:
         return Column(codec.type_name)
     shape = field.shape if None not in field.shape else None
     if field.shape:
-        return Column(
-            "array" if field.dtype.kind in "biufc" else "npy", field.dtype if field.dtype.kind in "biufc" else None, shape
-        )
+        return Column("array", field.dtype, shape) if field.dtype.kind in "biufc" else Column("npy", None, shape)
     if field.dtype.kind in "US":
         return Column("utf8" if field.dtype.kind == "U" else "bytes")
     if field.dtype.kind in "iu":
@@ -56,7 +64,7 @@ def _has_nulls(dataset: ParquetDataset, name: str) -> bool:
     return values.dtype == object and any(value is None for value in values)
 
 
-def with_plain_lists(schema: Schema) -> Schema:
+def _with_plain_lists(schema: Schema) -> Schema:
     """The same fields, with lists of text or bytes as Python lists: other formats have no arrays of objects."""
     fields = []
     for field in schema:
@@ -76,21 +84,16 @@ def find_stored_schema(schema: Schema, columns: Mapping[str, Column]) -> Schema:
     return Schema(schema.name, fields)
 
 
-def parquet_schema(name: str, columns: Mapping[str, Column], values_of: Callable[[str], Any]) -> Schema:
-    """The schema of Parquet files that hold such columns.
-
-    Args:
-        name: of the dataset.
-        columns: what there is.
-        values_of: returns some values of a column.
+def parquet_schema(name: str, source: Source) -> Schema:
+    """The schema of Parquet files that hold the columns of a source.
 
     Raises:
         ConfigError: Parquet cannot store a column.
     """
-    return Schema(name, [_field(column_name, column, values_of) for column_name, column in columns.items()])
+    return Schema(name, [_field(each, column, source) for each, column in source.schema.items()])
 
 
-def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
+def _field(name: str, column: Column, source: Source) -> Field:
     kind = plain_type(column.type)
     if kind in ("i64", "u64", "int"):
         return Field(name, column.dtype or (np.uint64 if kind == "u64" else np.int64))
@@ -101,7 +104,7 @@ def _field(name: str, column: Column, values_of: Callable[[str], Any]) -> Field:
     if kind == "array":
         dtype, shape = column.dtype, column.shape
         if dtype is None or shape is None:
-            arrays = [np.asarray(value) for value in values_of(name)]
+            arrays = [np.asarray(value) for value in source.read(spread(len(source)), [name])[name]]
             dtypes, n_dims = {array.dtype for array in arrays}, {array.ndim for array in arrays}
             if len(dtypes) != 1 or len(n_dims) != 1:
                 raise ConfigError(f"column {name!r} holds arrays of several dtypes or dimensions; map them, or leave it out")

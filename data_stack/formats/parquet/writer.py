@@ -13,7 +13,7 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
-from data_stack.formats.named_samples import by_name, samples_at_once
+from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.parquet.foreign_metadata import make_foreign_metadata
 from data_stack.formats.parquet.inference import schema_of_columns
 from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_foreign, read_metadata, write_metadata

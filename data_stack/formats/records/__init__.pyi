@@ -5,8 +5,8 @@ from data_stack.codecs.codec import codec_of as codec_of
 from data_stack.formats.records.manifest import RecordsManifest as RecordsManifest
 from data_stack.formats.records.reader import RecordReader as RecordReader
 from data_stack.formats.records.sharded import ShardedRecordReader as ShardedRecordReader
+from data_stack.formats.records.sharded import ShardedRecordWriter as ShardedRecordWriter
 from data_stack.formats.records.sharded import open as open  # noqa: A004  # records.open("train")
-from data_stack.formats.records.sharded_writer import ShardedRecordWriter as ShardedRecordWriter
 from data_stack.formats.records.writer import RecordWriter as RecordWriter
 from data_stack.formats.records.writer import seal as seal
 

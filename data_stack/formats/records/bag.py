@@ -191,8 +191,7 @@ class SampleReferences:
     @property
     def bag(self) -> Bag:
         """Its records."""
-        bag = self._opened
-        if bag is None:
+        if (bag := self._opened) is None:
             bag = self._opened = self._open_bag()
         return bag
 
@@ -209,12 +208,9 @@ class SampleReferences:
         parsed = []
         for position, record in zip(positions.tolist(), self.bag.records(positions), strict=True):
             try:
-                entries = _parse(record, self._are_sequences)
-                if any(first > MAX_RECORDS or count > MAX_RECORDS for first, count in entries):
-                    raise ValueError("it names more records than a column can have")
+                parsed.append(_parse(record, self._are_sequences))
             except ValueError as error:
                 raise self.bag.undecodable(position, error) from error
-            parsed.append(entries)
         table = np.array(parsed, np.int64).reshape(len(parsed), len(self._names), 2)
         return {name: (table[:, number, 0], table[:, number, 1]) for number, name in enumerate(self._names)}
 
@@ -250,11 +246,8 @@ def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]
     entries = []
     for entry, is_sequence in zip(parsed, are_sequences, strict=True):
         numbers = (entry or [0, 0]) if is_sequence and type(entry) is list else [entry, 1]
-        if is_sequence is not (type(entry) is list) or len(numbers) != 2 or not all(map(_is_number, numbers)):
+        are_valid = len(numbers) == 2 and all(type(each) is int and 0 <= each <= MAX_RECORDS for each in numbers)
+        if is_sequence is not (type(entry) is list) or not are_valid:
             raise ValueError("an entry is neither the number of a record nor first and count of a sequence")
         entries.append((numbers[0], numbers[1]))
     return entries
-
-
-def _is_number(value: object) -> bool:
-    return type(value) is int and value >= 0

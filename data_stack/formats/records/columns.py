@@ -1,28 +1,29 @@
-"""The values of one column: rows of a strided view, or records that are decoded one by one."""
+"""The values of a column as records: rows of a strided view, or bytes that its codec decodes one by one."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column, FixedLayout
+from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.codecs.plain import BytesCodec
 from data_stack.dataset.positions import IndexArrayOfInts
-from data_stack.exception import MissingDependencyError, RequestLimitError
+from data_stack.exception import ConfigError, MissingDependencyError, RequestLimitError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 from data_stack.values.stacked_values import python_values, stack_values
+from data_stack.values.exact import python_values
+from data_stack.values.stacking import as_array, stack_values
 
-#: Of an array in numpy 1, one of which numbers the values.
-_MAX_DIMENSIONS = 32
 #: About how many times as large values are as their compressed records.
 _EXPANSION = 16
 _MAX_THREADS = 32
@@ -37,56 +38,12 @@ Places = Union[range, _Integers]
 """Numbers of records; a range where they follow each other."""
 
 
-class ValueColumn(ABC):
-    """One value for each record of a column; every value is a copy.
-
-    Places are known to lie in ``[0, len(column))``.
-
-    Attributes:
-        bag: the records.
-        is_fixed: whether :meth:`read` always returns the same dtype and shape.
-    """
-
-    bag: Bag
-    is_fixed = False
-
-    def __len__(self) -> int:
-        return len(self.bag)
-
-    @property
-    @abstractmethod
-    def row_bytes(self) -> int:
-        """About how much a value takes."""
-
-    @abstractmethod
-    def value(self, index: int) -> Any:
-        """A value by itself.
-
-        Raises:
-            DatasetFileCorruptError: its record is damaged.
-        """
-
-    @abstractmethod
-    def values(self, places: Places) -> list[Any]:
-        """Values, each by itself, in one request. Small arrays of one request may lie in one piece of memory."""
-
-    @abstractmethod
-    def read(self, places: Places) -> _Array:
-        """Values stacked, shape ``(len(places), ...)``."""
-
-
-def has_rows(layout: FixedLayout) -> bool:
-    """Whether records of a layout can be rows of an array. (What is in strings is for their codec to look at.)"""
-    is_array = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
-    return is_array and layout.dtype.kind in "biufcSVmM"
-
-
-class FixedColumn(ValueColumn):
+class FixedColumn:
     """Records of one layout: a header, then an array. The values are a strided view of the file.
 
     Args:
         bag: the records.
-        layout: of all of them, as their size says; :func:`has_rows`.
+        layout: of all of them, as their size says.
         dtype: of the values that are handed out; None for that of the layout.
     """
 
@@ -118,11 +75,20 @@ class FixedColumn(ValueColumn):
             )
             self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
 
+    def __len__(self) -> int:
+        return len(self.bag)
+
     @property
     def row_bytes(self) -> int:
+        """Size of a value."""
         return self._record_bytes - self._header_bytes
 
     def value(self, index: int) -> Any:
+        """A value by itself.
+
+        Raises:
+            DatasetFileCorruptError: its record is damaged.
+        """
         if self._rows is not None:
             return self.values(range(index, index + 1))[0]
         if not self.bag.file.checks.is_done:
@@ -135,6 +101,7 @@ class FixedColumn(ValueColumn):
         return value.astype(self._dtype) if self._is_cast else value.copy()
 
     def values(self, places: Places) -> list[Any]:
+        """Values, each by itself, in one request. Small arrays of one request may lie in one piece of memory."""
         values = self.read(places)
         if self._is_scalar:
             scalars: list[Any] = python_values(values)
@@ -144,8 +111,11 @@ class FixedColumn(ValueColumn):
         return list(values)
 
     def read(self, places: Places) -> _Array:
+        """Values stacked, shape ``(len(places), ...)``."""
         if self._rows is not None:
-            return self._array_of(self._fetch(places))
+            indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
+            items = self._items_of(len(indices), self._rows.read(indices)) if len(indices) else np.empty(0, self._item)
+            return self._array_of(items.copy())
         if not self.bag.file.checks.is_done:
             self._check(places)
         if isinstance(places, range):
@@ -157,14 +127,6 @@ class FixedColumn(ValueColumn):
         values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
         return values.astype(self._dtype) if self._is_cast else values
 
-    def _fetch(self, places: Places) -> _Array:
-        """Read by range."""
-        indices = np.arange(places.start, places.stop) if isinstance(places, range) else places
-        if self._rows is None or not len(indices):
-            return np.empty(0, self._item)
-        copied: _Array = self._items_of(len(indices), self._rows.read(indices)).copy()
-        return copied
-
     def _items_of(self, n_records: int, data: Any) -> _Array:
         items: _Array = np.ndarray((n_records,), self._item, data, self._header_bytes, (self._record_bytes,))
         return items
@@ -175,7 +137,7 @@ class FixedColumn(ValueColumn):
         self.bag.file.check(begins * self._record_bytes, ends * self._record_bytes)
 
 
-class RaggedColumn(ValueColumn):
+class RaggedColumn:
     """Records of any size, each decoded by its codec.
 
     Args:
@@ -184,18 +146,25 @@ class RaggedColumn(ValueColumn):
         column: what its values are known to be.
     """
 
+    is_fixed = False
+
     def __init__(self, bag: Bag, codec: Codec, column: Column) -> None:
         self.bag, self._codec, self._column = bag, codec, column
         self._is_plain = type(codec) is BytesCodec
 
+    def __len__(self) -> int:
+        return len(self.bag)
+
     @property
     def row_bytes(self) -> int:
+        """About how much a value takes."""
         dtype, shape = self._column.dtype, self._column.shape
         if dtype is not None and shape is not None and None not in shape:
             return dtype.itemsize * math.prod(size for size in shape if size is not None)
         return self.bag.n_bytes * (_EXPANSION if self._codec.is_compressed else 1) // max(1, len(self.bag))
 
     def value(self, index: int) -> Any:
+        """As of a :class:`FixedColumn`."""
         record = self.bag.record(index)
         if self._is_plain:
             return record
@@ -207,6 +176,7 @@ class RaggedColumn(ValueColumn):
             raise self._failure(index, error) from error
 
     def values(self, places: Places) -> list[Any]:
+        """As of a :class:`FixedColumn`."""
         records, request = self.bag.records(places), current_request()
         if self._is_plain:
             return records
@@ -242,11 +212,14 @@ class RaggedColumn(ValueColumn):
         return values
 
     def read(self, places: Places) -> _Array:
+        """As of a :class:`FixedColumn`; text and bytes as objects."""
         if not len(places) and len(self.bag):
             return self.read(range(1))[:0]
         values = self.values(places)
         if self._is_plain or set(map(type, values)) in ({bytes}, {str}):
-            return _objects(values)
+            objects: _Array = np.empty(len(values), object)
+            objects[:] = values
+            return objects
         stacked, dtype = stack_values(values), self._column.dtype
         if dtype is None or stacked.dtype.kind not in "biufc" or any(hasattr(value, "dtype") for value in values):
             return stacked
@@ -258,6 +231,10 @@ class RaggedColumn(ValueColumn):
         return error if isinstance(error, MissingDependencyError) else self.bag.undecodable(index, error)
 
 
+ValueColumn = Union[FixedColumn, RaggedColumn]
+"""One value for each record of a column; every value is a copy. Places are known to lie in ``[0, len(column))``."""
+
+
 def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) -> list[list[Any]]:
     """Runs of values that begin at ``firsts``, each as a list, in one request."""
     total = int(counts.sum())
@@ -267,25 +244,15 @@ def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) ->
     return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]
 
 
-def _objects(values: Sequence[Any]) -> _Array:
-    """Text or bytes as an array of objects."""
-    column = np.empty(len(values), object)
-    column[:] = values
-    return column
-
-
 def as_places(positions: range | IndexArrayOfInts) -> Places:
     """The same, as a range if they follow each other."""
     if isinstance(positions, range):
         return positions
     n = len(positions)
-    if n > 1:
-        first = positions.item(0)
-        if (
-            positions.item(-1) - first == n - 1
-            and positions.tobytes() == np.arange(first, first + n, dtype=positions.dtype).tobytes()
-        ):
-            return range(first, first + n)
+    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
+        places = range(positions.item(0), positions.item(0) + n)
+        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
+            return places
     return positions.astype(np.int64, copy=False)
 
 
@@ -302,3 +269,181 @@ def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterato
     else:
         for values in zip(*columns, strict=True):
             yield dict(zip(keys, values, strict=True))
+
+
+# ---------------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records of a column, end to end.
+
+    Attributes:
+        data: their bytes, which do not change any more.
+        sizes: of each record in bytes, shape ``(n_records,)``.
+        layout: of all of them, where they have one.
+    """
+
+    data: bytes | memoryview
+    sizes: npt.NDArray[np.uint64]
+    layout: FixedLayout | None = None
+
+    @classmethod
+    def of(cls, records: Sequence[bytes], codec: Codec | None = None) -> Part:
+        """Records of a codec end to end; None for those that never have a layout."""
+        layout = codec.layout_of(records[0]) if codec is not None and records else None
+        if layout is not None:
+            size, header = layout.record_bytes, layout.header
+            if not all(len(record) == size and record.startswith(header) for record in records):
+                layout = None
+        return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
+
+
+class ColumnEncoder:
+    """Checks and encodes the values of a column, and follows whether all of its records have one layout.
+
+    Args:
+        name: of the column.
+        column: as declared.
+        codec: of its values.
+        where: the dataset, for messages.
+
+    Raises:
+        ConfigError: the column's type has no such dtype or shape.
+    """
+
+    def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
+        self.name, self.column, self.codec, self._where = name, column, codec, where
+        self._declared = layout = codec.derive_layout(column)
+        if layout is not None:
+            if column.shape is not None and column.shape != layout.shape:
+                raise ConfigError(f"column {name!r} has type {column.type!r}, whose shape is {layout.shape}, not {column.shape}")
+            if column.dtype is not None and layout.dtype.kind in "iu" and column.dtype.kind not in "iu":
+                raise ConfigError(f"column {name!r} is of type {column.type!r}, whose values are integers, not {column.dtype}")
+        self._fits = column.dtype is None and column.shape is None
+        if layout is not None and layout.record_bytes == layout.dtype.itemsize == 8:
+            self._fits |= column.dtype in (None, layout.dtype)  # a codec of numbers takes nothing but what has its dtype
+        self._known: Column | None = column
+        self._layout: FixedLayout | None = None
+        self._n_seen = 0
+
+    # ------------------------------------------------------------------ encoding
+
+    def encode(self, value: Any) -> bytes:
+        """The record of a value; raises the exception of the codec for a value that it does not store."""
+        layout = self._declared
+        if layout is not None and type(value) is np.ndarray and value.dtype == layout.dtype and value.shape == layout.shape:
+            return layout.header + value.tobytes()  # what the codec would return, in a third of the time
+        record = self.codec.encode(value if self._fits else fit_array(value, self.column.dtype, self.column.shape))
+        if type(record) is not bytes:
+            raise TypeError(f"its codec returned {type(record).__name__}, not bytes")
+        return record
+
+    def encode_sequence(self, values: Any) -> list[bytes]:
+        """The records of a sample's values, of a column that has any number of them."""
+        if isinstance(values, (str, bytes, bytearray)) or not hasattr(values, "__iter__"):
+            raise TypeError(f"a column of {self.column.type} takes a list of values for each sample, not {type(values).__name__}")
+        return [self.encode(value) for value in values]
+
+    def prepare(self, values: Any) -> tuple[Any, FixedLayout | None]:
+        """Check the dtype and shape of the values of many samples; return the values, and the layout that all records share.
+
+        Raises:
+            ConfigError: they do not fit.
+        """
+        column = self.column
+        try:
+            array = as_array(values) if hasattr(values, "__array__") else values
+            if not isinstance(array, np.ndarray) or array.dtype == object:
+                return array, None
+            check_shape(array.shape[1:], column.shape)
+            layout = self.codec.derive_layout(Column(column.type, column.dtype or array.dtype, array.shape[1:]))
+            if layout is None:
+                return array, None
+            return fit_array(array, column.dtype or layout.dtype, (len(array), *layout.shape)), layout
+        except Exception as error:  # noqa: BLE001  # a codec may raise anything
+            self.refuse(error)
+
+    def encode_many(self, values: Any, layout: FixedLayout | None, number: int) -> Part:
+        """Encode some of the values that :meth:`prepare` returned.
+
+        Args:
+            values: the values.
+            layout: the layout that :meth:`prepare` returned.
+            number: number of the first sample.
+
+        Raises:
+            ConfigError: the codec refuses a value.
+        """
+        if layout is not None:
+            return _rows(values, layout)
+        records: list[bytes] = []
+        try:
+            for value in values:
+                records.append(self.encode(value))  # noqa: PERF401  # how many there are is asked for
+        except Exception as error:  # noqa: BLE001  # as above
+            self.refuse(error, number + len(records))
+        return Part.of(records, self.codec)
+
+    def refuse(self, error: Exception, number: int | None = None) -> NoReturn:
+        """Raise the user's error for a refused value; ``number`` is the number of its sample."""
+        if isinstance(error, (MissingDependencyError, MemoryError)):
+            raise error
+        where = f"column {self.name!r}" + ("" if number is None else f", sample {number},")
+        raise ConfigError(f"{where} of {self._where!r} cannot store the value: {error!s:.400}. It was not appended") from error
+
+    # ------------------------------------------------------------------ what the records are
+
+    def observe(self, part: Part) -> None:
+        """Records were written."""
+        if len(part.sizes):
+            self._layout = part.layout if self._n_seen == 0 or part.layout == self._layout else None
+            self._n_seen += len(part.sizes)
+
+    def follow(self, earlier: Column | None, record_bytes: int | None, n_records: int) -> None:
+        """Start with the manifest's description of the first ``n_records``; None without one.
+
+        Raises:
+            ConfigError: the column is declared with another dtype or shape.
+        """
+        if n_records == 0:
+            return
+        self._n_seen = n_records
+        if earlier is None or _has_fields(self.column):
+            self._known = None
+            return
+        self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
+        if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
+            declared = f"{self.column.dtype}, {self.column.shape}"
+            raise ConfigError(f"column {self.name!r} is not of {declared} in earlier records; declare no dtype")
+
+    def result(self) -> tuple[Column, int | None]:
+        """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""
+        if self._known is None:
+            return Column(self.column.type), None
+        declared, seen = self.column, self._layout
+        column = declared
+        if seen is not None:
+            column = Column(declared.type, declared.dtype or seen.dtype, seen.shape if declared.shape is None else declared.shape)
+        if _has_fields(column):
+            return Column(declared.type), None
+        layout = self.codec.derive_layout(column)
+        return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
+
+
+def _has_fields(column: Column) -> bool:
+    """Whether its dtype is one that a manifest cannot name."""
+    return column.dtype is not None and column.dtype.names is not None
+
+
+def _rows(values: _Array, layout: FixedLayout) -> Part:
+    """The rows of an array as records of one layout."""
+    n, n_header, n_bytes = len(values), len(layout.header), layout.record_bytes
+    rows = np.ascontiguousarray(values, layout.dtype)
+    if not n_header:
+        return Part(rows.tobytes(), np.full(n, n_bytes, np.uint64), layout)
+    records = np.empty((n, n_bytes), np.uint8)
+    records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+    if rows.size:
+        records[:, n_header:] = rows.reshape(-1).view(np.uint8).reshape(n, n_bytes - n_header)
+    return Part(records.data, np.full(n, n_bytes, np.uint64), layout)

@@ -14,12 +14,14 @@ Source: Granular 0.21.2 and 0.24.2, https://github.com/danijar/granular
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
 
 from data_stack.codecs.codec import Column
-from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, UnsupportedStorageOperationError
+from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import parse_json
 
 SPEC = "spec.json"
@@ -29,6 +31,7 @@ MAX_RECORDS = 2**32 - 1
 _MAX_SPEC_BYTES = 16 << 20
 _MAX_NAME = 200
 _NAME = re.compile(r"[a-z_]", re.ASCII)
+_SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 
 
 def bag_name(column: str) -> str:
@@ -44,6 +47,23 @@ def idx_name(column: str) -> str:
 def shard_name(number: int) -> str:
     """The folder of a shard."""
     return f"{number:06d}"
+
+
+def shard_names(folder: Folder) -> list[str]:
+    """The names of the shards in a folder, in order; other files are ignored.
+
+    Raises:
+        DatasetFileCorruptError: a shard is missing.
+    """
+    try:
+        found = {name for name in folder.list_names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
+    except UnsupportedStorageOperationError:  # a store that cannot list still knows whether a resource exists
+        found = set(itertools.takewhile(lambda name: folder.subfolder(name).has_file(SPEC), map(shard_name, itertools.count())))
+    names = [shard_name(number) for number in range(len(found))]
+    missing = sorted(set(names) - found)
+    if missing:
+        raise DatasetFileCorruptError(f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it")
+    return names
 
 
 def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:

@@ -15,6 +15,8 @@ from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
 from data_stack.util.untrusted_text import JsonObject, seal_json
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
+from data_stack.values.strict_json import JsonObject, seal_json
 
 MANIFEST = "manifest.json"
 #: A file next to the manifest, as long as other files may be longer than the manifest says.
@@ -38,11 +40,6 @@ class FileRecord:
     sha256: str
     blocks: bytes
 
-    @classmethod
-    def of(cls, digest: Digest) -> FileRecord:
-        """What a file says whose bytes so far had this digest."""
-        return cls(digest.size, digest.sha256, digest.blocks)
-
 
 @dataclass(frozen=True)
 class RecordsManifest:
@@ -63,32 +60,18 @@ class RecordsManifest:
 
     def to_json(self) -> bytes:
         """As it is stored: sealed, so that one flipped bit is noticed."""
-        return seal_json(
-            {
-                "format": _FORMAT,
-                "count": self.count,
-                "columns": [
-                    {
-                        "name": name,
-                        "type": column.type,
-                        "dtype": None if column.dtype is None else column.dtype.str,
-                        "shape": None if column.shape is None else json.dumps(list(column.shape)),
-                        "record_bytes": self.record_bytes[name],
-                    }
-                    for name, column in self.columns.items()
-                ],
-                "block_bytes": BLOCK_BYTES,
-                "files": [
-                    {
-                        "name": name,
-                        "size": file.size,
-                        "sha256": file.sha256,
-                        "blocks": base64.b64encode(file.blocks).decode("ascii"),
-                    }
-                    for name, file in self.files.items()
-                ],
-            }
-        )
+        columns = []
+        for name, column in self.columns.items():
+            dtype = None if column.dtype is None else column.dtype.str
+            shape = None if column.shape is None else json.dumps(list(column.shape))
+            stated = {"name": name, "type": column.type, "dtype": dtype, "shape": shape}
+            columns.append({**stated, "record_bytes": self.record_bytes[name]})
+        files = []
+        for name, file in self.files.items():
+            blocks = base64.b64encode(file.blocks).decode("ascii")
+            files.append({"name": name, "size": file.size, "sha256": file.sha256, "blocks": blocks})
+        content = {"format": _FORMAT, "count": self.count, "columns": columns, "block_bytes": BLOCK_BYTES, "files": files}
+        return seal_json(content)
 
     @classmethod
     def from_json(cls, data: bytes, what: str) -> RecordsManifest:
@@ -100,9 +83,7 @@ class RecordsManifest:
         fields = JsonObject.unseal(data, what)
         stated = fields.text("format")
         if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
-            raise DatasetFileCorruptError(
-                f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read without checks"
-            )
+            raise DatasetFileCorruptError(f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read unchecked")
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
@@ -126,9 +107,8 @@ class RecordsManifest:
 def _column(fields: JsonObject, what: str) -> Column:
     column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
     try:
-        column = Column(
-            column_type, None if dtype is None else np.dtype(dtype), None if shape is None else tuple(json.loads(shape))
-        )
+        sizes = None if shape is None else tuple(json.loads(shape))
+        column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)
     except Exception as error:  # numpy's parser of dtypes raises SyntaxError and others
         raise DatasetFileCorruptError(f"{what} has an invalid column: {str(error)[:200]}") from error
     if column.dtype is not None and (column.dtype.hasobject or column.dtype.subdtype is not None):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,24 +16,71 @@ from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceA
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.indices import check_index
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
+from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
-from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_column, check_options, names_of
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacked_values import stack_values
+from data_stack.util.suggestions import did_you_mean
+from data_stack.values.stacking import stack_values
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
 _MAX_IN_BLOCK = 1024
+_NO_LIMIT = contextlib.nullcontext()
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _Integers = npt.NDArray[np.int64]
+
+
+Mask = Mapping[str, Any]
+"""What to read of a sample: for each column True, False, or a range or slice of its sequence."""
+
+
+class RecordsIterator(AccessedDatasetIterator):
+    """Samples of records, with partial reads."""
+
+    if TYPE_CHECKING:  # samples are dicts
+
+        def read_batch(self, indices: Any) -> dict[str, npt.NDArray[Any]]: ...
+
+    @abstractmethod
+    def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
+        """Read part of a sample."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close all files; reads fail afterwards."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
+        if type(index) is tuple and len(index) == 2:
+            return self.read(*index)
+        return super().__getitem__(index)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.__reduce__()
 
 
 class RecordReader(RecordsIterator):
@@ -86,35 +135,36 @@ class RecordReader(RecordsIterator):
         mapped: bool = True,
     ) -> None:
         self._folder = folder_of(source, prefix)
-        self._options = options = check_options(codecs, columns, mapped)
-        self._files = RecordFiles(self._folder, mapped=mapped)
+        options: dict[str, Any] = {"codecs": codecs, "mapped": mapped}
+        options["columns"] = None if columns is None else names_of(columns)
+        self._options, self._files = options, RecordFiles(self._folder, mapped=mapped)
         types = self._files.types
         self._keys = list(types) if columns is None else options["columns"]
-        for name in self._keys:
-            check_column(name, types)
         # Its pickle keeps the codecs of plugins, which a spawned process may not know.
-        options["codecs"] = with_provided_codecs((types[name] for name in self._keys), codecs)
-        self._codecs: dict[str, Codec] = {name: self._codec(name, options["codecs"]) for name in self._keys}
+        options["codecs"] = with_provided_codecs((types[name] for name in self._keys if name in types), codecs)
+        self._codecs: dict[str, Codec] = {}
+        for name in self._keys:
+            _check_column(name, types)
+            try:
+                self._codecs[name] = codec_of(types[name], options["codecs"])
+            except ConfigError as error:
+                raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
         #: Whether values count towards the limit of a request.
         self._counts = any(codec.is_compressed for codec in self._codecs.values())
         self._decodes_in_threads = any(codec.releases_gil for codec in self._codecs.values())
         self._closed = False
+        #: The readers that have open files, of those that share a limit.
         self._siblings: weakref.WeakSet[RecordReader] | None = None
         self._opened: dict[str, ValueColumn] = {}
-        self._references: SampleReferences | None = None
         self._sequences = frozenset(name for name, kind in types.items() if kind.endswith("[]"))
-        # A pickled reader keeps its length if samples are appended later.
-        self._n_stored = self._length = self._count_samples()
-
-    def _codec(self, name: str, codecs: Codecs | None) -> Codec:
-        try:
-            return codec_of(self._files.types[name], codecs)
-        except ConfigError as error:
-            raise ConfigError(f"column {name!r} of {self._folder.name}: {error}") from error
-
-    def share_files(self, siblings: weakref.WeakSet[RecordReader]) -> None:
-        """Share a limit of open files with ``siblings``, the readers that have open files."""
-        self._siblings = siblings
+        manifest, references = self._files.manifest, self._files.references()
+        if manifest is not None and manifest.count > MAX_RECORDS:
+            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
+        if manifest is not None and references is not None and len(references) < manifest.count:
+            raise DatasetFileCorruptError(f"{self._folder.name}: {REFS}.bag misses samples of {MANIFEST}: {manifest.count:,}")
+        self._references: SampleReferences | None = references
+        self._length = self._files.count_samples(references) if manifest is None else manifest.count
+        self._n_stored = self._length  # a pickled reader keeps its length if samples are appended later
 
     # ------------------------------------------------------------------ description
 
@@ -181,22 +231,19 @@ class RecordReader(RecordsIterator):
         if not isinstance(columns, Mapping):
             columns = dict.fromkeys(names_of(columns), True)
         for name, part in columns.items():
-            check_column(name, self._codecs)
+            _check_column(name, self._codecs)
             if not isinstance(part, (bool, np.bool_, range, slice)) or (name not in self._sequences and hasattr(part, "start")):
                 raise ConfigError(f"column {name!r} takes True, False, or a range if it holds sequences, got {part!r:.80}")
         wanted = {name: part for name, part in columns.items() if hasattr(part, "start") or part}
         entries, sample = self._entries(np.array([position]), list(wanted)), {}
         for name, part in wanted.items():
-            column, first, count = self._column(name), position, 1
-            if name in entries:
-                first, count = (int(each[0]) for each in entries[name])
-            if name not in self._sequences:
-                sample[name] = column.value(first)
-                continue
-            places = np.arange(first, first + count)
-            if isinstance(part, (range, slice)):
-                places = places[part.start : part.stop : part.step]
-            sample[name] = column.values(places) if len(places) else []
+            first, count = (int(each[0]) for each in entries[name]) if name in entries else (position, 1)
+            if name in self._sequences:
+                some = slice(part.start, part.stop, part.step) if isinstance(part, (range, slice)) else slice(None)
+                places = np.arange(first, first + count)[some]
+                sample[name] = self._column(name).values(places) if len(places) else []
+            else:
+                sample[name] = self._column(name).value(first)
         return sample
 
     def _sample(self, position: int) -> Sample:
@@ -207,26 +254,10 @@ class RecordReader(RecordsIterator):
 
     # ------------------------------------------------------------------ many samples
 
-    def _iterate(self, start: int, end: int) -> Iterator[Sample]:
-        keys = self._keys
-        while start < end:
-            stop = min(start + self._samples_at_once(), end)
-            try:
-                columns = self._read(keys, range(start, stop), stacked=False)
-            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
-                for position in range(start, stop):
-                    yield self[position]
-            else:
-                yield from samples_of(keys, columns)
-            start = stop
-
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
-        places = as_places(positions)
-        if not self._counts:
-            return self._read_places(names, places, stacked)
-        with decoding_for(current_request()):
-            return self._read_places(names, places, stacked)
+        with decoding_for(current_request()) if self._counts else _NO_LIMIT:
+            return self._read_places(names, as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
         if self._references is None:
@@ -290,19 +321,6 @@ class RecordReader(RecordsIterator):
 
     # ------------------------------------------------------------------ inside
 
-    def _count_samples(self) -> int:
-        files, manifest = self._files, self._files.manifest
-        if manifest is not None and manifest.count > MAX_RECORDS:
-            raise DatasetFileCorruptError(f"{self._folder.full_name(MANIFEST)} claims {manifest.count:,} samples")
-        self._references = files.references()
-        if self._references is not None and manifest is not None and len(self._references) < manifest.count:
-            raise DatasetFileCorruptError(
-                f"{self._folder.name}: {REFS}.bag has fewer samples than {MANIFEST}, {manifest.count:,}"
-            )
-        if manifest is not None:
-            return manifest.count
-        return files.count_samples(self._references)
-
     def _column(self, name: str) -> ValueColumn:
         column = self._opened.get(name)
         if column is None:
@@ -322,20 +340,8 @@ class RecordReader(RecordsIterator):
         if self._closed:
             raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
-    def _remote_bytes(self) -> int:
-        """Bytes of records that are read by range from a store."""
-        bags = [self._column(name).bag for name in self._keys]
-        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None)
 
-    def _samples_at_once(self) -> int:
-        """How many samples an iteration reads together."""
-        columns = [self._column(name) for name in self._keys]
-        n_bytes = sum(column.row_bytes * -(-len(column) // self._length) for column in columns)
-        at_once = (_DECODED_BYTES if self._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
-        return min(max(1, at_once), _MAX_IN_BLOCK)
-
-
-class _RecordAccess(SourceAccess):
+class _RecordAccess(RemoteAccess):
     """Access to records."""
 
     source: RecordReader
@@ -351,15 +357,11 @@ class _RecordAccess(SourceAccess):
 
     @property
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._decodes_in_threads or self.source._remote_bytes() > 0
+        return self.source._decodes_in_threads or super().releases_gil
 
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._remote_bytes() > MAX_KEPT_REMOTE_BYTES
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_samples, n_bytes = self.n_samples, self.source._remote_bytes()
-        return blocks_of_rows(n_samples, n_bytes / n_samples) if n_bytes and n_samples else None
+    def remote_bytes(self) -> float:
+        bags = [self.source._column(name).bag for name in self.source._keys]
+        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None) / max(1, self.n_samples)
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
@@ -374,12 +376,25 @@ class _RecordAccess(SourceAccess):
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
-            check_column(key, reader._codecs)
+            _check_column(key, reader._codecs)
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return self.source._iterate(start, stop)
+        reader, keys = self.source, self.source._keys
+        columns = [reader._column(name) for name in keys] if start < stop else []
+        n_bytes = sum(column.row_bytes * -(-len(column) // reader._length) for column in columns)
+        at_once = (_DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
+        at_once = min(max(1, at_once), _MAX_IN_BLOCK)
+        for first in range(start, stop, at_once):
+            places = range(first, min(first + at_once, stop))
+            try:
+                values = reader._read(keys, places, stacked=False)
+            except (DatasetFileCorruptError, RequestLimitError):  # samples before the damage are intact; each may fit alone
+                for position in places:
+                    yield reader[position]
+            else:
+                yield from samples_of(keys, values)
 
     def locate(self, position: int) -> str:
         return f"record {position} of {self.source._folder.name}"
@@ -397,10 +412,29 @@ def _reopen(
 ) -> RecordReader:
     reader = reader_class(folder, **options)
     if reader._files.manifest_sha256 != manifest_sha256 or len(reader) < length:
-        raise ResourceChangedError(
-            folder.full_name(MANIFEST),
-            f"{length} samples, sha256 {manifest_sha256}",
-            f"{len(reader)} samples, sha256 {reader._files.manifest_sha256}",
-        )
+        before, now = f"{length} samples, sha256 {manifest_sha256}", f"{len(reader)}, sha256 {reader._files.manifest_sha256}"
+        raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
+
+
+def names_of(names: Any) -> list[str]:
+    """Names of columns as a list, without duplicates.
+
+    Raises:
+        ConfigError: they are something else.
+    """
+    listed = [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    if not listed or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
+        raise ConfigError(f"columns must be a list of different names, at least one, got {names!r:.80}")
+    return listed
+
+
+def _check_column(name: object, known: Collection[str]) -> None:
+    """Check that a column exists.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if name not in known:
+        raise ConfigError(f"unknown column {name!r:.80}{did_you_mean(name, known)}; the columns are {', '.join(known)}")

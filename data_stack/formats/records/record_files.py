@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -13,7 +14,7 @@ import numpy as np
 from data_stack.codecs.codec import Codec, Column
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.bag import Bag, Ends, SampleReferences, ends_of_bag, ends_of_index
-from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn, has_rows
+from data_stack.formats.records.columns import FixedColumn, RaggedColumn, ValueColumn
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
@@ -24,6 +25,8 @@ from data_stack.util.logger import logger
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
 _LOADED_INDEX_BYTES = 1 << 20
 _READ_BYTES = 1 << 20
+#: Of an array in numpy 1, one of which numbers the records.
+_MAX_DIMENSIONS = 32
 
 
 class RecordFiles:
@@ -45,18 +48,20 @@ class RecordFiles:
         DatasetFileCorruptError: the dataset is damaged.
     """
 
+    manifest: RecordsManifest | None
+    manifest_sha256: str | None
+    types: dict[str, str]
+    schema: Mapping[str, Column]
+    has_references: bool
+
     def __init__(self, folder: Folder, *, mapped: bool = True) -> None:
         self.folder, self._mapped = folder, mapped
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
-        self.manifest: RecordsManifest | None
-        self.manifest_sha256: str | None
-        self.types: dict[str, str]
-        self.schema: Mapping[str, Column]
-        self._read_manifest()
-        if self.manifest is not None and self._is_appended_to(self.manifest):
+        self._read_description()
+        if self._is_appended_to():
             before = self.manifest_sha256
-            self._read_manifest()
+            self._read_description()
             if before == self.manifest_sha256:  # else a writer finished just now
                 _warn_once(
                     f"{folder.full_name(MANIFEST)} does not cover all samples: another program, such as Granular, appended some. "
@@ -66,58 +71,50 @@ class RecordFiles:
 
     # ------------------------------------------------------------------ spec and manifest
 
-    def _read_manifest(self) -> None:
-        self.manifest, self.manifest_sha256 = _manifest(self.folder)
-        self.types = self._types()
-        if self.manifest is None:
-            self.schema = {name: Column(kind) for name, kind in self.types.items()}
-            self.has_references = self.folder.has_file(bag_name(REFS))
-        else:
-            self.schema = self.manifest.columns
-            self.has_references = bag_name(REFS) in self.manifest.files
-            self._check_manifest(self.manifest)
-
-    def _is_appended_to(self, manifest: RecordsManifest) -> bool:
-        """Whether all indexes have more entries than the manifest covers, and no writer of ours is at work."""
-        path = self.folder.path
-        if path is None or self.has_references:
-            return False
-        indexes = [idx_name(name) for name in self.types if idx_name(name) in manifest.files]
-        longer = (os.path.getsize(path / file) >= manifest.files[file].size + 8 for file in indexes)
-        return bool(indexes) and all(longer) and not self.folder.has_file(UNFINISHED)
-
-    def _types(self) -> dict[str, str]:
-        what = self.folder.full_name(SPEC)
+    def _read_description(self) -> None:
+        """Read the manifest and the spec, and check the sizes of local files; others are checked when they are opened."""
+        folder, self.manifest, self.manifest_sha256 = self.folder, None, None
+        with contextlib.suppress(ResourceNotFoundError):
+            data = folder.read(MANIFEST)
+            self.manifest = RecordsManifest.from_json(data, folder.full_name(MANIFEST))
+            self.manifest_sha256 = hashlib.sha256(data).hexdigest()
+        manifest, what = self.manifest, folder.full_name(SPEC)
         try:
-            data = self.folder.read(SPEC)
+            data = folder.read(SPEC)
         except ResourceNotFoundError as error:
-            if self.manifest is not None:
+            if manifest is not None:
                 raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
-            raise ResourceNotFoundError(f"no record dataset in {self.folder.name or 'the store'!r}: it has no {SPEC}") from error
-        if self.manifest is None:
-            return parse_spec(data, what)
+            raise ResourceNotFoundError(f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}") from error
         record = self._record(SPEC)
         if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
             raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
-        types = parse_spec(data, what)
-        if types != {name: column.type for name, column in self.manifest.columns.items()}:
+        self.types = parse_spec(data, what)
+        if manifest is None:
+            self.schema = {name: Column(kind) for name, kind in self.types.items()}
+            self.has_references = folder.has_file(bag_name(REFS))
+            return
+        self.schema, self.has_references = manifest.columns, bag_name(REFS) in manifest.files
+        if self.types != {name: column.type for name, column in self.schema.items()}:
             raise DatasetFileCorruptError(f"{what} and {MANIFEST} name different columns or types")
-        return types
+        for file, record in manifest.files.items() if folder.path is not None else ():
+            try:
+                size = os.path.getsize(f"{folder.path}/{file}")
+            except OSError as error:
+                raise self._missing(file) from error
+            check_size(folder.full_name(file), size, record)
+
+    def _is_appended_to(self) -> bool:
+        """Whether all indexes have more entries than the manifest covers, and no writer of ours is at work."""
+        path = self.folder.path
+        if path is None or self.has_references or self.manifest is None:
+            return False
+        indexes = {name: record for name, record in self.manifest.files.items() if name.endswith(".idx")}
+        longer = (os.path.getsize(path / name) >= record.size + 8 for name, record in indexes.items())
+        return bool(indexes) and all(longer) and not self.folder.has_file(UNFINISHED)
 
     def _files_of(self, name: str) -> tuple[str, ...]:
         """The files of a column."""
         return (bag_name(name),) if self.has_references else (bag_name(name), idx_name(name))
-
-    def _check_manifest(self, manifest: RecordsManifest) -> None:
-        """Check the sizes of the files."""
-        for file, record in manifest.files.items():
-            if self.folder.path is None:  # each would be a request; a file is checked when it is opened
-                break
-            try:
-                size = os.path.getsize(self.folder.path / file)
-            except OSError as error:
-                raise self._missing(file) from error
-            check_size(self.folder.full_name(file), size, record)
 
     # ------------------------------------------------------------------ columns
 
@@ -156,15 +153,15 @@ class RecordFiles:
             file, n_records = self._open(bag_name(name)), n_records or 0
             n_bytes = file.size
         if n_records * record_bytes != n_bytes:
-            raise DatasetFileCorruptError(
-                f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,} bytes"
-            )
+            raise DatasetFileCorruptError(f"{file.name} has {n_bytes:,} bytes, not {n_records:,} records of {record_bytes:,}")
         bag = Bag(name, file, n_bytes, Ends(None, record_bytes, n_records))
         layout = codec.derive_layout(Column(column.codec_type, column.dtype, column.shape))
         if layout is not None and layout.dtype.kind in "iu" and column.dtype is not None and column.dtype.kind not in "iu":
             raise DatasetFileCorruptError(f"column {name!r} of type {column.type!r} cannot hold {column.dtype}")
-        if layout is not None and layout.record_bytes == record_bytes and has_rows(layout):
-            return FixedColumn(bag, layout, column.dtype)
+        if layout is not None and layout.record_bytes == record_bytes:
+            has_rows = layout.dtype.itemsize > 0 and 0 not in layout.shape and len(layout.shape) < _MAX_DIMENSIONS
+            if has_rows and layout.dtype.kind in "biufcSVmM":  # what is in strings is for their codec to look at
+                return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
 
     def references(self) -> SampleReferences | None:
@@ -191,7 +188,8 @@ class RecordFiles:
         lengths, is_torn = {}, False
         for name in self.types:
             bag = self.bag(name)
-            lengths[name], end = len(bag), int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
+            lengths[name] = len(bag)
+            end = int(bag.bounds(range(len(bag) - 1, len(bag)))[1][0]) if len(bag) else 0
             index = bag.ends.file
             is_torn |= bag.n_bytes != end or (index is not None and index is not bag.file and index.size != 8 * len(bag))
             bag.close()
@@ -202,10 +200,9 @@ class RecordFiles:
             for name, (firsts, counts) in references.many(last).items():
                 references.check(name, lengths[name], last, firsts, counts)
         if is_torn or not single <= {n_samples}:
-            raise DatasetFileCorruptError(
-                f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}. Restore it from a "
-                f"copy, or open it with RecordWriter, which keeps its complete samples"
-            )
+            problem = f"the columns of {self.folder.name!r} differ in their numbers of complete records: {lengths}"
+            remedy = "Restore it from a copy, or open it with RecordWriter, which keeps its complete samples"
+            raise DatasetFileCorruptError(f"{problem}. {remedy}")
         return n_samples
 
     # ------------------------------------------------------------------ files
@@ -236,11 +233,7 @@ class RecordFiles:
         if self.manifest is not None:
             return sum(record.size for file, record in self.manifest.files.items() if file.endswith((".bag", ".idx")))
         bags = [self.bag(name) for name in [REFS] * self.has_references + list(self.types)]
-        try:
-            return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
-        finally:
-            for bag in bags:
-                bag.close()
+        return sum(bag.n_bytes + 8 * len(bag) for bag in bags)
 
     def content(self, names: Iterable[str]) -> dict[str, Any]:
         """What identifies the content of columns: types, dtypes and shapes, and the digests of their files.
@@ -273,20 +266,10 @@ class RecordFiles:
         return self.manifest.files[file]
 
     def _missing(self, file: str) -> DatasetFileCorruptError:
-        return DatasetFileCorruptError(
-            f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}. Restore the file "
-            f"from a copy, or write the dataset again"
-        )
+        what = f"{self.folder.full_name(file)} is missing; the dataset has the columns {', '.join(self.types)}"
+        return DatasetFileCorruptError(f"{what}. Restore the file from a copy, or write the dataset again")
 
 
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning("%s", message)
-
-
-def _manifest(folder: Folder) -> tuple[RecordsManifest | None, str | None]:
-    try:
-        data = folder.read(MANIFEST)
-    except ResourceNotFoundError:
-        return None, None
-    return RecordsManifest.from_json(data, folder.full_name(MANIFEST)), hashlib.sha256(data).hexdigest()

@@ -1,13 +1,14 @@
-"""Reads sharded record datasets."""
+"""Record datasets in shards: folders ``000000``, ``000001`` … that each hold a record dataset."""
 
 from __future__ import annotations
 
 import bisect
+import contextlib
 import itertools
-import re
+import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from data_stack.codecs.codec import Codecs, Column
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
@@ -18,12 +19,13 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceN
 from data_stack.formats.records.layout import SPEC, shard_name
 from data_stack.formats.records.reader import RecordReader
 from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_options
+from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.formats.records.layout import SPEC, check_columns, shard_name, shard_names
+from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
+from data_stack.formats.records.reader import Mask, RecordReader, RecordsIterator, names_of
+from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
-
-if TYPE_CHECKING:
-    pass
-
-_SHARD = re.compile(r"[0-9]{6,}", re.ASCII)
 
 
 class ShardedRecordReader(RecordsIterator):
@@ -61,12 +63,12 @@ class ShardedRecordReader(RecordsIterator):
         chosen = names[first::step]
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
-        options = check_options(codecs, columns, mapped)
+        keys = None if columns is None else names_of(columns)
         readers: list[RecordReader] = []
         for name in chosen:
             shard = folder.subfolder(name)
             try:
-                readers.append(RecordReader(shard, **options))
+                readers.append(RecordReader(shard, codecs=codecs, columns=keys, mapped=mapped))
             except ResourceNotFoundError as error:
                 raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
             found, expected = readers[-1]._files.types, readers[0]._files.types
@@ -77,7 +79,7 @@ class ShardedRecordReader(RecordsIterator):
     def _use(self, readers: list[RecordReader]) -> None:
         self._readers, siblings = readers, weakref.WeakSet[RecordReader]()
         for reader in readers:
-            reader.share_files(siblings)
+            reader._siblings = siblings
         self._starts = list(itertools.accumulate(map(len, readers), initial=0))
 
     # ------------------------------------------------------------------ description
@@ -171,23 +173,6 @@ class _ShardedAccess(CombinedAccess):
         return [part.content_fingerprint() for part, _ in self.parts]
 
 
-def shard_names(folder: Folder) -> list[str]:
-    """The names of the shards in a folder, in order; other files are ignored.
-
-    Raises:
-        DatasetFileCorruptError: a shard is missing.
-    """
-    try:
-        found = {name for name in folder.list_names() if _SHARD.fullmatch(name) and shard_name(int(name)) == name}
-    except UnsupportedStorageOperationError:  # a store that cannot list still knows whether a resource exists
-        found = set(itertools.takewhile(lambda name: folder.subfolder(name).has_file(SPEC), map(shard_name, itertools.count())))
-    names = [shard_name(number) for number in range(len(found))]
-    missing = sorted(set(names) - found)
-    if missing:
-        raise DatasetFileCorruptError(f"shard {missing[0]} of {folder.name!r} is missing, but there is {max(found)}; restore it")
-    return names
-
-
 def _reopen(reader_class: type[ShardedRecordReader], readers: list[RecordReader]) -> ShardedRecordReader:
     reader = reader_class.__new__(reader_class)
     reader._use(readers)
@@ -215,3 +200,159 @@ def open(  # noqa: A001  # records.open("train")
     is_sharded = not folder.has_file(SPEC) and shard_names(folder)
     reader_class = ShardedRecordReader if is_sharded else RecordReader
     return reader_class(folder, codecs=codecs, columns=columns, mapped=mapped)
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class ShardedRecordWriter:
+    """Writes samples into the shards ``000000``, ``000001``, …, each a record dataset that is completed when it is full.
+
+    Processes write shards of one dataset side by side, each of them its own::
+
+        with ShardedRecordWriter("train", spec, shardlen=10_000, shardstart=rank, shardstep=world) as writer: ...
+
+    A new writer resumes in the last shard if it is not full; ``len(writer)`` counts the samples of its own shards. In a store,
+    and with sequences, only finished shards stay; if the last one was closed before it was full, the writer starts the next one.
+
+    Args:
+        target, spec, prefix, codecs: as for :class:`RecordWriter`. Nothing but the shards may lie there.
+        shardlen: samples of a shard; None to write one shard.
+        shardstart: number of the first shard to write.
+        shardstep: how far it is to the next.
+
+    Raises:
+        ConfigError, StorageConflictError, DatasetFileCorruptError, StorageError: as for :class:`RecordWriter`.
+    """
+
+    def __init__(
+        self,
+        target: Any,
+        spec: Mapping[str, str | Column],
+        *,
+        prefix: str = "",
+        shardlen: int | None = None,
+        shardstart: int = 0,
+        shardstep: int = 1,
+        codecs: Codecs | None = None,
+    ) -> None:
+        self._shardlen = sys.maxsize if shardlen is None else check_integer("shardlen", shardlen, at_least=1)
+        self._number = check_integer("shardstart", shardstart, at_least=0)
+        self._step = check_integer("shardstep", shardstep, at_least=1)
+        if shardlen is None and (self._number > 0 or self._step > 1):
+            raise ConfigError("shardstart and shardstep need shardlen, the number of samples in a shard")
+        self._folder = folder_of(target, prefix)
+        self._columns, self._codecs = check_columns(spec), codecs
+        self._n_before = 0
+        self._writer: RecordWriter | None = None
+        self._is_closed = False
+        self._resume()
+
+    # ------------------------------------------------------------------ what there is
+
+    def __len__(self) -> int:
+        """Number of samples in the shards of this writer."""
+        return self._n_before + (len(self._writer) if self._writer is not None else 0)
+
+    # ------------------------------------------------------------------ writing
+
+    def append(self, sample: Mapping[str, Any], flush: bool = False) -> int:
+        """Append a sample, as in :meth:`RecordWriter.append`; a shard that is full by it is completed.
+
+        Returns:
+            Its position among the samples of this writer.
+        """
+        self._current().append(sample, flush)
+        position = len(self) - 1
+        self._complete_if_full()
+        return position
+
+    def extend(self, columns: Mapping[str, Any]) -> None:
+        """Append many samples, as in :meth:`RecordWriter.extend`."""
+        self._check_open()
+        n_samples, start = check_length(columns, self._columns, self._folder.name), 0
+        while start < n_samples:
+            writer = self._current()
+            stop = min(n_samples, start + self._shardlen - len(writer))
+            writer.extend({name: columns[name][start:stop] for name in self._columns})
+            start = stop
+            self._complete_if_full()
+
+    def flush(self) -> None:
+        """As in :meth:`RecordWriter.flush`, for the shard that is not complete yet."""
+        self._check_open()
+        if self._writer is not None:
+            self._writer.flush()
+
+    def close(self) -> None:
+        """Complete the last shard; of a dataset without samples, the only one. Closing again does nothing."""
+        if not self._is_closed:
+            if self._writer is None and (self._number, self._step) == (0, 1):
+                self._writer = self._open()
+            if self._writer is not None:
+                self._complete(self._writer)
+        self._is_closed = True
+
+    def abandon(self) -> None:
+        """As in :meth:`RecordWriter.abandon`, for the shard that is not complete yet."""
+        self._is_closed = True
+        if self._writer is not None:
+            self._writer.abandon()
+
+    def __enter__(self) -> ShardedRecordWriter:
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        try:
+            if exc_type is None:
+                self.close()
+        finally:
+            with contextlib.suppress(Exception):  # the caller shall see the first error
+                self.abandon()
+
+    # ------------------------------------------------------------------ inside
+
+    def _current(self) -> RecordWriter:
+        self._check_open()
+        self._complete_if_full()  # if that failed when it became full
+        if self._writer is None:
+            self._writer = self._open()
+        return self._writer
+
+    def _shard(self, number: int) -> Folder:
+        return self._folder.subfolder(shard_name(number))
+
+    def _open(self) -> RecordWriter:
+        return RecordWriter(self._shard(self._number), self._columns, codecs=self._codecs)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConfigError(f"cannot append to the shards in {self._folder.name!r}: their writer is closed")
+
+    def _complete_if_full(self) -> None:
+        if self._writer is not None and len(self._writer) >= self._shardlen:
+            self._complete(self._writer)
+
+    def _complete(self, writer: RecordWriter) -> None:
+        writer.close()
+        self._writer = None
+        self._n_before += len(writer)
+        self._number += self._step
+
+    def _resume(self) -> None:
+        """Count the shards that are there, completing any that was not, up to the last one that is not full."""
+        grows = self._folder.path is not None and not any(column.is_sequence for column in self._columns.values())
+        while (folder := self._shard(self._number)).has_file(SPEC):
+            is_last = not self._shard(self._number + self._step).has_file(SPEC)
+            if grows and (is_last or not folder.has_file(MANIFEST) or folder.has_file(UNFINISHED)):
+                writer = self._open()
+                if is_last and len(writer) < self._shardlen:
+                    self._writer = writer
+                    return
+                self._complete(writer)
+                continue
+            with RecordReader(folder, codecs=self._codecs) as reader:
+                if reader.spec != (spec := {name: column.type for name, column in self._columns.items()}):
+                    raise ConfigError(f"{folder.name!r} is a shard with other columns: {reader.spec}, not {spec}")
+                self._n_before += len(reader)
+            self._number += self._step

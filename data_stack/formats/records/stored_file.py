@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import io
-import itertools
 import mmap
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
+from data_stack.formats.columns import read_together
 from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
@@ -23,12 +23,7 @@ from data_stack.io.resources import StreamedResource
 if sys.platform != "win32":
     import resource
 
-if TYPE_CHECKING:
-    from collections.abc import Buffer  # type: ignore[attr-defined]  # typeshed: Python 3.12
-
 _SHIFT = BLOCK_BYTES.bit_length() - 1
-#: Ranges this close are fetched together: a request costs about as much as this number of bytes.
-_GAP_BYTES = 1 << 14
 _MAX_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
@@ -175,21 +170,7 @@ class StoredFile:
             self.check(starts, ends)
             buffer: Any = self.buffer
             return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-        if not len(starts):
-            return []
-        order = np.argsort(starts, kind="stable")
-        firsts, lasts = starts[order], np.maximum.accumulate(ends[order])
-        breaks = np.flatnonzero(firsts[1:] > lasts[:-1] + _GAP_BYTES) + 1
-        runs = list(itertools.pairwise([0, *breaks.tolist(), len(order)]))
-        spans = [(int(firsts[first]), int(lasts[stop - 1])) for first, stop in runs]
-        pieces = self.ranges.read_ranges([(start, end - start) for start, end in spans])
-        found = [b""] * len(order)
-        for (start, end), piece, (first, stop) in zip(spans, pieces, runs, strict=True):
-            if len(piece) != end - start:
-                raise DatasetFileCorruptError(f"{self.name} is cut short: it ends within the bytes {start:,} to {end:,}")
-            for index in order[first:stop].tolist():
-                found[index] = piece[int(starts[index]) - start : int(ends[index]) - start]
-        return found
+        return read_together(self.ranges, starts, ends)
 
     def close(self) -> None:
         """Release the file."""
@@ -210,7 +191,7 @@ class _CheckedRanges(PositionalFile):
     def read_at(self, offset: int, size: int) -> bytes:
         return super().read_at(offset, size) if self.checks.is_done else self.read_ranges([(offset, size)])[0]
 
-    def readinto_at(self, offset: int, buffer: Buffer, /) -> int:
+    def readinto_at(self, offset: int, buffer: Any, /) -> int:
         if self.checks.is_done:
             return super().readinto_at(offset, buffer)
         view = memoryview(buffer).cast("B")

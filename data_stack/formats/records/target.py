@@ -3,28 +3,151 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.growing_file import GrowingFile, UploadedFile, make_folder, sync_folder
+from data_stack.formats.records.columns import ColumnEncoder, Part
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
 from data_stack.io.integrity import Digest
+from data_stack.io.storage_errors import storage_errors
 
+_REMEDY = "Fix the cause, then open the dataset again: the writer resumes after the samples that were flushed"
 _LOCK = "writing.lock"
 _ENTRY_BYTES = 8
+_READ_BYTES = 1 << 20
 #: A fork keeps its parent's unfinished resources here: ending their contexts would remove them.
 _INHERITED_STACKS: list[contextlib.ExitStack] = []
+
+
+disk_errors = functools.partial(storage_errors, if_full=_REMEDY, otherwise=_REMEDY)
+
+
+class UploadedFile:
+    """A file in a store, which hashes it, and publishes it as a whole."""
+
+    def __init__(self, file: Any) -> None:
+        self.file, self.size = file, 0
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Write bytes at the end."""
+        self.size += self.file.write(bytes(data))  # which stores hash in the background
+
+    def record(self) -> FileRecord:
+        """Size and digests."""
+        return FileRecord(self.size, self.file.digest.sha256, self.file.digest.blocks)
+
+
+class GrowingFile:
+    """A local file that is appended to.
+
+    Attributes:
+        path: path of the file.
+        size: number of valid bytes.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with disk_errors("open", path):
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            self.size = os.fstat(self._handle).st_size
+        self._digest: Digest | None = None
+
+    def put(self, data: bytes | memoryview) -> None:
+        """Append bytes, which must not change afterwards.
+
+        Raises:
+            StorageError: the disk is full or broken; the bytes are not part of the file.
+        """
+        view, n_done = memoryview(data).cast("B"), 0
+        with disk_errors("write", self.path):
+            while n_done < len(view):
+                n_done += os.pwrite(self._handle, view[n_done:], self.size + n_done)
+        if self._digest is not None:
+            self._digest.update(view, is_fixed=True)
+        self.size += len(view)
+
+    def cut(self, size: int) -> None:
+        """Truncate the file to ``size`` bytes; :meth:`record` hashes them when it is called."""
+        self.size = size
+        self._digest = None if size else Digest()
+        self.trim()
+
+    def trim(self) -> None:
+        """Remove bytes after the valid ones."""
+        with disk_errors("shorten", self.path):
+            if os.fstat(self._handle).st_size > self.size:
+                os.ftruncate(self._handle, self.size)
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Read bytes of the file.
+
+        Raises:
+            DatasetFileCorruptError: the file is shorter.
+        """
+        with disk_errors("read", self.path):
+            data = os.pread(self._handle, size, offset)
+        if len(data) < size:
+            raise DatasetFileCorruptError(f"{self.path!r} ends at byte {offset + len(data)}: the file was truncated")
+        return data
+
+    def sync(self) -> None:
+        """Flush the file to disk."""
+        with disk_errors("write", self.path):
+            os.fsync(self._handle)
+
+    def record(self, earlier: FileRecord | None = None) -> FileRecord:
+        """Size and digests of the valid bytes; ``earlier`` is the manifest's record of the first bytes.
+
+        Raises:
+            DatasetFileCorruptError: the first bytes differ from ``earlier``.
+        """
+        if self._digest is None:
+            digest, n_earlier = Digest(), 0 if earlier is None else earlier.size
+            for start, stop in ((0, n_earlier), (n_earlier, self.size)):
+                for offset in range(start, stop, _READ_BYTES):
+                    digest.update(self.read(offset, min(_READ_BYTES, stop - offset)))
+                if start == 0 and earlier is not None and digest.sha256 != earlier.sha256:
+                    raise DatasetFileCorruptError(f"{self.path!r} is damaged: it does not match the digest in the manifest")
+            self._digest = digest
+        return FileRecord(self._digest.size, self._digest.sha256, self._digest.blocks)
+
+    def __enter__(self) -> GrowingFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        handle, self._handle = self._handle, -1  # another file may get the number
+        os.close(handle)
+
+
+def make_folder(path: str) -> None:
+    """Create a folder and its parents durably."""
+    if not os.path.isdir(path):
+        above = os.path.dirname(path)
+        make_folder(above)
+        with disk_errors("create the folder", path):
+            os.makedirs(path, exist_ok=True)
+        sync_folder(above)
+
+
+def sync_folder(path: str) -> None:
+    """Flush the entries of a folder to disk, after files in it were created, renamed or removed."""
+    with disk_errors("write", path):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @dataclass
@@ -46,6 +169,7 @@ class Target(ABC):
 
     Attributes:
         count: number of samples.
+        files: the files of each column.
 
     Raises:
         StorageConflictError: another writer has the folder open.
@@ -54,7 +178,7 @@ class Target(ABC):
     def __init__(self, folder: Folder, encoders: Mapping[str, ColumnEncoder]) -> None:
         self._folder, self._encoders = folder, encoders
         self._columns = {name: encoder.column for name, encoder in encoders.items()}
-        self._files: dict[str, _Files] = {}
+        self.files: dict[str, _Files] = {}
         self._stack = contextlib.ExitStack()
         self.count = 0
         try:
@@ -68,9 +192,7 @@ class Target(ABC):
     def _lock(self, path: str) -> None:
         make_folder(path)
         if not self._stack.enter_context(self._folder.lease(_LOCK)).acquire():
-            raise StorageConflictError(
-                f"another writer has the record dataset {path!r} open; wait, or let each process write shards"
-            )
+            raise StorageConflictError(f"another writer has the record dataset {path!r} open; wait, or let each write shards")
         for name in self._folder.list_names():
             if name.startswith(TEMPORARY):  # of a writer that died
                 self._folder.delete(name)
@@ -96,7 +218,7 @@ class Target(ABC):
             StorageError: they could not be written; the target cannot be used any more.
         """
         for name, part in parts.items():
-            files = self._files[name]
+            files = self.files[name]
             ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(files.bag.size)
             files.bag.put(part.data)
             files.idx.put(ends.astype("<u8", copy=False).tobytes())
@@ -105,15 +227,6 @@ class Target(ABC):
             if name in self._encoders:
                 self._encoders[name].observe(part)
         self.count += n_samples
-
-    def n_records(self, name: str) -> int:
-        """Number of records of a column."""
-        return self._files[name].n_records
-
-    @property
-    def n_bytes(self) -> int:
-        """Size of the records and their index."""
-        return sum(files.bag.size + _ENTRY_BYTES * files.n_records for files in self._files.values())
 
     def give_up(self) -> None:
         """Release all resources; unpublished files are discarded."""
@@ -129,14 +242,16 @@ class Target(ABC):
         with self._folder.create(name) as file:
             file.write(data)
 
-    def _manifest(self, files: dict[str, FileRecord]) -> RecordsManifest:
+    def _write_manifest(self, files: dict[str, FileRecord]) -> RecordsManifest:
         known = {name: encoder.result() for name, encoder in self._encoders.items()}
         digest = Digest()
         digest.update(spec_json(self._columns))
-        files[SPEC] = FileRecord.of(digest)
+        files[SPEC] = FileRecord(digest.size, digest.sha256, digest.blocks)
         columns = {name: column for name, (column, _) in known.items()}
         record_bytes = {name: n_bytes for name, (_, n_bytes) in known.items()}
-        return RecordsManifest(self.count, columns, record_bytes, dict(sorted(files.items())))
+        manifest = RecordsManifest(self.count, columns, record_bytes, dict(sorted(files.items())))
+        self._create(MANIFEST, manifest.to_json())
+        return manifest
 
 
 class GrowingTarget(Target):
@@ -153,42 +268,34 @@ class GrowingTarget(Target):
 
     def _open(self) -> None:
         folder = self._folder
+        names = [file(name) for name in self._columns for file in (bag_name, idx_name)]
         if not folder.has_file(SPEC):
-            for file in [*map(bag_name, self._columns), *map(idx_name, self._columns)]:
-                if folder.has_file(file):
-                    raise ConfigError(f"{folder.full_name(file)!r} exists without a {SPEC}. Choose another folder")
+            if there := next(filter(folder.has_file, names), None):
+                raise ConfigError(f"{folder.full_name(there)!r} exists without a {SPEC}. Choose another folder")
             self._create(SPEC, spec_json(self._columns))
-        self._manifest_there = self._check_manifest()
+        manifest = self._manifest_there = self._check_manifest(names)
         for name in self._columns:
             if folder.has_file(bag_name(name)) and not folder.has_file(idx_name(name)):
                 with folder.open(bag_name(name)) as bag:
                     if bag.read(1):
                         raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
-            files = []
-            for file in (bag_name(name), idx_name(name)):
-                files.append(GrowingFile(f"{folder.path}/{file}"))
-                self._stack.callback(files[-1].close)
-            self._files[name] = _Files(files[0], files[1])
+        self._opened = {name: self._stack.enter_context(GrowingFile(f"{folder.path}/{name}")) for name in names}
+        self.files = {name: _Files(self._opened[bag_name(name)], self._opened[idx_name(name)]) for name in self._columns}
         self._is_marked = folder.has_file(UNFINISHED)
-        self._resume_from(self._manifest_there)
+        self._resume_from(manifest)
 
-    def _opened(self) -> dict[str, GrowingFile]:
-        """The files by their names."""
-        return {
-            file(name): each for name, both in self._files.items() for file, each in ((bag_name, both.bag), (idx_name, both.idx))
-        }
-
-    def _check_manifest(self) -> RecordsManifest | None:
+    def _check_manifest(self, names: Sequence[str]) -> RecordsManifest | None:
+        """The manifest that is there; ``names`` are those of the files that it should list."""
         folder = self._folder
         found = parse_spec(folder.read(SPEC), folder.full_name(SPEC))
-        asked = _types(self._columns)
+        asked = {name: column.type for name, column in self._columns.items()}
         if found != asked:
             raise ConfigError(f"{folder.name!r} has other columns: {found}, not {asked}. Choose another folder")
         if not folder.has_file(MANIFEST):
             return None
         manifest = RecordsManifest.from_json(folder.read(MANIFEST), folder.full_name(MANIFEST))
-        missing = {file for name in self._columns for file in (bag_name(name), idx_name(name))} - manifest.files.keys()
-        if _types(manifest.columns) != asked or missing:
+        missing = {*names} - manifest.files.keys()
+        if {name: column.type for name, column in manifest.columns.items()} != asked or missing:
             problem = f"has no digest of {sorted(missing)}" if missing else f"and {SPEC} name different columns"
             raise DatasetFileCorruptError(f"{folder.full_name(MANIFEST)} {problem}")
         return manifest
@@ -197,35 +304,34 @@ class GrowingTarget(Target):
         """Keep the complete samples, and remove bytes after them."""
         promised = {} if manifest is None else {name: record.size for name, record in manifest.files.items()}
         is_longer = False
-        for file, found in self._opened().items():
-            if found.size < promised.get(file, 0):
-                raise DatasetFileCorruptError(f"{found.path!r} is cut short: {found.size} of {promised[file]} bytes. Restore it")
-            is_longer = is_longer or found.size > promised.get(file, 0)
+        for name, found in self._opened.items():
+            if found.size < promised.get(name, 0):
+                raise DatasetFileCorruptError(f"{found.path!r} is cut short: {found.size} of {promised[name]} bytes. Restore it")
+            is_longer = is_longer or found.size > promised.get(name, 0)
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
         if not is_covered:
-            self.count = min(self._n_complete(name, files) for name, files in self._files.items())
+            self.count = min(self._n_complete(files) for files in self.files.values())
             if manifest is not None and self.count < manifest.count:
                 raise DatasetFileCorruptError(f"{self._folder.name!r} has {self.count} samples, its manifest {manifest.count}")
-        for name, files in self._files.items():
+        for name, files in self.files.items():
             files.n_records = self.count
             files.idx.cut(self.count * _ENTRY_BYTES)
             last = files.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES) if self.count else b""
             files.bag.cut(promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little"))
-            earlier = manifest if is_covered else None
-            column, n_bytes = (None, None) if earlier is None else (earlier.columns[name], earlier.record_bytes[name])
-            self._encoders[name].follow(column, n_bytes, self.count)
+            if manifest is not None and is_covered:
+                self._encoders[name].follow(manifest.columns[name], manifest.record_bytes[name], self.count)
+            else:
+                self._encoders[name].follow(None, None, self.count)
 
-    def _n_complete(self, name: str, files: _Files) -> int:
+    def _n_complete(self, files: _Files) -> int:
         """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
         ends: npt.NDArray[np.uint64] = np.fromfile(files.idx.path, "<u8")
         decreases = np.flatnonzero(ends[1:] < ends[:-1])
         if len(decreases):
             first = int(decreases[0]) + 1
             if ends[first:].any():
-                raise DatasetFileCorruptError(
-                    f"{files.idx.path!r} is damaged: entry {first} of the index is smaller than the one before"
-                )
+                raise DatasetFileCorruptError(f"{files.idx.path!r} is damaged: entry {first} is smaller than the one before")
             ends = ends[:first]
         return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
 
@@ -239,18 +345,15 @@ class GrowingTarget(Target):
 
     def checkpoint(self) -> None:
         earlier = {} if self._manifest_there is None else self._manifest_there.files
-        opened = self._opened()
-        if earlier and all(earlier[file].size == each.size for file, each in opened.items()):
+        if earlier and all(earlier[name].size == each.size for name, each in self._opened.items()):
             return
-        for each in opened.values():
+        for each in self._opened.values():
             each.sync()
-        manifest = self._manifest({file: each.record(earlier.get(file)) for file, each in opened.items()})
-        self._create(MANIFEST, manifest.to_json())
-        self._manifest_there = manifest
+        self._manifest_there = self._write_manifest({name: each.record(earlier.get(name)) for name, each in self._opened.items()})
 
     def finish(self) -> None:
         if self._is_marked:
-            for each in self._opened().values():
+            for each in self._opened.values():
                 each.trim()
         self.checkpoint()
         if self._is_marked:
@@ -282,22 +385,17 @@ class WholeTarget(Target):
         for name in [*self._columns, REFS] if self._has_sequences else self._columns:
             bag = self._resources.enter_context(folder.create(bag_name(name)))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
-            self._files[name] = _Files(UploadedFile(bag), UploadedFile(idx))
+            self.files[name] = _Files(UploadedFile(bag), UploadedFile(idx))
 
     def finish(self) -> None:
         records = {}
-        for name, files in self._files.items():
+        for name, files in self.files.items():
             if self._has_sequences:
                 # A bag whose first record is empty is only readable with a leading zero.
                 files.bag.put(bytes(_ENTRY_BYTES * files.begins_empty) + files.idx.file.getvalue())
             else:
                 records[idx_name(name)] = files.idx.record()
             records[bag_name(name)] = files.bag.record()
-        manifest = self._manifest(records)
         self._resources.close()
-        self._create(MANIFEST, manifest.to_json())
+        self._write_manifest(records)
         self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
-
-
-def _types(columns: Mapping[str, Column]) -> dict[str, str]:
-    return {name: column.type for name, column in columns.items()}

@@ -6,15 +6,14 @@ import contextlib
 import time
 import weakref
 from collections.abc import Collection, Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag import pack_references
-from data_stack.formats.records.column_encoder import ColumnEncoder, Part
-from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, check_columns, parse_spec
-from data_stack.formats.records.sharded import shard_names
+from data_stack.formats.records.columns import ColumnEncoder, Part
+from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, check_columns, parse_spec, shard_names
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
 from data_stack.util.forks import call_in_forks
@@ -66,14 +65,11 @@ class RecordWriter:
         folder = folder_of(target, prefix)
         self._name = folder.name or "the root of the store"
         self._columns = check_columns(spec)
-        self._encoders = {
-            name: ColumnEncoder(name, column, codec_of(column.type, codecs), self._name) for name, column in self._columns.items()
-        }
-        self._sequences = {name for name, column in self._columns.items() if column.is_sequence}
-        self._encoding = [
-            (name, encoder.encode_sequence if name in self._sequences else encoder.encode)
-            for name, encoder in self._encoders.items()
-        ]
+        columns = self._columns.items()
+        self._encoders = {name: ColumnEncoder(name, each, codec_of(each.type, codecs), self._name) for name, each in columns}
+        self._sequences = {name for name, each in columns if each.is_sequence}
+        encoders = self._encoders.items()
+        self._encoding = [(name, each.encode_sequence if name in self._sequences else each.encode) for name, each in encoders]
         #: The records of samples that are not written yet.
         self._rows: list[list[Any]] = []
         self._row_bytes = 0
@@ -92,19 +88,6 @@ class RecordWriter:
         """Number of samples, those included that are not flushed yet."""
         return self._target.count + len(self._rows)
 
-    @property
-    def spec(self) -> dict[str, str]:
-        """Type of each column, sorted by name, as ``spec.json`` has it."""
-        return {name: column.type for name, column in self._columns.items()}
-
-    @property
-    def size(self) -> int:
-        """Size of the records and their index in bytes."""
-        return self._target.n_bytes + self._row_bytes
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._name!r}: {len(self):,} samples{', ' + self._state if self._state else ''}>"
-
     # ------------------------------------------------------------------ writing
 
     def append(self, sample: Mapping[str, Any], flush: bool = False) -> int:
@@ -122,8 +105,7 @@ class RecordWriter:
                 of the sample was appended.
             StorageError: for instance the disk is full; ``len(writer)`` shows whether the sample was appended.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         if self._row_bytes >= _WRITE_BYTES:
             self._write()
         row: list[Any] = []
@@ -153,8 +135,7 @@ class RecordWriter:
             ConfigError: as for :meth:`append`, or the columns differ in their length.
             StorageError: as for :meth:`append`.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         n_samples = check_length(columns, self._columns, self._name)
         if self._sequences:
             for values in zip(*(columns[name] for name in self._columns), strict=True):
@@ -183,8 +164,7 @@ class RecordWriter:
             StorageError: they could not be written. Open the dataset again to resume after the flushed samples.
             DatasetFileCorruptError: samples of an earlier writer are damaged.
         """
-        if self._state:
-            self._refuse()
+        self._check_open()
         self._write()
         self._checkpoint()
 
@@ -195,8 +175,7 @@ class RecordWriter:
             StorageError, DatasetFileCorruptError: as for :meth:`flush`; the writer is then still open.
         """
         if self._release.alive:
-            if self._state:
-                self._refuse()
+            self._check_open()
             self._write()
             self._target.finish()
             self._leave("closed")
@@ -228,13 +207,12 @@ class RecordWriter:
 
     def _write(self) -> None:
         """Write what was appended."""
-        rows = self._rows
-        if not rows:
+        if not (rows := self._rows):
             return
         parts = {}
         for (name, encoder), records in zip(self._encoders.items(), zip(*rows, strict=True), strict=True):
             flat = [record for each in records for record in each] if name in self._sequences else records
-            parts[name] = encoder.part(flat)
+            parts[name] = Part.of(flat, encoder.codec)
         if self._sequences:
             parts[REFS] = self._references(rows)
         self._rows, self._row_bytes = [], 0
@@ -257,7 +235,7 @@ class RecordWriter:
 
     def _references(self, rows: list[list[Any]]) -> Part:
         """Which records the samples have."""
-        firsts = {name: self._target.n_records(name) for name in self._sequences}
+        firsts = {name: self._target.files[name].n_records for name in self._sequences}
         packed = []
         for number, row in enumerate(rows, self._target.count):
             entries: list[int | tuple[int, int]] = []
@@ -270,8 +248,9 @@ class RecordWriter:
             packed.append(pack_references(entries))
         return Part.of(packed)
 
-    def _refuse(self) -> NoReturn:
-        raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
+    def _check_open(self) -> None:
+        if self._state:
+            raise ConfigError(f"cannot append to {self._name!r}: its writer is {self._state}")
 
     def _leave(self, state: str) -> None:
         if self._release.alive:

@@ -19,8 +19,8 @@ from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetFactory, dataset_folder
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
-from data_stack.formats.conversion.format import format_of_suffix
-from data_stack.formats.conversion.source import name_of_position
+from data_stack.formats.conversion.format import name_of_position
+from data_stack.formats.conversion.formats import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, describe_type
 from data_stack.repository.default_storage import Storage

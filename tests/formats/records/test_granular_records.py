@@ -1,0 +1,236 @@
+"""A finished dataset that Granular appended to: it is served without checksums until it is sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import granular
+import numpy as np
+import pytest
+from granular_fixtures import expected_of, fixture_folder
+from granular_peer import OldGranular
+
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats import records
+from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordWriter
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
+from data_stack.testing.iterators import assert_same
+
+#: Four thousand bytes a record: the manifest ends inside of a block of 64 KiB.
+SPEC: dict[str, str | Column] = {"label": "i64", "text": "utf8", "x": Column("array", "float32", (1000,))}
+TYPES = {"label": "i64", "text": "utf8", "x": "array"}
+
+
+def sample(i: int) -> dict[str, Any]:
+    return {"label": i, "text": f"number {i}", "x": np.full(1000, i, np.float32)}
+
+
+def write(folder: Path, n_ours: int = 30, n_theirs: int = 25) -> Path:
+    with RecordWriter(folder, SPEC) as writer:
+        for i in range(n_ours):
+            writer.append(sample(i))
+    with granular.DatasetWriter(folder, TYPES, granular.encoders) as theirs:
+        for i in range(n_ours, n_ours + n_theirs):
+            theirs.append(sample(i))
+    return folder
+
+
+def test_what_granular_appended_is_served_with_one_warning_until_it_is_sealed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = write(tmp_path / "data", 3, 2)
+    with granular.DatasetWriter(folder, TYPES, granular.encoders) as theirs:
+        theirs.append({**sample(5), "x": np.arange(4)})  # of another form than those before
+
+    for _ in range(2):
+        with RecordReader(folder) as reader:
+            assert (len(reader), reader.manifest) == (6, None)
+            assert reader.read_batch([4, 1])["x"][:, 0].tolist() == [4, 1]
+            assert reader[5]["x"].tolist() == [0, 1, 2, 3]
+            reader.verify()
+    assert caplog.text.count("does not cover all samples") == 1
+
+    assert records.seal(folder) == 6 == records.seal(str(folder))
+    with RecordReader(folder) as reader:
+        reader.verify()
+        assert reader.manifest is not None
+        assert reader.manifest.count == 6
+
+
+def test_damage_is_found_by_seal_where_the_manifest_covers(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data")
+    data = bytearray((folder / "x.bag").read_bytes())
+    data[len(data) // 3] ^= 1
+    (folder / "x.bag").write_bytes(data)
+
+    with pytest.raises(DatasetFileCorruptError, match="digest in the manifest"):
+        records.seal(folder)
+
+
+def test_an_interrupted_append_is_an_error_until_it_is_sealed(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data", 5, 2)
+    with granular.BagWriter(folder / "label.bag") as ahead:
+        ahead.append((7).to_bytes(8, "little"))
+    with (folder / "x.bag").open("ab") as torn, (folder / "text.idx").open("ab") as index, (folder / "x.idx").open("ab") as other:
+        torn.write(b"torn")
+        index.write(b"t")
+        other.write(b"t")
+
+    with pytest.raises(DatasetFileCorruptError, match="differ in their numbers"):
+        RecordReader(folder)
+    assert records.seal(folder) == 7
+    assert (folder / "label.idx").stat().st_size == 7 * 8
+
+
+def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
+    with ShardedRecordWriter(tmp_path / "shards", SPEC, shardlen=2) as writer:
+        for i in range(4):
+            writer.append(sample(i))
+    with granular.DatasetWriter(tmp_path / "shards" / "000001", TYPES, granular.encoders) as theirs:
+        theirs.append(sample(4))
+
+    assert records.seal(tmp_path / "shards") == 5
+    with records.open(tmp_path / "shards") as reader:
+        assert [each["label"] for each in reader] == [0, 1, 2, 3, 4]
+    with pytest.raises(ConfigError, match="local folder"):
+        records.seal(InMemoryStorageConnector())
+
+
+# ---------------------------------------------------------------------- all layouts of Granular
+
+
+NAMES = ["small_new", "small_old", "resumed", "sharded"]
+
+
+def assert_same_but_for_jpeg(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    """JPEG decoders differ in the last bits; that the bytes are right, another test says."""
+    assert list(actual) == list(expected)
+    for name, value in expected.items():
+        if name == "abc":
+            assert actual[name].shape == value.shape
+            assert np.abs(actual[name].astype(int) - value).max() <= 3
+        else:
+            assert_same(actual[name], value)
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool) -> None:
+    expected = expected_of(name)
+
+    with records.open(fixture_folder(name), mapped=mapped) as reader:
+        assert reader.spec == expected["spec"]
+        assert len(reader) == expected["length"]
+        for position, sample in enumerate(expected["decoded"]):
+            assert_same_but_for_jpeg(reader[position], sample)
+        for actual, sample in zip(reader, expected["decoded"], strict=True):
+            assert_same_but_for_jpeg(actual, sample)
+        for actual, sample in zip(reader.__getitems__(range(len(reader))), expected["decoded"], strict=True):
+            assert_same_but_for_jpeg(actual, sample)
+
+
+# ---------------------------------------------------------------------- programs of Granular
+
+
+EVERY_SPEC = {
+    "blob": "bytes",
+    "count": "int",
+    "id": "i64",
+    "mask": "u64",
+    "text": "utf8",
+    "tree": "tree",
+    "x": "array",
+    "y": "msgpack",
+}
+
+
+def every_sample(i: int) -> dict[str, Any]:
+    """With values that Granular's own codecs write rightly."""
+    rng = np.random.default_rng(i)
+    return {
+        "blob": rng.bytes(i % 7),
+        "count": i % 100,
+        "id": i - 5,
+        "mask": 2**63 + i,
+        "text": "ä€😀"[: i % 4],
+        "tree": {"a": [1, "b", rng.integers(0, 9, (2, i % 3))], "b": None},
+        "x": rng.random((i % 4, 3)).astype(np.float32),
+        "y": [i, {"k": b"v" * (i % 3)}, 1.5],
+    }
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All files that Granular has too."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("manifest.json", "progress.json")
+    }
+
+
+def write_by_granular(folder: Path, spec: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:
+    with granular.DatasetWriter(folder, spec, granular.encoders) as writer:
+        for each in samples:
+            writer.append(each)
+
+
+@pytest.fixture(scope="module")
+def old_granular() -> Iterator[OldGranular]:
+    with OldGranular() as peer:
+        yield peer
+
+
+# ---------------------------------------------------------------------- bag + idx, by 0.24.2
+
+
+def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
+    samples = [every_sample(i) for i in range(40)]
+    write_by_granular(tmp_path / "theirs", EVERY_SPEC, samples)
+
+    with RecordWriter(tmp_path / "ours", EVERY_SPEC) as writer:
+        for each in samples:
+            writer.append(each)
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+# ---------------------------------------------------------------------- sequences, by 0.21.2
+
+SEQUENCES = {"frames": "array[]", "id": "i64", "names": "utf8[]", "text": "utf8"}
+
+
+def sequence_sample(i: int) -> dict[str, Any]:
+    return {
+        "frames": [np.full((2, k + 1), i % 256, np.uint8) for k in range(i % 4)],
+        "id": i,
+        "names": [f"name {i} {k}" for k in range((i * 7) % 3)],
+        "text": f"text {i}",
+    }
+
+
+def test_our_sequences_are_granulars_byte_for_byte(tmp_path: Path, old_granular: OldGranular) -> None:
+    samples = [sequence_sample(i) for i in range(300)]  # numbers of records of one, two and three bytes
+    old_granular.write(tmp_path / "theirs", SEQUENCES, samples)
+
+    with RecordWriter(tmp_path / "ours", SEQUENCES) as writer:
+        for each in samples[:100]:
+            writer.append(each)
+        writer.extend({name: [each[name] for each in samples[100:]] for name in SEQUENCES})
+
+    assert files(tmp_path / "ours") == files(tmp_path / "theirs")
+
+
+@pytest.mark.parametrize("first", [b"", b"a"])
+def test_old_granular_reads_empty_records(tmp_path: Path, old_granular: OldGranular, first: bytes) -> None:
+    """It refuses to write them itself."""
+    samples = [{"blob": blob, "parts": [first, b"", b"c"]} for blob in (first, b"", b"b", b"")]
+
+    with RecordWriter(tmp_path / "ours", {"blob": "bytes", "parts": "bytes[]"}) as writer:
+        for each in samples:
+            writer.append(each)
+
+    assert old_granular.read(tmp_path / "ours")[1] == samples
+    with RecordReader(tmp_path / "ours") as reader:
+        assert [reader[i] for i in range(len(reader))] == samples
