@@ -1,21 +1,166 @@
-"""The commands for authors of plugins."""
+"""The commands for authors of plugins, and the packages that they write."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import zipfile
+from collections.abc import Sequence
+from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
 
-from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, answer, echo, takes_settings
+from data_stack.cli.settings import Settings, answer, complete_names, echo, takes_settings
+from data_stack.codecs import codec_of
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
+from data_stack.plugins.manager import default_manager
+
+_CLASSES = ("dark", "grey", "bright")
+_N_OF_CLASS = 4
+
+
+def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
+    """Make up a small file with different samples of ``kind`` in each of ``splits``; returns its name and bytes, always the same.
+
+    Raises:
+        MissingDependencyError: a package for such files is missing; the message names the extra.
+    """
+    random = np.random.default_rng(7)
+    if kind == "images":
+        return "images.zip", _images(splits, random)
+    if kind == "text":
+        rows = [
+            json.dumps({"split": split, "class": name, "text": text.format(random.integers(1000), random.integers(1000))})
+            for split in splits
+            for name, text in [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")] * _N_OF_CLASS
+        ]
+        return "texts.jsonl", "\n".join([*rows, ""]).encode()
+    rows = [
+        f"{split},{label}," + ",".join(f"{value:.2f}" for value in random.normal(10 * label + 10, 2, 3))
+        for split in splits
+        for label in [0, 1, 2] * _N_OF_CLASS
+    ]
+    return "table.csv", "\n".join(["split,class,length,width,weight", *rows, ""]).encode()
+
+
+def _images(splits: Sequence[str], random: np.random.Generator) -> bytes:
+    """A ZIP file of PNG files of 32 × 32 pixels, in a folder for each split and class."""
+    png, file = codec_of("png"), io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for split in splits:
+            for number in range(len(_CLASSES) * _N_OF_CLASS):
+                label = number % len(_CLASSES)
+                name = zipfile.ZipInfo(f"{split}/{_CLASSES[label]}/{number}.png")  # has a constant time
+                archive.writestr(name, png.encode(random.integers(80 * label, 80 * label + 80, (32, 32, 3), dtype=np.uint8)))
+    return file.getvalue()
+
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
+_MAX_CHARACTERS = 60
+_SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
+_FILES = {
+    "pyproject.toml": "pyproject.toml",
+    "README.md": "README.md",
+    ".gitignore": "gitignore",
+    ".github/workflows/test.yml": "workflow.yml",
+    "tests/test_@name_@.py": "test.py",
+    "@module@/__init__.py": "factory.py",
+}
+
+
+def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> Path:
+    """Write the package ``parent/name`` atomically.
+
+    Args:
+        name: of the dataset and of the new folder.
+        kind: of the samples, as in ``data-stack new --help``.
+        splits: names of the splits.
+        parent: an existing folder.
+
+    Raises:
+        ConfigError: a name is invalid or taken, or the folder exists.
+        MissingDependencyError: samples of this kind require a package that is not installed.
+    """
+    _check_names(name, splits)
+    target = parent / name
+    if os.path.lexists(target):
+        raise ConfigError(f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into")
+    texts, file, data = _fill_in(name, kind, splits)
+    # Beside the target, for an atomic rename; inside the temporary folder, so that the package gets the usual permissions.
+    with tempfile.TemporaryDirectory(prefix=".~new-", dir=parent) as scratch:
+        unfinished = Path(scratch, name)
+        for path, content in {**{path: text.encode() for path, text in texts.items()}, file: data}.items():
+            (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
+            (unfinished / path).write_bytes(content)
+        unfinished.rename(target)
+    return target
+
+
+def _check_names(name: str, splits: Sequence[str]) -> None:
+    if not _NAME.fullmatch(name) or len(name) > _MAX_CHARACTERS:
+        raise ConfigError(
+            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MAX_CHARACTERS} letters and "
+            f"digits, with single '-' or '_' between them, such as 'street-signs'"
+        )
+    taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}
+    if _underscored(name) in taken or find_spec(f"data_stack_{_underscored(name)}") is not None:
+        raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
+    if not all(map(_SPLIT.fullmatch, splits)) or len(set(map(str.casefold, splits))) < len(splits):
+        raise ConfigError(
+            f"invalid split names {', '.join(splits)!r:.200}: names must differ and have up to 40 letters, digits, '_' and '-'"
+        )
+
+
+def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str], str, bytes]:
+    """The texts of the package by path, and the path and bytes of its made-up file."""
+    file, data = make_up(kind, splits)
+    imports, sample, body = _template(kind).split("---\n")
+    class_name = "".join(part.title() for part in re.split("[-_]", name))
+    values = {
+        "imports": imports.rstrip(),
+        "sample": sample.rstrip(),
+        "body": body.rstrip(),
+        "name": name,
+        "name_": _underscored(name),
+        "title": re.sub("[-_]", " ", name).capitalize(),
+        "module": f"data_stack_{_underscored(name)}",
+        "Class": class_name,
+        "Factory": f"{class_name}Factory",
+        "file": file,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "size": str(len(data)),
+        "splits": str(tuple(splits)).replace("'", '"'),
+        "first_split": splits[0],
+        "requirement": "datastack[images]" if kind == "images" else "datastack",
+    }
+
+    def fill(text: str) -> str:
+        for key, value in values.items():
+            text = text.replace(f"@{key}@", value)
+        return text
+
+    texts = {fill(path): fill(_template(template)) for path, template in _FILES.items()}
+    return {**texts, f"{values['module']}/py.typed": ""}, f"{values['module']}/{file}", data
+
+
+def _template(name: str) -> str:
+    return (resources.files("data_stack") / "cli" / "templates" / f"{name}.tmpl").read_text(encoding="utf-8")
+
+
+def _underscored(name: str) -> str:
+    return name.replace("-", "_").lower()
+
 
 _SUITE = "data_stack.testing.installed"
 
@@ -32,8 +177,6 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
     Creates the folder NAME with a package that can be installed and tested at once. Its samples are made up until you add your
     source. Overwrites nothing.
     """
-    from data_stack.cli.new_package import write_package
-
     folder = write_package(name, kind, splits, into)
     module = next(folder.glob("data_stack_*/__init__.py"))
     text = (

@@ -1,9 +1,12 @@
-"""The commands of ``data-stack`` on datasets and on the installation."""
+"""The commands of ``data-stack`` on datasets or the installation."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import json
 import os
+import platform
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -11,11 +14,22 @@ from typing import Any
 
 import click
 
-from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, answer, common_options, dataset_options, echo, parse_options, table, takes_settings
+from data_stack.cli.settings import (
+    Settings,
+    answer,
+    common_options,
+    complete_names,
+    dataset_options,
+    echo,
+    parse_options,
+    table,
+    takes_settings,
+)
+from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
+from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.plugins.manager import default_manager
+from data_stack.repository.default_storage import HOME, check_there
 from data_stack.show.markup import Facts, size_text
-
-__all__ = ["data_stack"]
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -42,8 +56,8 @@ def list_datasets(settings: Settings) -> None:
 
     Shows which versions are prepared in the store. Imports no plugin if the store can list its resources.
     """
+    from data_stack.plugins.installed import DATASETS_GROUP
     from data_stack.plugins.manager import default_manager
-    from data_stack.plugins.record import DATASETS_GROUP
     from data_stack.stores.inventory import take_inventory
 
     connector = settings.existing_connector(may_be_new=True)
@@ -133,8 +147,6 @@ def doctor(settings: Settings) -> int:
 
     Imports every plugin. Exits with 1 if a plugin or the store is broken, or if the original DataStack is installed too.
     """
-    from data_stack.cli.examination import run_checks
-
     findings = run_checks(settings)
     healthy, plugins = findings["healthy"], findings["plugins"]
     sources = [(each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in plugins]
@@ -217,7 +229,7 @@ def search(settings: Settings, terms: tuple[str, ...], catalogue: str | None, ca
     if catalogue is not None or catalogues:
         _search_catalogues(settings, " ".join(terms), catalogue, limit)
         return
-    from data_stack.repository.search import search_datasets
+    from data_stack.repository.repository import search_datasets
 
     found = search_datasets(" ".join(terms))
     rows = [(each.name, each.description.partition("\n")[0] or "-", each.license or "-") for each in found]
@@ -231,3 +243,65 @@ def _search_catalogues(settings: Settings, text: str, scheme: str | None, limit:
     found = search_catalogues(text, scheme, limit=limit)
     rows = [(each.name, each.title or "-", each.license or "-", size_text(each.size)) for each in found]
     answer(settings, [asdict(each) for each in found], table(("name", "title", "license", "size"), rows, right=(3,)))
+
+
+_PROBE = "doctor-probe"
+
+
+def run_checks(settings: Settings) -> dict[str, Any]:
+    """Check the environment, store and plugins; returns plain JSON data. Imports all plugins."""
+    store = _store(settings)
+    plugins = [asdict(record) for record in default_manager().doctor()]
+    originals = _originals()
+    return {
+        "healthy": bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins),
+        "environment": {
+            "datastack": _version("datastack") or "not installed",
+            "python": platform.python_version(),
+            "executable": sys.executable,
+            "platform": platform.platform(),
+            # the URL of DATA_STACK_HOME may hold a password
+            **{name: value for name, value in sorted(os.environ.items()) if name.startswith("DATA_STACK_") and name != HOME},
+        },
+        "originals": originals,
+        "store": store,
+        "plugins": plugins,
+    }
+
+
+def _version(distribution: str) -> str | None:
+    found = next(iter(importlib.metadata.distributions(name=distribution)), None)
+    return None if found is None else found.version
+
+
+def _originals() -> list[str]:
+    """Installations of the original DataStack (PyPI's datastack), whose modules have the names of this package."""
+    return [
+        f"datastack {distribution.version} of the original DataStack is in {distribution.locate_file('')}, and this one is in "
+        f"{Path(__file__).parents[2]}; both define the same modules, so Python may import either. Run "
+        f"`{sys.executable} -m pip uninstall datastack` until it finds no package, then reinstall this package from its clone"
+        for distribution in importlib.metadata.distributions(name="datastack")
+        if not any(entry_point.name == "data-stack" for entry_point in distribution.entry_points)
+    ]
+
+
+def _store(settings: Settings) -> dict[str, Any]:
+    """Check that the store answers and can store a few bytes; a missing folder is not created."""
+    found: dict[str, Any] = {"store": "none", "usable": False, "writable": False}
+    try:
+        connector = settings.connector()
+        found["store"] = repr(connector)
+        check_there(connector, may_be_new=True)
+        connector.has_resource(_PROBE)
+        found["usable"] = True
+        if not isinstance(connector, FileStorageConnector) or os.path.isdir(connector.root_path):
+            identifier = f"{_PROBE}-{os.getpid()}"
+            connector.set_resource(identifier, [b"data_stack"])
+            found["writable"] = True
+            with contextlib.suppress(UnsupportedStorageOperationError):
+                connector.delete_resource(identifier)
+    except ReadOnlyStorageError:  # the URL requests it
+        pass
+    except (DataStackError, OSError) as error:
+        found |= {"usable": False, "problem": str(error)}
+    return found

@@ -1,21 +1,32 @@
-"""The commands that bring datasets into a store."""
+"""The commands that prepare, draw or browse datasets."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, answer, table, takes_settings
+from data_stack.cli.settings import (
+    Settings,
+    answer,
+    complete_names,
+    complete_places,
+    dataset_options,
+    is_place,
+    parse_options,
+    table,
+    takes_settings,
+)
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.show.markup import size_text
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.factories.engine import PreparationEngine
     from data_stack.io.resource_definition import ResourceDefinition
     from data_stack.io.storage_connectors import StorageConnector
@@ -172,3 +183,109 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
         known = ["processes", *sorted(engines)]
         raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}; known engines: {', '.join(known)}")
     return engines[kind](master, attempts=3)
+
+
+_N_SAMPLES = 20
+_COLUMNS = ("position", "label", "sample")
+
+
+@click.command()
+@click.argument("name", metavar="NAME", shell_complete=complete_names)
+@click.option("-o", "--output", metavar="FILE", help="Write an image file, .png or .jpg.  [default: show the samples here]")
+@click.option("--split", metavar="SPLIT", help="One split.  [default: the first]")
+@click.option(
+    "-n",
+    "--samples",
+    "n_samples",
+    type=click.IntRange(min=1),
+    help="Maximum number of samples.  [default: 100 in a file, else 20]",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
+@dataset_options
+@takes_settings
+def show(
+    settings: Settings,
+    name: str,
+    output: str | None,
+    split: str | None,
+    n_samples: int | None,
+    seed: int | None,
+    options: tuple[str, ...],
+) -> None:
+    """Draw samples with their labels.
+
+    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each
+    sample; -o writes one picture of all.
+    """
+    if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise click.BadParameter(f"{output!r} must end in .png or .jpg", param_hint="'-o'")
+    from data_stack.repository.repository import default_repository
+
+    loaded = default_repository().load(name, split, settings.connector(), **parse_options(options))
+    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    if output is None:
+        _show_here(settings, samples, n_samples or _N_SAMPLES, seed)
+        return
+    from data_stack.show import contact_sheet
+
+    picture = contact_sheet(samples, n_samples=n_samples, seed=seed)
+    picture.save(output)
+    facts = {"name": name, "output": output, "width": picture.width, "height": picture.height}
+    answer(settings, facts, f"wrote {output} ({picture.width} x {picture.height} pixels)")
+
+
+def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int, seed: int | None) -> None:
+    """Print samples as lines of text."""
+    from data_stack.show.kinds import shorten
+    from data_stack.show.samples import choose, default_keys, label_text, part_of
+
+    meta: Any = getattr(iterator, "dataset_meta", None)
+    sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())
+    positions = choose(iterator, target_key, min(n_samples, len(iterator)), seed)[0] if len(iterator) else []
+    samples = [iterator[position] for position in positions]
+    labels = [label_text(part_of(sample, target_key), getattr(meta, "class_names", None)) for sample in samples]
+    values = [part_of(sample, sample_key) for sample in samples]
+    texts = [
+        f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)
+        for value in values
+    ]
+    rows = list(zip(positions, labels, texts, strict=True))
+    shown = table(_COLUMNS, [(str(position), label, text) for position, label, text in rows], right=(0,))
+    answer(settings, [dict(zip(_COLUMNS, row, strict=True)) for row in rows], shown)
+
+
+@click.command("browse")
+@click.argument("source", metavar="NAME | PATH | URL", shell_complete=complete_places)
+@click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
+@click.option("--no-open", is_flag=True, help="Print the URL only.")
+@dataset_options
+@takes_settings
+def browse(settings: Settings, source: str, split: str | None, port: int, no_open: bool, options: tuple[str, ...]) -> None:
+    """Show a dataset in the web browser.
+
+    For example: data-stack browse mnist
+
+    The source is an installed dataset, which is prepared first if it is not ready, or a folder, a file or a URL in a format
+    that data-stack convert reads: records, Parquet, WebDataset, images, HDF5 …; a folder of such folders opens as splits.
+
+    The page is served on 127.0.0.1, requires the token in its URL, and is read-only. Ctrl-C ends it.
+    """
+    from data_stack.browse.browser import Browser
+    from data_stack.browse.server import serve
+    from data_stack.repository.repository import default_repository
+
+    def announce(url: str) -> None:
+        answer(settings, {"url": url}, f"{url}\nCtrl-C ends it.")
+
+    given = parse_options(options)
+    is_file, repository = is_place(settings, source, given), default_repository()
+    about = repository.describe(source)
+    loaded = repository.load(source, split, settings.connector(), **given)
+    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    for each in splits.values():
+        if hasattr(each, "limit_cache"):  # Parquet; a page needs few row groups
+            each.limit_cache(16 << 20)
+    title = os.path.basename(source.rstrip("/")) if is_file else about.name
+    browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
+    serve(browser, port=port, opens=not no_open, announce=announce)

@@ -15,15 +15,11 @@ from collections.abc import Sequence
 import click
 
 from data_stack.cli.authors import check, new
-from data_stack.cli.browse import browse
 from data_stack.cli.commands import data_stack
-from data_stack.cli.convert import convert_dataset, records
-from data_stack.cli.datasets import import_file, prepare
-from data_stack.cli.lock import lock
-from data_stack.cli.parquet import parquet
+from data_stack.cli.datasets import browse, import_file, prepare, show
+from data_stack.cli.files import convert_dataset, parquet, records
 from data_stack.cli.settings import OFFLINE, Settings, echo
-from data_stack.cli.show import show
-from data_stack.cli.stores import copy, du, gc, publish, remove, verify
+from data_stack.cli.stores import copy, du, gc, lock, publish, remove, verify
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 from data_stack.show.markup import printable
 

@@ -1,4 +1,4 @@
-"""The options and the output of every command."""
+"""The options, the completion, the output of every command."""
 
 from __future__ import annotations
 
@@ -12,13 +12,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
-from data_stack.cli.completion import complete_places
 from data_stack.exception import ConfigError
 from data_stack.show.markup import Block, Paragraph, Table, as_text, printable
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors import StorageConnector
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The installed datasets whose names begin with ``incomplete``."""
+    from data_stack.plugins.installed import InstalledPlugins, read_disabled
+
+    names = InstalledPlugins.read(read_disabled()).dataset_names
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files and folders."""
+    return [CompletionItem(incomplete, type="file")]
+
 
 _STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
 [env: DATA_STACK_HOME; default: the user's cache folder]"""

@@ -17,12 +17,10 @@ from data_stack.exception import (
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
-from data_stack.factories.engine import PreparationEngine
-from data_stack.factories.manifest import Manifest
+from data_stack.factories.engine import EnginePreparation, PreparationEngine, prepare_in_turn
+from data_stack.factories.manifest import MANIFEST, Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
-from data_stack.factories.resource_names import MANIFEST
-from data_stack.factories.shards import EnginePreparation, prepare_in_turn
 from data_stack.factories.stored import Finding, Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector

@@ -10,7 +10,7 @@ from typing import Any
 from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
-from data_stack.factories.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
+from data_stack.factories.manifest import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.suggestions import did_you_mean

@@ -1,19 +1,74 @@
-"""The manifest of a prepared dataset; it is written last and makes the dataset ready."""
+"""What data_stack stores with a prepared dataset: its manifest, which makes it ready, the journal until then, reserved names."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from data_stack.exception import DatasetFileCorruptError, MalformedIdentifierError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
 from data_stack.values.strict_json import JsonObject, seal_json
 
-__all__ = ["Manifest", "ResourceRecord", "SourceRecord"]
+MANIFEST, JOURNAL = "manifest.json", "journal.json"
+#: Digests of samples that were read for a lock file.
+SAMPLE_DIGESTS = "digests@samples.json"
+#: Prefix of temporary names, reserved.
+STAGED = "preparing@"
 
-FORMAT = 2
-_FORMATS = (1, FORMAT)  # format 1 lacks framework and seconds
+
+class ResourceNames:
+    """The names used below a dataset, including those of data_stack itself.
+
+    Args:
+        dataset: its folder.
+        names: used from the start.
+
+    Raises:
+        MalformedIdentifierError: a name is outside of the grammar of identifiers.
+        ConfigError: a name is used, differs from a used one in case only, is the folder of one, or is reserved.
+    """
+
+    def __init__(self, dataset: str, names: Iterable[str] = ()) -> None:
+        self._dataset = dataset
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        for name in (MANIFEST, JOURNAL, SAMPLE_DIGESTS, *names):
+            self.take(name)
+
+    def take(self, name: str) -> None:
+        """Reserve a name."""
+        check_identifier(name)
+        check_identifier(f"{self._dataset}/{name}")
+        # Windows and macOS fold case.
+        folded = name.casefold()
+        if folded.startswith(STAGED):
+            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: the prefix {STAGED!r} is reserved")
+        folders = _folders_of(folded)
+        other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
+        if other is not None:
+            raise ConfigError(
+                f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs the same file or folder"
+            )
+        self._files[folded] = name
+        for folder in folders:
+            self._folders.setdefault(folder, name)
+
+    def give_back(self, name: str) -> None:
+        """Free a reserved name."""
+        del self._files[name.casefold()]
+        self._folders = {folder: user for user in self._files.values() for folder in _folders_of(user.casefold())}
+
+
+def _folders_of(name: str) -> list[str]:
+    segments = name.split("/")
+    return ["/".join(segments[:n]) for n in range(1, len(segments))]
+
+
+_FORMAT = 2
+_FORMATS = (1, _FORMAT)  # format 1 lacks framework and seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +147,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The manifest as indented ASCII JSON with a digest."""
-        return seal_json({"format": FORMAT, **asdict(self)})
+        return seal_json({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
@@ -104,7 +159,7 @@ class Manifest:
         fields = JsonObject.unseal(data, "manifest")
         if (number := fields.size("format")) not in _FORMATS:
             raise DatasetFileCorruptError(
-                f"manifest has format {number}, but this version of data_stack reads formats up to {FORMAT}; update data_stack"
+                f"manifest has format {number}, but this version of data_stack reads formats up to {_FORMAT}; update data_stack"
             )
         manifest = cls(
             name=fields.text("name"),
@@ -115,8 +170,8 @@ class Manifest:
             prepared=tuple(resource_record(each) for each in fields.objects("prepared")),
             adopted=fields.flag("adopted"),
             created=fields.text("created"),
-            framework=fields.optional_text("framework") if number >= FORMAT else None,
-            seconds=fields.optional_seconds("seconds") if number >= FORMAT else None,
+            framework=fields.optional_text("framework") if number >= _FORMAT else None,
+            seconds=fields.optional_seconds("seconds") if number >= _FORMAT else None,
         )
         fields.done()
         try:
@@ -155,3 +210,104 @@ def _source(fields: JsonObject) -> SourceRecord:
     record = SourceRecord(name, size, sha256, md5_sum, fields.flag("verified"), origin)
     fields.done()
     return record
+
+
+_JOURNAL_FORMAT = 3
+#: The step that stands for all of preprocess().
+WHOLE = "preprocess()"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step of a preparation, or a shard.
+
+    Attributes:
+        name: of the step.
+        resources: that it made.
+        staged: the temporary name of each resource, relative to the dataset; None if it has its final name.
+    """
+
+    name: str
+    resources: tuple[ResourceRecord, ...]
+    staged: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The finished steps of one preparation.
+
+    While it is stored, resources of two preparations may be mixed, so the dataset is not adopted.
+
+    Attributes:
+        fingerprint: digest of dataset and sources; a journal with another one is ignored.
+        steps: the finished steps, in order.
+        codes: digests of the code that took part, starting with the first.
+    """
+
+    fingerprint: str
+    steps: tuple[Step, ...] = ()
+    codes: tuple[str, ...] = ()
+
+    @property
+    def attempt(self) -> str:
+        """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
+        return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
+
+    def step(self, name: str) -> Step | None:
+        """The step with this name, if it is finished."""
+        return next((step for step in self.steps if step.name == name), None)
+
+    def with_step(self, done: Step) -> Journal:
+        """The journal with one more step; replaces an earlier one with the same name."""
+        return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
+
+    def to_json(self) -> bytes:
+        """The journal as it is stored."""
+        steps = []
+        for step in self.steps:
+            pairs = zip(step.resources, step.staged, strict=True)
+            steps.append({"name": step.name, "resources": [{**asdict(record), "staged": staged} for record, staged in pairs]})
+        codes = [{"sha256": code} for code in self.codes]
+        return seal_json({"format": _JOURNAL_FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
+
+    @classmethod
+    def from_json(cls, data: bytes, dataset: str) -> Journal:
+        """Read a stored journal of ``dataset``.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, or of another format.
+        """
+        fields = JsonObject.unseal(data, "journal")
+        if fields.size("format") != _JOURNAL_FORMAT:
+            raise DatasetFileCorruptError(
+                f"the journal has another format than {_JOURNAL_FORMAT}: another version of data_stack wrote it"
+            )
+        fingerprint = fields.hexadecimal("fingerprint", 64)
+        steps = []
+        for each in fields.objects("steps"):
+            resources = each.objects("resources")
+            staged = tuple(resource.optional_text("staged") for resource in resources)
+            steps.append(Step(each.text("name"), tuple(map(resource_record, resources)), staged))
+            each.done()
+        listed = fields.objects("codes")
+        codes = [each.hexadecimal("sha256", 64) for each in listed]
+        for each in (*listed, fields):
+            each.done()
+        check_names(dataset, (record.identifier for step in steps for record in step.resources))
+        waiting = [staged for step in steps for staged in step.staged if staged is not None]
+        check_names(dataset, waiting)
+        if not all(staged.startswith(STAGED) for staged in waiting):
+            raise DatasetFileCorruptError("the journal is damaged: a resource has an invalid temporary name")
+        return cls(fingerprint, tuple(steps), tuple(codes))
+
+
+def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:
+    """Digest of the dataset, its class and the bytes of its sources: 64 hex digits."""
+    facts = [
+        _JOURNAL_FORMAT,
+        name,
+        version,
+        factory,
+        sorted((source.identifier, source.size, source.sha256) for source in sources),
+    ]
+    return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode("ascii")).hexdigest()

@@ -24,10 +24,8 @@ from data_stack.exception import (
     TaskError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.journal import WHOLE, Journal, fingerprint
-from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.factories.manifest import MANIFEST, WHOLE, Journal, Manifest, ResourceRecord, SourceRecord, fingerprint
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
-from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.retriever import retrieve

@@ -17,9 +17,7 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.journal import WHOLE, Journal, Step
-from data_stack.factories.manifest import ResourceRecord
-from data_stack.factories.resource_names import STAGED, ResourceNames
+from data_stack.factories.manifest import STAGED, WHOLE, Journal, ResourceNames, ResourceRecord, Step
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import shows_progress, with_bar

@@ -10,12 +10,55 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
-from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
 from data_stack.util.logger import logger
+
+DATASETS_GROUP: Final = "data_stack.datasets"
+"""Entry points that are datasets: ``mnist = "pkg.module:MNISTFactory"``."""
+
+BEHAVIOUR_GROUP: Final = "data_stack"
+"""Entry points that implement the hooks of :mod:`data_stack.plugins.hookspecs`: ``mongodb = "pkg.module"``."""
+
+PluginState = Literal["ok", "listed", "broken", "blocked", "shadowed"]
+
+
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """One entry point of an installed distribution, and its state.
+
+    Attributes:
+        name: of the entry point; a dataset is loaded by it.
+        group: ``"data_stack.datasets"`` or ``"data_stack"``.
+        distribution: the installed package that brings it.
+        version: of the distribution.
+        state: ``listed``: installed, not imported yet; ``ok``: imported, and it keeps its contract; ``broken``: its name is
+            malformed, importing or calling it failed, it is not a dataset factory, or its hooks are not those of this version of
+            data_stack; ``blocked``: ``DATA_STACK_DISABLE_PLUGINS`` names it; ``shadowed``: another distribution provides a
+            dataset of the same name.
+        error: why it is in its state; None for ``ok`` and ``listed``.
+        entry_point: where its code is, ``"package.module:attribute"``.
+    """
+
+    name: str
+    group: str
+    distribution: str
+    version: str
+    state: PluginState = "listed"
+    error: str | None = None
+    entry_point: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        """``"distribution:name"``, which reaches a dataset whose name alone is ambiguous."""
+        return f"{self.distribution}:{self.name}"
+
+    def __str__(self) -> str:
+        kind = "dataset" if self.group == DATASETS_GROUP else "plugin"
+        return f"{kind} {self.name!r} of {self.distribution} {self.version}"
+
 
 _BUILT_IN = "datastack"
 

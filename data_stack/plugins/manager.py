@@ -32,14 +32,12 @@ from data_stack.io.retriever import register_scheme
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
-from data_stack.plugins.dataset_class import check_dataset_class
-from data_stack.plugins.installed import InstalledPlugins, read_disabled, state_of_path
-from data_stack.plugins.record import PluginRecord
+from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled, state_of_path
 from data_stack.util.logger import logger
 
 if TYPE_CHECKING:
+    from data_stack.factories.base_factory import BaseDatasetFactory
     from data_stack.factories.engine import PreparationEngine
-    from data_stack.factories.factory import BaseDatasetFactory
     from data_stack.io.retriever.transfer import Fetch
 
 _Value = TypeVar("_Value")
@@ -48,6 +46,21 @@ _RETRIEVER_SCHEMES = {"file", "http", "https", "package"}
 _SOURCE = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):", re.ASCII)
 _SCHEME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+.-]*", re.ASCII)
+
+
+def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
+    """Return ``value`` if it is a class with ``get_dataset_iterator``.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not isinstance(value, type):
+        raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
+    if not callable(getattr(value, "get_dataset_iterator", None)):
+        raise ConfigError(
+            f"{value.__qualname__} is not a dataset factory: get_dataset_iterator is missing; derive it from DatasetFactory"
+        )
+    return value
 
 
 def _is_encoder(kind: str, value: Any) -> bool:

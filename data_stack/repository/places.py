@@ -1,4 +1,4 @@
-"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises their format, and opens them."""
+"""Files or folders as datasets: ``data_stack.load("./pictures")`` recognises their format, opens them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,62 @@ from data_stack.io.location import Location, location_of
 from data_stack.io.progress import progress_as
 from data_stack.io.url import scheme_of, split_url
 from data_stack.repository.default_storage import as_storage_connector
-from data_stack.repository.description import DatasetDescription
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.io.storage_connectors import StorageConnector
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetDescription(Document):
+    """The facts of a dataset that are known without preparing it. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        name: to load it by.
+        version: of its prepared data; None for legacy factories, like all that follows.
+        description: docstring of its factory, may be empty.
+        license: an SPDX identifier or a sentence.
+        homepage: where to read about it.
+        citation: how to cite it.
+        splits: their names; empty if the factory does not declare them.
+        options: configuration keys besides ``split``, with their defaults, e.g. ``("scaled=False",)``.
+        class_names: names of the classes of targets; empty if the factory does not declare them.
+        distribution: the installed package that provides it; None if this program registered it.
+        distribution_version: its version.
+    """
+
+    name: str
+    version: str | None = None
+    description: str = ""
+    license: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    splits: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    distribution: str | None = None
+    distribution_version: str | None = None
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Name, description and facts; ``level`` is that of the heading."""
+        return [*self.header(level), Facts(self.facts())]
+
+    def header(self, level: int) -> list[Block]:
+        """Name, version, and the first paragraph of the description."""
+        title: list[Block] = [Heading(level, f"{self.name} {self.version or ''}".rstrip())]
+        return [*title, Paragraph(self.description.partition("\n\n")[0])] if self.description else title
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Those that are known, by their names."""
+        package = f"{self.distribution} {self.distribution_version}" if self.distribution else None
+        facts = [("license", self.license), ("homepage", self.homepage), ("citation", self.citation)]
+        facts += [("splits", ", ".join(self.splits)), ("options", ", ".join(self.options)), ("from", package)]
+        return [(name, fact) for name, fact in facts if fact]
+
 
 _COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
 

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from data_stack.exception import ConfigError, DatasetNotFoundError, RevisionNotFoundError
+from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError, RevisionNotFoundError
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.plugins.dataset_class import check_dataset_class
-from data_stack.plugins.manager import PluginManager, default_manager
-from data_stack.repository.catalogues import Catalogues
+from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
+from data_stack.repository.catalogues import Catalogues, explain_unknown_dataset, install_command, list_names
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.description import DatasetDescription
-from data_stack.repository.places import Place, find_published, is_place
+from data_stack.repository.places import DatasetDescription, Place, find_published, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
-from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
 from data_stack.util.distributions import distribution_of
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.dataset.meta import IteratorMeta
-    from data_stack.factories.factory import BaseDatasetFactory
-
-__all__ = ["DatasetDescription", "DatasetRepository", "default_repository"]
+    from data_stack.factories.base_factory import BaseDatasetFactory
 
 _Names: TypeAlias = list[str]  # in the class below, list is a method
 
@@ -263,3 +259,32 @@ def _sources(factory: FactoryOrClass) -> list[str]:
     declared = getattr(factory, "sources", ())
     definitions = declared if isinstance(declared, (tuple, list)) else ()
     return [place for each in definitions if isinstance(each, ResourceDefinition) for place in each.sources]
+
+
+def search_datasets(text: str, repository: DatasetRepository | None = None) -> list[DatasetDescription]:
+    """The datasets in which each word of ``text`` is found, those with a word in their name first.
+
+    Imports the plugins; a broken one is found by its name.
+
+    Args:
+        text: words; upper and lower case are equal.
+        repository: the datasets to search; None for the default one.
+    """
+    repository = default_repository() if repository is None else repository
+    words, found = text.casefold().split(), list[DatasetDescription]()
+    for name in repository.list():
+        try:
+            each = repository.describe(name)
+        except PluginError:
+            each = DatasetDescription(name)
+        facts = (each.name, each.description, each.license, each.citation, *each.class_names, *keywords_of(each.distribution))
+        known = " ".join(filter(None, facts)).casefold()
+        if all(word in known for word in words):
+            found.append(each)
+    return sorted(found, key=lambda each: not any(word in each.name for word in words))
+
+
+def keywords_of(distribution: str | None) -> list[str]:
+    """The keywords that the package of a dataset declares."""
+    declared = [] if distribution is None else importlib.metadata.metadata(distribution).get_all("Keywords", [])
+    return [each.strip() for text in declared for each in text.split(",") if each.strip()]

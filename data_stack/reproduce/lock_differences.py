@@ -12,7 +12,7 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.redaction import shorten
-from data_stack.repository.unknown_names import install_command
+from data_stack.repository.catalogues import install_command
 from data_stack.reproduce.locked_samples import SampleDigests, libraries_of
 
 #: What to do about damaged prepared files.

@@ -19,7 +19,7 @@ from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.exception import DatasetFileCorruptError, StorageError, UnsupportedStorageOperationError
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.resource_names import SAMPLE_DIGESTS
+from data_stack.factories.manifest import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.util.logger import logger

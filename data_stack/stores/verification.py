@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_stack.exception import DatasetFileCorruptError, ResourceNotFoundError, StorageError, StorageUnavailableError
-from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.manifest import MANIFEST
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
 from data_stack.io.storage_connectors.cached import uncached

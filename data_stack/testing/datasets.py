@@ -28,8 +28,7 @@ from data_stack.loader import Loader
 from data_stack.repository.repository import DatasetRepository
 from data_stack.show.leakage import find_duplicates
 from data_stack.show.licences import spdx_problem
-from data_stack.testing.iterators import DatasetIteratorContract, assert_same
-from data_stack.testing.processes import call_in_process
+from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]
 Records: TypeAlias = tuple[ResourceRecord, ...]

@@ -19,7 +19,7 @@ import pytest
 from data_stack.exception import MalformedIdentifierError, ResourceChangedError, ResourceNotFoundError
 from data_stack.io.resources import StreamedResource, StreamedTextResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import StorageConnector
-from data_stack.testing.processes import call_in_process
+from data_stack.testing.iterators import call_in_process
 from data_stack.testing.storage_operations import CONTENT, SourceFailed, StorageOperations, assert_same_bytes, content, overrides
 
 __all__ = ["HOSTILE_IDENTIFIERS", "StorageConnectorContract", "assert_same_bytes", "content"]

@@ -11,13 +11,13 @@ import numpy as np
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, NestedCodec, Schema
 from data_stack.formats.parquet.types import arrow_type_of_dtype, describe_type
-from data_stack.repository.croissant.patterns import rewrite_texts
 from data_stack.repository.croissant.values import (
     MAX_PATTERN_LENGTH,
     UNFIT,
     bounding_box,
     cast_value,
     parse_path,
+    rewrite_texts,
     text_of,
     transform_value,
 )

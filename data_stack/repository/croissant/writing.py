@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
+import datetime
 import glob
 import io
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
+
+import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetFactory, dataset_folder
 from data_stack.factories.manifest import SourceRecord
@@ -22,11 +27,60 @@ from data_stack.factories.prepared import Resources
 from data_stack.formats.conversion.format import format_of_suffix
 from data_stack.formats.conversion.source import name_of_position
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, describe_type
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.repository import DatasetDescription, default_repository
-from data_stack.repository.search import keywords_of
+from data_stack.repository.repository import DatasetDescription, default_repository, keywords_of
 from data_stack.show.licences import spdx_problem
+
+CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
+
+_OWN_WORDS = (
+    "arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty fileSet format includes "
+    "isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
+    "separator source subField transform"
+)
+_LANGUAGES: Final = {"@container": "@language"}
+
+#: The ``@context`` that https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html asks for.
+CONTEXT: Final[dict[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": _LANGUAGES,
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": _LANGUAGES,
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+    **{word: f"cr:{word}" for word in _OWN_WORDS.split()},
+}
+
+_KINDS = {"b": "sc:Boolean", "i": "cr:Int", "u": "cr:UInt", "f": "cr:Float", "M": "sc:DateTime"}
+
+
+def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]:
+    """The ``dataType`` of a column, with ``isArray`` and ``arrayShape`` where its values are arrays.
+
+    Args:
+        value: one of them; None if missing.
+        declared: their type in a schema; None if the schema has none.
+    """
+    if type(value).__module__.startswith("PIL."):
+        return {"dataType": "sc:ImageObject"}
+    array = np.asarray(value)
+    dtype, shape = array.dtype, array.shape
+    if declared is not None and declared.dtype is not None and declared.shape is not None:
+        shape = tuple(-1 if extent is None else extent for extent in declared.shape)
+        with contextlib.suppress(TypeError):  # of a name that numpy does not know
+            dtype = np.dtype(declared.dtype)
+    kind = _KINDS.get(dtype.kind, "sc:Text")
+    if isinstance(value, datetime.date):
+        kind = "sc:DateTime" if isinstance(value, datetime.datetime) else "sc:Date"
+    kind += str(8 * dtype.itemsize) * kind.startswith("cr:")
+    return {"dataType": kind} | ({"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {})
+
 
 _SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
 #: Media types of archives and compressed files by suffix; each format of data declares its own.
