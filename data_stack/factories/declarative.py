@@ -7,13 +7,7 @@ from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DataStackError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
