@@ -14,60 +14,46 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
-from data_stack.cli.settings import Settings, answer, complete_names, echo, takes_settings
-from data_stack.codecs import codec_of
+from data_stack.cli.common import Settings, answer, cli, echo, name_argument, repository
 from data_stack.exception import ConfigError, DataStackError, MissingDependencyError
-from data_stack.plugins.manager import default_manager
-
-_CLASSES = ("dark", "grey", "bright")
-_N_OF_CLASS = 4
 
 
-def make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
-    """Make up a small file with different samples of ``kind`` in each of ``splits``; returns its name and bytes, always the same.
+def _make_up(kind: str, splits: Sequence[str]) -> tuple[str, bytes]:
+    """A small file with different samples of ``kind`` in each of ``splits``, always the same: its name, its bytes.
 
     Raises:
         MissingDependencyError: a package for such files is missing; the message names the extra.
     """
-    random = np.random.default_rng(7)
-    if kind == "images":
-        return "images.zip", _images(splits, random)
-    if kind == "text":
-        rows = [
-            json.dumps({"split": split, "class": name, "text": text.format(random.integers(1000), random.integers(1000))})
-            for split in splits
-            for name, text in [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")] * _N_OF_CLASS
-        ]
-        return "texts.jsonl", "\n".join([*rows, ""]).encode()
-    rows = [
-        f"{split},{label}," + ",".join(f"{value:.2f}" for value in random.normal(10 * label + 10, 2, 3))
-        for split in splits
-        for label in [0, 1, 2] * _N_OF_CLASS
-    ]
-    return "table.csv", "\n".join(["split,class,length,width,weight", *rows, ""]).encode()
+    import numpy as np
 
+    from data_stack.codecs import codec_of
 
-def _images(splits: Sequence[str], random: np.random.Generator) -> bytes:
-    """A ZIP file of PNG files of 32 × 32 pixels, in a folder for each split and class."""
-    png, file = codec_of("png"), io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for split in splits:
-            for number in range(len(_CLASSES) * _N_OF_CLASS):
-                label = number % len(_CLASSES)
-                name = zipfile.ZipInfo(f"{split}/{_CLASSES[label]}/{number}.png")  # has a constant time
-                archive.writestr(name, png.encode(random.integers(80 * label, 80 * label + 80, (32, 32, 3), dtype=np.uint8)))
-    return file.getvalue()
+    random, numbers = np.random.default_rng(7), [(split, number) for split in splits for number in range(12)]
+    if kind == "images":  # in a folder for each split and class
+        png, file = codec_of("png"), io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for split, number in numbers:
+                name, low = f"{split}/{('dark', 'grey', 'bright')[number % 3]}/{number}.png", number % 3 * 80
+                # a ZipInfo has a constant time
+                archive.writestr(zipfile.ZipInfo(name), png.encode(random.integers(low, low + 80, (32, 32, 3), dtype=np.uint8)))
+        return "images.zip", file.getvalue()
+    rows = [] if kind == "text" else ["split,class,length,width,weight"]
+    for split, number in numbers:
+        if kind == "text":
+            name, text = [("question", "Is {} more than {}?"), ("statement", "{} is not {}.")][number % 2]
+            rows.append(json.dumps({"split": split, "class": name, "text": text.format(*random.integers(1000, size=2))}))
+        else:
+            values = random.normal(10 * (number % 3) + 10, 2, 3)
+            rows.append(f"{split},{number % 3}," + ",".join(f"{value:.2f}" for value in values))
+    return "texts.jsonl" if kind == "text" else "table.csv", "\n".join([*rows, ""]).encode()
 
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*", re.ASCII)
-_MAX_CHARACTERS = 60
 _SPLIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", re.ASCII)
 _FILES = {
     "pyproject.toml": "pyproject.toml",
@@ -92,29 +78,32 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
         ConfigError: a name is invalid or taken, or the folder exists.
         MissingDependencyError: samples of this kind require a package that is not installed.
     """
-    _check_names(name, splits)
+    from data_stack.plugins.manager import default_manager
+
+    _check_names(name, splits, default_manager().dataset_names())
     target = parent / name
     if os.path.lexists(target):
         raise ConfigError(f"{os.fspath(target)!r} already exists; choose another name, or another folder with --into")
-    texts, file, data = _fill_in(name, kind, splits)
+    files = _fill_in(name, kind, splits)
     # Beside the target, for an atomic rename; inside the temporary folder, so that the package gets the usual permissions.
     with tempfile.TemporaryDirectory(prefix=".~new-", dir=parent) as scratch:
         unfinished = Path(scratch, name)
-        for path, content in {**{path: text.encode() for path, text in texts.items()}, file: data}.items():
+        for path, content in files.items():
             (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
             (unfinished / path).write_bytes(content)
         unfinished.rename(target)
     return target
 
 
-def _check_names(name: str, splits: Sequence[str]) -> None:
-    if not _NAME.fullmatch(name) or len(name) > _MAX_CHARACTERS:
+def _check_names(name: str, splits: Sequence[str], installed: Sequence[str]) -> None:
+    if not _NAME.fullmatch(name) or len(name) > 60:
         raise ConfigError(
-            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to {_MAX_CHARACTERS} letters and "
+            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to 60 letters and "
             f"digits, with single '-' or '_' between them, such as 'street-signs'"
         )
-    taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in default_manager().dataset_names()}
-    if _underscored(name) in taken or find_spec(f"data_stack_{_underscored(name)}") is not None:
+    under = name.replace("-", "_").lower()
+    taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in installed}
+    if under in taken or importlib.util.find_spec(f"data_stack_{under}") is not None:
         raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
     if not all(map(_SPLIT.fullmatch, splits)) or len(set(map(str.casefold, splits))) < len(splits):
         raise ConfigError(
@@ -122,19 +111,19 @@ def _check_names(name: str, splits: Sequence[str]) -> None:
         )
 
 
-def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str], str, bytes]:
-    """The texts of the package by path, and the path and bytes of its made-up file."""
-    file, data = make_up(kind, splits)
+def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:
+    """The files of the package by path."""
+    file, data = _make_up(kind, splits)
     imports, sample, body = _template(kind).split("---\n")
-    class_name = "".join(part.title() for part in re.split("[-_]", name))
+    class_name, under = "".join(part.title() for part in re.split("[-_]", name)), name.replace("-", "_").lower()
     values = {
         "imports": imports.rstrip(),
         "sample": sample.rstrip(),
         "body": body.rstrip(),
         "name": name,
-        "name_": _underscored(name),
+        "name_": under,
         "title": re.sub("[-_]", " ", name).capitalize(),
-        "module": f"data_stack_{_underscored(name)}",
+        "module": f"data_stack_{under}",
         "Class": class_name,
         "Factory": f"{class_name}Factory",
         "file": file,
@@ -150,27 +139,19 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> tuple[dict[str, str
             text = text.replace(f"@{key}@", value)
         return text
 
-    texts = {fill(path): fill(_template(template)) for path, template in _FILES.items()}
-    return {**texts, f"{values['module']}/py.typed": ""}, f"{values['module']}/{file}", data
+    texts = {fill(path): fill(_template(template)).encode() for path, template in _FILES.items()}
+    return {**texts, f"{values['module']}/py.typed": b"", f"{values['module']}/{file}": data}
 
 
 def _template(name: str) -> str:
     return (resources.files("data_stack") / "cli" / "templates" / f"{name}.tmpl").read_text(encoding="utf-8")
 
 
-def _underscored(name: str) -> str:
-    return name.replace("-", "_").lower()
-
-
-_SUITE = "data_stack.testing.installed"
-
-
-@click.command()
+@cli.command()
 @click.argument("name", metavar="NAME")
 @click.option("--kind", required=True, type=click.Choice(["images", "table", "text"]))
 @click.option("--split", "splits", metavar="SPLIT", multiple=True, default=["train", "test"], show_default=True)
 @click.option("--into", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path), default=".")
-@takes_settings
 def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into: Path) -> None:
     """Write a new package with a dataset.
 
@@ -187,9 +168,8 @@ def new(settings: Settings, name: str, kind: str, splits: tuple[str, ...], into:
     answer(settings, {"folder": str(folder), "factory": str(module)}, text)
 
 
-@click.command()
-@click.argument("name", metavar="NAME", shell_complete=complete_names)
-@takes_settings
+@cli.command()
+@name_argument
 def check(settings: Settings, name: str) -> int:
     """Test an installed dataset with its real sources.
 
@@ -198,11 +178,10 @@ def check(settings: Settings, name: str) -> int:
     Runs the code of the plugin; takes several times as long as preparing the dataset.
     """
     from data_stack.factories.declarative import DatasetFactory
-    from data_stack.repository.repository import default_repository
 
     if importlib.util.find_spec("pytest") is None:
         raise MissingDependencyError("data-stack check", "pytest", "testing")
-    factory = default_repository().get_factory(name, "memory://")
+    factory = repository().get_factory(name, "memory://")
     if not isinstance(factory, DatasetFactory):
         raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}); check requires a DatasetFactory")
     results = _run_suite(name)
@@ -220,12 +199,13 @@ def _run_suite(name: str) -> list[dict[str, Any]]:
     Raises:
         DataStackError: pytest could not run the tests; the message is its output.
     """
-    options = ["-p", _SUITE, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
+    suite = "data_stack.testing.installed"
+    options = ["-p", suite, "-p", "no:cacheprovider", "-c", os.devnull, "--tb=short", "--dataset", name]
     # Other installed pytest plugins must not change the tests.
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join(sys.path)}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "results")
-        command = [sys.executable, "-m", "pytest", *options, "--results", str(file), "--pyargs", _SUITE]
+        command = [sys.executable, "-m", "pytest", *options, "--results", str(file), "--pyargs", suite]
         done = subprocess.run(  # noqa: S603  # our own command
             command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
         )

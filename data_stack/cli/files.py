@@ -8,34 +8,24 @@ from typing import Any
 
 import click
 
-from data_stack.cli.settings import (
-    Settings,
-    answer,
-    common_options,
-    complete_places,
-    dataset_options,
-    is_place,
-    parse_options,
-    table,
-    takes_settings,
-)
+from data_stack.cli import common
+from data_stack.cli.common import Settings, answer, cli, table
 from data_stack.show.markup import Facts
 
 _FORMAT = "FORMAT"
 _FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
 
 
-@click.command("convert")
-@click.argument("source", metavar="SRC", shell_complete=complete_places)
-@click.argument("target", metavar="DST", shell_complete=complete_places)
+@cli.command("convert")
+@click.argument("source", metavar="SRC", shell_complete=common.complete_places)
+@click.argument("target", metavar="DST", shell_complete=common.complete_places)
 @click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
 @click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
 @click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
 @click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
 @click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
-@dataset_options
-@takes_settings
-def convert_dataset(settings: Settings, source: str, target: str, options: tuple[str, ...], **how: Any) -> None:
+@common.dataset_options
+def convert_dataset(settings: Settings, source: str, target: str, options: dict[str, Any], **how: Any) -> None:
     """Convert a dataset into another format.
 
     For example: data-stack convert train.h5 train --columns image=x,label=y
@@ -50,7 +40,7 @@ def convert_dataset(settings: Settings, source: str, target: str, options: tuple
     from data_stack.formats.conversion import convert
     from data_stack.repository.places import locate
 
-    report = convert(_source(settings, source, parse_options(options), how["source_format"]), locate(target), **how)
+    report = convert(_source(settings, source, options, how["source_format"]), locate(target), **how)
     compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
     text = (
         f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
@@ -68,21 +58,19 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     """
     from data_stack.exception import ConfigError, DatasetNotFoundError
     from data_stack.repository.places import locate
-    from data_stack.repository.repository import default_repository
 
-    if is_place(settings, text, options):
+    if common.is_place(settings, text, options):
         return locate(text)
     if source_format is not None:
         raise ConfigError(f"no file or folder exists at {text!r}")
-    repository, connector = default_repository(), settings.connector()
     try:
-        repository.describe(text)
+        common.repository().describe(text)
         name, split = text, ""
     except DatasetNotFoundError:
         name, _, split = text.rpartition(":")
         if not name or not split or "/" in split:
             raise
-    loaded = repository.load(name, split or None, connector, **options)
+    loaded = common.repository().load(name, split or None, settings.connector(), **options)
     if not isinstance(loaded, dict):
         return loaded
     if len(loaded) > 1:
@@ -90,15 +78,13 @@ def _source(settings: Settings, text: str, options: Mapping[str, Any], source_fo
     return next(iter(loaded.values()))
 
 
-@click.group("records")
-@common_options
+@cli.group("records")
 def records() -> None:
     """Update the manifests of record datasets."""
 
 
 @records.command("seal")
 @click.argument("folder", metavar="FOLDER")
-@takes_settings
 def seal(settings: Settings, folder: str) -> None:
     """Write the manifest of a record dataset, or of each of its shards, that Granular wrote or appended to.
 
@@ -164,11 +150,10 @@ def facts_of(source: Any) -> dict[str, Any]:
     }
 
 
-_place = click.argument("source", metavar="SRC", shell_complete=complete_places)
+_place = click.argument("source", metavar="SRC", shell_complete=common.complete_places)
 
 
-@click.group("parquet")
-@common_options
+@cli.group("parquet")
 def parquet() -> None:
     """Describe Parquet datasets, and rebuild their metadata.
 
@@ -178,7 +163,6 @@ def parquet() -> None:
 
 @parquet.command("info")
 @_place
-@takes_settings
 def info(settings: Settings, source: str) -> None:
     """Describe a Parquet dataset; reads only footers.
 
@@ -194,7 +178,6 @@ def info(settings: Settings, source: str) -> None:
 @parquet.command("generate-metadata")
 @_place
 @click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
-@takes_settings
 def generate(settings: Settings, source: str, petastorm: bool) -> None:
     """Rebuild the manifest of a Parquet dataset from the footers of its files.
 

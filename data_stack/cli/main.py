@@ -14,22 +14,12 @@ from collections.abc import Sequence
 
 import click
 
-from data_stack.cli.authors import check, new
-from data_stack.cli.commands import data_stack
-from data_stack.cli.datasets import browse, import_file, prepare, show
-from data_stack.cli.files import convert_dataset, parquet, records
-from data_stack.cli.settings import OFFLINE, Settings, echo
-from data_stack.cli.stores import copy, du, gc, lock, publish, remove, verify
+from data_stack.cli import authors, commands, datasets, files, stores  # noqa: F401  # each adds its commands
+from data_stack.cli.common import OFFLINE, Settings, cli, echo
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 from data_stack.show.markup import printable
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
-
-for _command in (
-    *(verify, copy, remove, gc, du, publish),
-    *(convert_dataset, lock, parquet, records, show, new, check, browse, prepare, import_file),
-):
-    data_stack.add_command(_command)
 
 #: Wrong usage; other errors of data_stack are failures of the data or the operation.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
@@ -47,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)  # without our line of code
-            code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
+            code = cli.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
         sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
         return code if isinstance(code, int) else _OK
     except click.Abort:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.settings import Settings, answer, common_options, complete_names, complete_places, echo, table, takes_settings
+from data_stack.cli.common import Settings, answer, cli, complete_names, complete_places, echo, name_argument, table
 from data_stack.show.markup import Block, Facts, Table, size_text
 
 if TYPE_CHECKING:
     from data_stack.reproduce.lock_differences import Difference
 
-_name = click.argument("name", metavar="NAME", shell_complete=complete_names)
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
     "--jobs",
@@ -29,10 +28,9 @@ _jobs = click.option(
 )
 
 
-@click.command()
+@cli.command()
 @_names
 @_jobs
-@takes_settings
 def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     """Verify stored resources against their checksums.
 
@@ -58,14 +56,13 @@ def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
     return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults])
 
 
-@click.command()
+@cli.command()
 @click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
 @click.option("--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones.")
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
-@takes_settings
 def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], **how: Any) -> int:
     """Copy datasets from one store to another.
 
@@ -105,13 +102,12 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     return int(bool(report.faults))
 
 
-@click.command()
-@_name
+@cli.command()
+@name_argument
 @click.option("--version", "version", metavar="V", help="The version.  [default: the only stored version]")
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation (asked only on a terminal).")
-@takes_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
@@ -140,7 +136,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     answer(settings, asdict(report) | facts, "\n".join(lines))
 
 
-@click.command()
+@cli.command()
 @click.option(
     "--grace-hours",
     type=click.IntRange(0, 100_000),
@@ -149,7 +145,6 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     help="Keep content that was replaced less than this many hours ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@takes_settings
 def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
@@ -171,9 +166,8 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     )
 
 
-@click.command()
+@cli.command()
 @_names
-@takes_settings
 def du(settings: Settings, names: tuple[str, ...]) -> None:
     """Show disk usage.
 
@@ -194,10 +188,9 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
 
 
-@click.command()
-@_name
+@cli.command()
+@name_argument
 @click.argument("destination", metavar="DESTINATION")
-@takes_settings
 def publish(settings: Settings, name: str, destination: str) -> None:
     """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
 
@@ -222,8 +215,7 @@ def _check_names(names: tuple[str, ...]) -> None:
 _file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
 
 
-@click.group("lock")
-@common_options
+@cli.group("lock")
 def lock() -> None:
     """Lock datasets to their exact contents."""
 
@@ -231,7 +223,6 @@ def lock() -> None:
 @lock.command("add")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
 @_file
-@takes_settings
 def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
     """Add datasets to the lock file, or update their entries.
 
@@ -249,7 +240,6 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
 @lock.command("check")
 @_file
-@takes_settings
 @click.pass_context
 def check(context: click.Context, settings: Settings, path: str) -> None:
     """Compare plugins and prepared datasets with the lock file.
@@ -263,7 +253,6 @@ def check(context: click.Context, settings: Settings, path: str) -> None:
 
 @lock.command("restore")
 @_file
-@takes_settings
 @click.pass_context
 def restore(context: click.Context, settings: Settings, path: str) -> None:
     """Retrieve and prepare the datasets of the lock file, and compare them with it.

@@ -27,7 +27,6 @@ __all__ = [
     "PreparedResources",
     "Readiness",
     "Resources",
-    "dataset_folder",
 ]
 
 _ATTEMPTS = 3
@@ -328,8 +327,3 @@ class DatasetFactory(BaseDatasetFactory):
         n_samples = len(iterator)
         for index in {0, n_samples - 1} if n_samples else ():
             definition.check_sample(iterator[index])
-
-
-def dataset_folder(factory: DatasetFactory) -> str:
-    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if the dataset keeps no versions."""
-    return factory._check_definition().folder

@@ -21,7 +21,8 @@ from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.exception import ConfigError
-from data_stack.factories.declarative import DatasetFactory, dataset_folder
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
 from data_stack.formats.conversion.format import format_of_suffix
@@ -130,7 +131,7 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
         if record.identifier not in recorded:
             facts = {"contentUrl": quote(record.identifier), "sha256": record.sha256, "contentSize": f"{record.size} B"}
             document["distribution"].append(_file(record.identifier, facts))
-    resources = Resources(factory.storage_connector, dataset_folder(factory), manifest.prepared)
+    resources = Resources(factory.storage_connector, DatasetDefinition.of(factory, DatasetFactory).folder, manifest.prepared)
     record_sets = []
     for split in description.splits:
         iterator = dataset.load(split, **config)

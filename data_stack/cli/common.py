@@ -7,9 +7,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,6 +19,7 @@ from data_stack.show.markup import Block, Paragraph, Table, as_text, printable
 
 if TYPE_CHECKING:
     from data_stack.io.storage_connectors import StorageConnector
+    from data_stack.repository.repository import DatasetRepository
 
 
 def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -34,14 +35,10 @@ def complete_places(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(incomplete, type="file")]
 
 
-_STORAGE_HELP = """The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.
-[env: DATA_STACK_HOME; default: the user's cache folder]"""
-
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_names)
 
 #: Set by ``--offline``.
 OFFLINE = "DATA_STACK_OFFLINE"
-
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass
@@ -87,59 +84,11 @@ class Settings:
         return connector
 
 
-#: Passes the Settings to a command; :func:`takes_settings` also adds their options.
-pass_settings = click.make_pass_decorator(Settings, ensure=True)
+def repository() -> DatasetRepository:
+    """The repository of ``data_stack.load``."""
+    from data_stack.repository.repository import default_repository
 
-dataset_options = click.option(
-    "-O", "--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of the dataset; VALUE is JSON, or else text."
-)
-
-
-def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parse options ``KEY=VALUE``: VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text.
-
-    Raises:
-        ConfigError: an option lacks ``=`` or the key.
-    """
-    options = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
-        try:
-            options[key] = json.loads(value)
-        except ValueError:
-            options[key] = value
-    return options
-
-
-def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
-    """Whether a text is a path or URL, not the name of an installed dataset.
-
-    Raises:
-        UsageError: it is a path or URL, and options for a dataset are given.
-    """
-    found = "://" in text or os.path.exists(os.path.expanduser(text))
-    if found and (options or settings.storage is not None):
-        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
-    return found
-
-
-def common_options(command: _Command) -> _Command:
-    """Add the options of :class:`Settings` to a command or group; the option nearest to the end of the line wins."""
-    for names, options in (
-        (("--debug",), {"is_flag": True, "default": None, "help": "Show tracebacks and all log messages."}),
-        (("--offline",), {"is_flag": True, "default": None, "help": "Use no network. [env: DATA_STACK_OFFLINE]"}),
-        (("--json", "as_json"), {"is_flag": True, "default": None, "help": "Print JSON on standard output."}),
-        (("--storage",), {"metavar": "URL_OR_PATH", "help": _STORAGE_HELP, "shell_complete": complete_places}),
-    ):
-        command = click.option(*names, expose_value=False, callback=_take, **options)(command)
-    return command
-
-
-def takes_settings(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of :class:`Settings` to a command, and pass the settings as its first argument."""
-    return common_options(pass_settings(command))
+    return default_repository()
 
 
 def _take(context: click.Context, parameter: click.Parameter, value: Any) -> None:
@@ -156,6 +105,94 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
         context.with_resource(contextlib.redirect_stdout(sys.stderr))
     if parameter.name == "debug":
         logging.getLogger("data_stack").setLevel(logging.DEBUG)
+
+
+def _common_options() -> list[click.Parameter]:
+    """The options of :class:`Settings`; the one nearest to the end of the line wins."""
+    flag: dict[str, Any] = {"is_flag": True, "default": None, "expose_value": False, "callback": _take}
+    return [
+        click.Option(
+            ["--storage"],
+            metavar="URL_OR_PATH",
+            help="The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.\n"
+            "[env: DATA_STACK_HOME; default: the user's cache folder]",
+            shell_complete=complete_places,
+            expose_value=False,
+            callback=_take,
+        ),
+        click.Option(["--json", "as_json"], help="Print JSON on standard output.", **flag),
+        click.Option(["--offline"], help="Use no network. [env: DATA_STACK_OFFLINE]", **flag),
+        click.Option(["--debug"], help="Show tracebacks and all log messages.", **flag),
+    ]
+
+
+class Command(click.Command):
+    """A command that has the options of :class:`Settings`, and gets them as its first argument."""
+
+    def __init__(self, *arguments: Any, callback: Any, params: list[click.Parameter], **options: Any) -> None:
+        run = click.make_pass_decorator(Settings, ensure=True)(callback)
+        super().__init__(*arguments, callback=run, params=[*params, *_common_options()], **options)
+
+
+class Group(click.Group):
+    """Commands that have the options of :class:`Settings`, also before the name of the command."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, *arguments: Any, params: list[click.Parameter], **options: Any) -> None:
+        super().__init__(*arguments, params=[*params, *_common_options()], **options)
+
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    the data or the operation failed; see the message
+  2    wrong usage, or an unknown dataset, split or option
+  130  interrupted
+"""
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.version_option(package_name="datastack", message=f"data-stack %(version)s, Python {sys.version.split()[0]}")
+def cli() -> None:
+    """List, prepare, show, verify and copy datasets."""
+
+
+def _parse_options(context: click.Context, parameter: click.Parameter, pairs: Sequence[str]) -> dict[str, Any]:
+    """Options by name; a VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
+        options[key] = value
+        with contextlib.suppress(ValueError):
+            options[key] = json.loads(value)
+    return options
+
+
+dataset_options = click.option(
+    "-O",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the dataset; VALUE is JSON, or else text.",
+    callback=_parse_options,
+)
+
+
+def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
+    """Whether a text is a path or URL, not the name of an installed dataset.
+
+    Raises:
+        UsageError: it is a path or URL, and options for a dataset are given.
+    """
+    found = "://" in text or os.path.exists(os.path.expanduser(text))
+    if found and (options or settings.storage is not None):
+        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
+    return found
 
 
 def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
