@@ -195,12 +195,12 @@ def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
     return found
 
 
-def answer(settings: Settings, value: Any, *blocks: Block | str) -> None:
-    """Write a result: ``value`` as JSON, in ASCII for any locale, or ``blocks`` of text, facts and tables."""
+def answer(settings: Settings, value: Any, *blocks: Block | str | None) -> None:
+    """Write a result: ``value`` as JSON, in ASCII for any locale, or those of ``blocks`` that are neither None nor empty."""
     if settings.as_json:
         click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout)
     else:
-        echo(as_text([Paragraph(block) if isinstance(block, str) else block for block in blocks]))
+        echo(as_text([Paragraph(block) if isinstance(block, str) else block for block in blocks if block]))
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:

@@ -172,7 +172,7 @@ def info(settings: Settings, source: str) -> None:
     fields, schema = facts["fields"], facts["schema"]
     others = {key: value for key, value in facts.items() if key != "fields"} | {"schema": schema["name"]}
     rows = [tuple(map(_text, field.values())) for field in fields]
-    answer(settings, facts, _facts(others), *([table(tuple(fields[0]), rows)] if fields else []))
+    answer(settings, facts, _facts(others), table(tuple(fields[0]), rows) if fields else None)
 
 
 @parquet.command("generate-metadata")

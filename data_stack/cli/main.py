@@ -45,18 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code if isinstance(error, click.UsageError) else _FAILED
-    except DataStackError as error:
-        _show_traceback(settings)
+    except (DataStackError, OSError) as error:
+        if settings.debug:
+            echo(traceback.format_exc().rstrip("\n"), err=True)
+        if not isinstance(error, DataStackError) and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 1)  # flushing the buffer when Python exits must not fail again
+        if isinstance(error, BrokenPipeError):
+            return _FAILED
         return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
-    except BrokenPipeError:
-        # The pipe is closed. Flushing the buffer when Python exits must not fail again.
-        _discard_stdout()
-        return _FAILED
-    except OSError as error:
-        _show_traceback(settings)
-        if error.errno in (errno.ENOSPC, errno.EIO):
-            _discard_stdout()
-        return _fail(str(error), _FAILED)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -80,17 +77,6 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _discard_stdout() -> None:
-    handle = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(handle, 1)
-    os.close(handle)
-
-
-def _show_traceback(settings: Settings) -> None:
-    if settings.debug:
-        echo(traceback.format_exc().rstrip("\n"), err=True)
 
 
 def _fail(message: str, code: int) -> int:

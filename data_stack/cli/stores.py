@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from data_stack.cli.common import Settings, answer, cli, complete_names, complete_places, echo, name_argument, table
-from data_stack.show.markup import Block, Facts, Table, size_text
+from data_stack.show.markup import Facts, Table, size_text
 
 if TYPE_CHECKING:
     from data_stack.reproduce.lock_differences import Difference
 
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
-    "--jobs",
-    "n_threads",
+    *("--jobs", "n_threads"),
     type=click.IntRange(1, 64),
     default=4,
     show_default=True,
@@ -41,19 +40,19 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
-    blocks: list[Block | str] = [_table_of_faults(found.faults)] if found.faults else []
-    blocks.append(
-        f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
-        f"{found.storage}; {len(found.faults)} faults"
+    done = f"read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}"
+    rest = f"{found.n_without_digest} resources have no digest; they were read, but not compared"
+    blocks = (
+        _faults(found.faults),
+        f"{found.state}: {done}; {len(found.faults)} faults",
+        rest if found.n_without_digest else None,
     )
-    if found.n_without_digest:
-        blocks.append(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
     answer(settings, asdict(found), *blocks)
     return int(found.state == "faulty")
 
 
-def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
-    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults])
+def _faults(faults: Sequence[Any], what: str = "FAULT") -> Table | None:
+    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults]) if faults else None
 
 
 @cli.command()
@@ -93,11 +92,8 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     lines = [f"{name} {done} ready in {report.target}" for name in report.complete]
     sizes = (f"{report.count(each)} {each} ({size_text(report.size(each))})" for each in ("copied", "present"))
     lines.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(sizes)}, in {report.seconds:.3f} s")
-    blocks: list[Block | str] = ["\n".join(lines)]
-    blocks += [_table_of_faults(report.skipped, "left")] if report.skipped else []
-    if report.faults:
-        blocks += [_table_of_faults(report.faults)]
-        blocks += [f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"]
+    rest = f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"
+    blocks = ("\n".join(lines), _faults(report.skipped, "left"), _faults(report.faults), rest if report.faults else None)
     answer(settings, asdict(report) | counts, *blocks)
     return int(bool(report.faults))
 
@@ -161,7 +157,7 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     answer(
         settings,
         {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items},
-        *([table(("what", "size", "why"), rows, right=(1,))] if garbage else []),
+        table(("what", "size", "why"), rows, right=(1,)) if garbage else None,
         f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}",
     )
 
@@ -240,37 +236,35 @@ def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
 
 @lock.command("check")
 @_file
-@click.pass_context
-def check(context: click.Context, settings: Settings, path: str) -> None:
+def check(settings: Settings, path: str) -> int:
     """Compare plugins and prepared datasets with the lock file.
 
     Retrieves nothing. Exits with 1 if something differs.
     """
     from data_stack.reproduce.lock import LockFile
 
-    _answer(context, settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
+    return _answer(settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
 
 
 @lock.command("restore")
 @_file
-@click.pass_context
-def restore(context: click.Context, settings: Settings, path: str) -> None:
+def restore(settings: Settings, path: str) -> int:
     """Retrieve and prepare the datasets of the lock file, and compare them with it.
 
     Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
     """
     from data_stack.reproduce.lock import LockFile
 
-    _answer(context, settings, LockFile.read(path).restore(settings.connector()))
+    return _answer(settings, LockFile.read(path).restore(settings.connector()))
 
 
-def _answer(context: click.Context, settings: Settings, differences: list[Difference]) -> None:
+def _answer(settings: Settings, differences: list[Difference]) -> int:
     differs = any(not each.is_harmless for each in differences)
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
     answer(
         settings,
         [asdict(each) for each in differences],
-        *([Facts(rows)] if rows else []),
+        Facts(rows) if rows else None,
         "the data differs from the lock file" if differs else "all data is as the lock file says",
     )
-    context.exit(1 if differs else 0)
+    return int(differs)

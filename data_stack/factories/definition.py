@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
@@ -114,6 +115,17 @@ class DatasetDefinition:
     def retrieval_jobs(self) -> list[ResourceDefinition]:
         """The sources under the identifiers that they have in the store."""
         return [replace(source, identifier=f"{self.folder}/{source.identifier}") for source in self.sources]
+
+    def open_split(self, factory: Any, split: str, resources: Any, options: Mapping[str, Any]) -> DatasetIteratorIF:
+        """The samples of one split, by the author's ``open()``.
+
+        Raises:
+            ConfigError: it returned something else.
+        """
+        iterator: DatasetIteratorIF = factory.open(split, resources, **options)
+        if not hasattr(iterator, "__getitem__"):
+            raise ConfigError(f"open() of {self.factory} must return a dataset iterator, got {iterator!r:.80}")
+        return iterator
 
     def check_sample(self, sample: Any) -> None:
         """Check that a sample has the columns that ``columns`` and ``iterator_meta`` name.

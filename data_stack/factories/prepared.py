@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from data_stack.exception import (
     ConfigError,
@@ -27,8 +27,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
-Default = TypeVar("Default")
-
 #: Renaming a resource takes a few requests to a server, or a copy.
 _MOVING_THREADS = 8
 
@@ -46,7 +44,8 @@ class Resources(Mapping[str, StreamedResource]):
     """
 
     def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
-        self._storage_connector, self._dataset = storage_connector, dataset
+        self._connector: Any = storage_connector
+        self._dataset = dataset
         self._records = {record.identifier: record for record in records}
 
     def __getitem__(self, name: str) -> StreamedResource:
@@ -80,7 +79,7 @@ class Resources(Mapping[str, StreamedResource]):
     @property
     def checks_reads(self) -> bool:
         """Whether the store checks each read against digests."""
-        return getattr(self._storage_connector, "checks_reads", False)
+        return getattr(self._connector, "checks_reads", False)
 
     def get_resource(self, name: str) -> StreamedResource:
         """``resources[name]``, as storage connectors open it."""
@@ -99,7 +98,7 @@ class Resources(Mapping[str, StreamedResource]):
     def __contains__(self, name: object) -> bool:
         return name in self._records
 
-    def get(self, name: str, default: Default | None = None) -> StreamedResource | Default | None:  # type: ignore[override]
+    def get(self, name: str, default: Any = None) -> Any:
         """The resource, or ``default`` if the dataset has no such name."""
         return self[name] if name in self else default  # noqa: SIM401  # this is get
 
@@ -111,12 +110,6 @@ class Resources(Mapping[str, StreamedResource]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._dataset!r}: {', '.join(self) or 'none'}>"
-
-    @property
-    def _connector(self) -> StorageConnector:
-        if self._storage_connector is None:
-            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no store")
-        return self._storage_connector
 
     def _identifier(self, name: str) -> str:
         if name not in self:
@@ -150,15 +143,18 @@ class PreparedResources(Resources):
         journal: the finished steps.
         hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
         progress: show a bar over the steps; None shows it on a terminal and in a notebook.
+        opening: of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None for the leading process.
 
     Attributes:
         current_step: the step whose body is running.
         timings: (step, seconds), in order.
     """
 
-    def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
+    def __init__(
+        self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None, opening: str | None = None
+    ) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
-        self.stored, self.journal = stored, journal
+        self.stored, self.journal, self._opening = stored, journal, opening
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._staged: dict[str, str] = {}  # temporary names of resources
         self._hold = hold
@@ -246,7 +242,9 @@ class PreparedResources(Resources):
         return replace(done, staged=tuple(where))
 
     def note(self, done: Step) -> None:
-        """Record a finished step; the store is written a twentieth of the time at most."""
+        """Record a finished step; the store is written a twentieth of the time at most, and not for the steps of a shard."""
+        if self._opening is not None:
+            return
         self.journal = self.journal.with_step(done)
         started = time.monotonic()
         if started >= self._next_note:
@@ -305,6 +303,8 @@ class PreparedResources(Resources):
 
     def check_wanted(self) -> None:
         """Called before a resource is stored; without temporary names it is about to replace an older one."""
+        if self._opening is not None and not self.stored.wants_shards(self._opening):
+            raise Superseded
         if not self._hold:
             self._make_way()
 
