@@ -71,7 +71,7 @@ def info(settings: Settings, name: str) -> None:
     if isinstance(factory, DatasetFactory):
         stored = take_inventory(connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
         reason, is_ready = factory.readiness().reason, factory.is_ready()
-        for source in DatasetDefinition.of(factory, DatasetFactory).retrieval_jobs:
+        for source in DatasetDefinition(factory, DatasetFactory).retrieval_jobs:
             known = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
             sources.append({**known, "places": [shorten(os.fsdecode(each)) for each in source.sources]})
         facts |= {"prepared": is_ready, "reason": reason, "stored_versions": stored, "sources": sources}

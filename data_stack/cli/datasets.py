@@ -103,7 +103,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     with contextlib.suppress(DatasetNotFoundError, PluginError):
         factory = common.repository().get_factory(name, connector)
         if isinstance(factory, DatasetFactory):
-            known = {each.identifier: each for each in DatasetDefinition.of(factory, DatasetFactory).retrieval_jobs}
+            known = {each.identifier: each for each in DatasetDefinition(factory, DatasetFactory).retrieval_jobs}
     definition = known.get(identifier, ResourceDefinition(identifier, path))
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5)):
         raise ConfigError(

@@ -270,7 +270,7 @@ class DatasetFactory(BaseDatasetFactory):
     # ------------------------------------------------------------------ inside
 
     def _check_definition(self) -> DatasetDefinition:
-        return DatasetDefinition.of(self, DatasetFactory)
+        return DatasetDefinition(self, DatasetFactory)
 
     def _find_stored(self) -> StoredDataset | None:
         """The dataset in its store; None if it stores nothing."""

@@ -49,9 +49,7 @@ class ResourceNames:
         folders = _folders_of(folded)
         other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
         if other is not None:
-            raise ConfigError(
-                f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs the same file or folder"
-            )
+            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs its file or folder")
         self._files[folded] = name
         for folder in folders:
             self._folders.setdefault(folder, name)
@@ -159,17 +157,12 @@ class Manifest:
         fields = JsonObject.unseal(data, "manifest")
         if (number := fields.size("format")) not in _FORMATS:
             raise DatasetFileCorruptError(
-                f"manifest has format {number}, but this version of data_stack reads formats up to {_FORMAT}; update data_stack"
+                f"manifest has format {number}, but only formats up to {_FORMAT} are known; update data_stack"
             )
+        sources, prepared = map(_source, fields.objects("sources")), map(_resource, fields.objects("prepared"))
         manifest = cls(
-            name=fields.text("name"),
-            version=fields.text("version"),
-            factory=fields.text("factory"),
-            distribution=fields.optional_text("distribution"),
-            sources=tuple(_source(each) for each in fields.objects("sources")),
-            prepared=tuple(resource_record(each) for each in fields.objects("prepared")),
-            adopted=fields.flag("adopted"),
-            created=fields.text("created"),
+            *(fields.text("name"), fields.text("version"), fields.text("factory"), fields.optional_text("distribution")),
+            *(tuple(sources), tuple(prepared), fields.flag("adopted"), fields.text("created")),
             framework=fields.optional_text("framework") if number >= _FORMAT else None,
             seconds=fields.optional_seconds("seconds") if number >= _FORMAT else None,
         )
@@ -178,19 +171,19 @@ class Manifest:
             datetime.datetime.fromisoformat(manifest.created)
         except ValueError as error:
             raise DatasetFileCorruptError(f"manifest is damaged: {manifest.created[:60]!r} is not a time") from error
-        check_names(manifest.name, (record.identifier for record in manifest.sources))
-        check_names(manifest.name, (record.identifier for record in manifest.prepared))
+        for records in (manifest.sources, manifest.prepared):
+            _check_names(manifest.name, (record.identifier for record in records))
         return manifest
 
 
-def resource_record(fields: JsonObject) -> ResourceRecord:
+def _resource(fields: JsonObject) -> ResourceRecord:
     """Read one record of a stored manifest or journal."""
     record = ResourceRecord(fields.text("identifier"), fields.size("size"), fields.hexadecimal("sha256", 64))
     fields.done()
     return record
 
 
-def check_names(dataset: str, names: Iterable[str]) -> None:
+def _check_names(dataset: str, names: Iterable[str]) -> None:
     """Raise DatasetFileCorruptError if a name is not an identifier below the dataset, or occurs twice."""
     seen = set()
     for name in names:
@@ -205,9 +198,9 @@ def check_names(dataset: str, names: Iterable[str]) -> None:
 
 
 def _source(fields: JsonObject) -> SourceRecord:
-    sha256, md5_sum = fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32)
-    name, size, origin = fields.text("identifier"), fields.optional_size("size"), fields.optional_text("origin")
-    record = SourceRecord(name, size, sha256, md5_sum, fields.flag("verified"), origin)
+    digests = (fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32))
+    facts = (fields.text("identifier"), fields.optional_size("size"), *digests, fields.flag("verified"))
+    record = SourceRecord(*facts, fields.optional_text("origin"))
     fields.done()
     return record
 
@@ -253,10 +246,6 @@ class Journal:
         """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
         return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
 
-    def step(self, name: str) -> Step | None:
-        """The step with this name, if it is finished."""
-        return next((step for step in self.steps if step.name == name), None)
-
     def with_step(self, done: Step) -> Journal:
         """The journal with one more step; replaces an earlier one with the same name."""
         return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
@@ -279,23 +268,21 @@ class Journal:
         """
         fields = JsonObject.unseal(data, "journal")
         if fields.size("format") != _JOURNAL_FORMAT:
-            raise DatasetFileCorruptError(
-                f"the journal has another format than {_JOURNAL_FORMAT}: another version of data_stack wrote it"
-            )
+            raise DatasetFileCorruptError(f"the journal has another format than {_JOURNAL_FORMAT}, of another data_stack")
         fingerprint = fields.hexadecimal("fingerprint", 64)
         steps = []
         for each in fields.objects("steps"):
             resources = each.objects("resources")
             staged = tuple(resource.optional_text("staged") for resource in resources)
-            steps.append(Step(each.text("name"), tuple(map(resource_record, resources)), staged))
+            steps.append(Step(each.text("name"), tuple(map(_resource, resources)), staged))
             each.done()
         listed = fields.objects("codes")
         codes = [each.hexadecimal("sha256", 64) for each in listed]
         for each in (*listed, fields):
             each.done()
-        check_names(dataset, (record.identifier for step in steps for record in step.resources))
+        _check_names(dataset, (record.identifier for step in steps for record in step.resources))
         waiting = [staged for step in steps for staged in step.staged if staged is not None]
-        check_names(dataset, waiting)
+        _check_names(dataset, waiting)
         if not all(staged.startswith(STAGED) for staged in waiting):
             raise DatasetFileCorruptError("the journal is damaged: a resource has an invalid temporary name")
         return cls(fingerprint, tuple(steps), tuple(codes))
@@ -303,11 +290,6 @@ class Journal:
 
 def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:
     """Digest of the dataset, its class and the bytes of its sources: 64 hex digits."""
-    facts = [
-        _JOURNAL_FORMAT,
-        name,
-        version,
-        factory,
-        sorted((source.identifier, source.size, source.sha256) for source in sources),
-    ]
+    known = sorted((source.identifier, source.size, source.sha256) for source in sources)
+    facts = [_JOURNAL_FORMAT, name, version, factory, known]
     return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode("ascii")).hexdigest()

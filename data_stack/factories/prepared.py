@@ -230,7 +230,7 @@ class PreparedResources(Resources):
 
     def step_that_made(self, name: str) -> Step | None:
         """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
-        done = self.journal.step(name)
+        done = next((each for each in self.journal.steps if each.name == name), None)
         if done is None:
             return None
         where: list[str | None] = []

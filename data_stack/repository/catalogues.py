@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
-from data_stack.factories.catalogue import CatalogueName
+from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
 from data_stack.io.retriever.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
-from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
-    from data_stack.factories.base_factory import BaseDatasetFactory
     from data_stack.factories.catalogue import CatalogueEntry
 
 #: The folders in ``plugins`` of data_stack's repository, and the datasets that they provide.
@@ -93,47 +88,6 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
 def _explain_folder(folder: str) -> str:
     package = f"datastack-{folder}"
     return f"is in the package {package}, which is not installed: {install_command(package)}; or see `data-stack doctor`"
-
-
-_MAX_KEPT = 64
-
-
-class Catalogues:
-    """The catalogues of installed plugins, and the exact versions of datasets that they have found.
-
-    Args:
-        plugins: bring the catalogues.
-    """
-
-    def __init__(self, plugins: PluginManager) -> None:
-        self._plugins = plugins
-        self._found: dict[str, BaseDatasetFactory] = {}
-
-    def parse(self, identifier: str) -> CatalogueName | None:
-        """The parts of a catalogue's name; None for other names and ``distribution:name``. May import plugins with hooks."""
-        name = CatalogueName.parse(identifier)
-        is_known = name is not None and not self._plugins.providers(identifier) and name.scheme in self._plugins.catalogues()
-        return name if is_known else None
-
-    def find(self, name: CatalogueName, storage: Storage | None) -> tuple[str, BaseDatasetFactory]:
-        """The name of a dataset with its exact version, and a factory with that store.
-
-        Raises:
-            DatasetNotFoundError, CatalogueError: as for :meth:`Catalogue.find`.
-            PluginError: the catalogue's plugin does not keep its contract.
-        """
-        store = as_storage_connector(storage)
-        found = self._found.get(str(name)) or self._plugins.catalogues()[name.scheme].find(name, store)
-        card = getattr(found, "card", None)
-        if card is None or card.name != name.folder:
-            raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
-        exact = str(replace(name, version=card.version))
-        self._found[exact] = found
-        if len(self._found) > _MAX_KEPT:
-            self._found.pop(next(iter(self._found)), None)
-        made = copy.copy(found)
-        made.storage_connector = store
-        return exact, made
 
 
 def search_catalogues(

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from data_stack.exception import (
@@ -20,9 +19,7 @@ from data_stack.exception import (
 )
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.manifest import Manifest
 from data_stack.io.progress import progress_as
-from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.split_expressions import load_expression
@@ -45,10 +42,10 @@ class LicencePolicy:
     """
 
     def __init__(self, deny: Iterable[str], allow_unknown: bool) -> None:
-        patterns: tuple[object, ...] = () if isinstance(deny, (str, bytes)) else tuple(deny)
-        if isinstance(deny, (str, bytes)) or not all(isinstance(each, str) and each.strip() for each in patterns):
+        patterns: tuple[Any, ...] = (None,) if isinstance(deny, (str, bytes)) else tuple(deny)
+        if not all(isinstance(each, str) and each.strip() for each in patterns):
             raise ConfigError(f'deny is a list of patterns such as ["*-NC-*"], got {deny!r:.80}')
-        self.deny, self.allow_unknown = tuple(str(each).strip() for each in patterns), allow_unknown
+        self.deny, self.allow_unknown = tuple(each.strip() for each in patterns), allow_unknown
 
     def __repr__(self) -> str:
         return f"policy(deny={list(self.deny)}, allow_unknown={self.allow_unknown})"
@@ -56,7 +53,7 @@ class LicencePolicy:
     def __enter__(self) -> LicencePolicy:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.lift()
 
     def lift(self) -> None:
@@ -70,15 +67,13 @@ class LicencePolicy:
             LicenceDeniedError: the licence is denied; the message names the policy.
         """
         denied = is_denied(licence, self.deny)
-        if denied is False or (denied is None and self.allow_unknown):
-            return
-        problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
-        if licence is None:
-            problem = "its card has no licence"
-        raise LicenceDeniedError(
-            f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. Read its licence, and change the "
-            f"policy (data_stack.policy, or the variable {VARIABLE}) if you may use it"
-        )
+        if denied or (denied is None and not self.allow_unknown):
+            problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
+            raise LicenceDeniedError(
+                f"dataset {dataset!r} is refused by {self!r}: {'its card has no licence' if licence is None else problem}. Nothing "
+                f"was retrieved. Read its licence, and change the policy (data_stack.policy, or the variable {VARIABLE}) if you "
+                f"may use it"
+            )
 
 
 _in_force: list[LicencePolicy] = []
@@ -141,9 +136,18 @@ class NamedDataset:
         Raises:
             PluginError: the constructor of its class failed.
         """
-        if isinstance(self.provided, type):
-            return _make_factory(self.provided, lambda: as_storage_connector(self.storage))
-        return self.provided
+        kind = self.provided
+        if not isinstance(kind, type):
+            return kind
+        parameters = inspect.signature(kind).parameters.values()
+        takes_store = any(each.name == "storage_connector" or each.kind is each.VAR_KEYWORD for each in parameters)
+        arguments = {"storage_connector": as_storage_connector(self.storage)} if takes_store else {}
+        try:
+            return kind(**arguments)
+        except DataStackError:
+            raise
+        except Exception as error:
+            raise PluginError(f"the constructor of {kind.__qualname__} failed: {describe_error(error)[:500]}") from error
 
     @property
     def version(self) -> str | None:
@@ -166,21 +170,11 @@ class NamedDataset:
 
     def describe(self) -> DatasetDescription:
         """Licence, splits, options and so on; prepares nothing."""
-        card = getattr(self.provided, "card", None)
-        distribution, distribution_version = self.package or (None, None)
-        return DatasetDescription(
-            name=self.name,
-            version=self.version,
-            description=inspect.cleandoc(self.provided.__doc__ or ""),
-            license=getattr(card, "license", None),
-            homepage=getattr(card, "homepage", None),
-            citation=getattr(card, "citation", None),
-            splits=self.splits,
-            options=_options(self.provided),
-            class_names=tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ())),
-            distribution=distribution,
-            distribution_version=distribution_version,
-        )
+        card, about = getattr(self.provided, "card", None), inspect.cleandoc(self.provided.__doc__ or "")
+        facts = (getattr(card, name, None) for name in ("license", "homepage", "citation"))
+        classes = tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ()))
+        how = (self.splits, _options(self.provided), classes, *(self.package or (None, None)))
+        return DatasetDescription(self.name, self.version, about, *facts, *how)
 
     def check_licence(self) -> None:
         """Refuse a dataset whose licence the policy of this process denies; see :func:`data_stack.policy`.
@@ -214,12 +208,9 @@ class NamedDataset:
         origin = self._origin(split, config)
         if isinstance(given, InformedDatasetIteratorIF):
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
-        is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], IteratorMeta)
-        if not (is_pair and hasattr(given[0], "__getitem__")):
-            raise PluginError(
-                f"the factory of dataset {self.name!r} returned {given!r:.80}; it must return (iterator, IteratorMeta)"
-            )
-        iterator, iterator_meta = given
+        iterator, iterator_meta = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        if not (isinstance(iterator_meta, IteratorMeta) and hasattr(iterator, "__getitem__")):
+            raise PluginError(f"the factory of dataset {self.name!r} returned {given!r:.80}, not (iterator, IteratorMeta)")
         name = self.plain_name.rpartition(":")[2]
         meta = MetaFactory.get_dataset_meta(name if split is None else f"{name}/{split}", name, split, iterator_meta)
         factory = self.factory
@@ -232,15 +223,14 @@ class NamedDataset:
     def _origin(self, split: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
         """What a recipe records of a loaded dataset."""
         description = asdict(self.describe())
-        opened = getattr(self.factory, "_opened_manifest", None)
-        manifest = opened if isinstance(opened, Manifest) else None
-        facts = {} if manifest is None else asdict(manifest)
+        manifest = getattr(self.factory, "_opened_manifest", None)
+        facts = asdict(manifest) if manifest else {}
         facts.pop("prepared", None)  # the recipe has their digests
         return {
             "name": self.plain_name,
             "split": split,
             "config": dict(config),
-            "resources": None if manifest is None else manifest.digests(),
+            "resources": manifest.digests() if manifest else None,
             "preparation": facts or None,
             **{name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")},
         }
@@ -279,27 +269,6 @@ class Published(NamedDataset):
 
 Resolved: TypeAlias = NamedDataset | Place
 """What a name leads to; a named dataset may be :class:`Published`."""
-
-
-def _make_factory(
-    dataset_class: type[BaseDatasetFactory], storage_connector: Callable[[], StorageConnector]
-) -> BaseDatasetFactory:
-    """An instance that keeps its bytes in the store of ``storage_connector()``, which is called only if the class takes one.
-
-    Raises:
-        PluginError: the constructor failed.
-    """
-    parameters = inspect.signature(dataset_class).parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    arguments: dict[str, Any] = (
-        {"storage_connector": storage_connector()} if "storage_connector" in parameters or takes_any else {}
-    )
-    try:
-        return dataset_class(**arguments)
-    except DataStackError:
-        raise
-    except Exception as error:
-        raise PluginError(f"the constructor of {dataset_class.__qualname__} failed: {describe_error(error)[:500]}") from error
 
 
 def _names(declared: Any) -> tuple[str, ...] | None:

@@ -60,7 +60,7 @@ def publish(
     dataset = default_repository().resolve(name, storage)
     dataset.check_licence()
     name, factory = dataset.name, dataset.factory
-    if not isinstance(factory, DatasetFactory) or not DatasetDefinition.of(factory, DatasetFactory).needs_store:
+    if not isinstance(factory, DatasetFactory) or not DatasetDefinition(factory, DatasetFactory).needs_store:
         raise ConfigError(f"dataset {name!r} stores no prepared resources, so it cannot be published")
     factory.prepare(progress=progress)
     manifest = factory.manifest()
@@ -70,7 +70,7 @@ def publish(
     _check(manifest)
     _refuse_another(folder, manifest)
     connector: Any = factory.storage_connector
-    stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
+    stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
     blocks = {}
     for record in manifest.prepared:
         with connector.get_resource(stored.identifier(record.identifier)) as resource:

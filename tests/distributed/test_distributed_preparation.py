@@ -67,7 +67,7 @@ def attempts(log: Path) -> Counter[str]:
 def assert_nothing_left(factory: DatasetFactory) -> None:
     """Only what the manifest lists is there, and every byte of it is right."""
     connector: Any = factory.storage_connector
-    name = DatasetDefinition.of(factory, DatasetFactory).folder
+    name = DatasetDefinition(factory, DatasetFactory).folder
     manifest = factory.manifest()
     assert manifest is not None
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}

@@ -131,7 +131,7 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
         if record.identifier not in recorded:
             facts = {"contentUrl": quote(record.identifier), "sha256": record.sha256, "contentSize": f"{record.size} B"}
             document["distribution"].append(_file(record.identifier, facts))
-    resources = Resources(factory.storage_connector, DatasetDefinition.of(factory, DatasetFactory).folder, manifest.prepared)
+    resources = Resources(factory.storage_connector, DatasetDefinition(factory, DatasetFactory).folder, manifest.prepared)
     record_sets = []
     for split in description.splits:
         iterator = dataset.load(split, **config)
