@@ -6,7 +6,7 @@ import gzip
 import random
 from abc import ABC
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from data_stack.dataset.iterator import (
 )
 from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta
 from data_stack.io.resources import ResourceFactory, StreamedResource
-
-if TYPE_CHECKING:
-    from data_stack.io.storage_connectors import StorageConnector
+from data_stack.io.storage_connectors import StorageConnector
 
 
 class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in name only, and its clients construct it

@@ -12,11 +12,12 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pluggy
 
 from data_stack.codecs import Codec
+from data_stack.codecs.provided import add_codec_provider
 from data_stack.codecs.registry import registered_types
 from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder
 from data_stack.exception import (
@@ -27,18 +28,16 @@ from data_stack.exception import (
     PluginError,
     describe_error,
 )
+from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue
+from data_stack.factories.engine import PreparationEngine
 from data_stack.io.retriever import register_scheme
+from data_stack.io.retriever.transfer import Fetch
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
 from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled, state_of_path
 from data_stack.util.logger import logger
-
-if TYPE_CHECKING:
-    from data_stack.factories.base_factory import BaseDatasetFactory
-    from data_stack.factories.engine import PreparationEngine
-    from data_stack.io.retriever.transfer import Fetch
 
 _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
@@ -308,6 +307,9 @@ def _connect(record: PluginRecord, connect: Callable[[str], Any], url: str) -> S
 
 def _import_plugin(record: PluginRecord) -> Any:
     return EntryPoint(record.name, record.entry_point, record.group).load()
+
+
+add_codec_provider(lambda: default_manager().codecs())
 
 
 @functools.cache

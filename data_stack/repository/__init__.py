@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from data_stack.repository.default_storage import default_storage, storage_connector_from_url
-from data_stack.repository.record_codecs import plugin_codecs
 from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
 
 __all__ = [
@@ -11,6 +10,5 @@ __all__ = [
     "DatasetRepository",
     "default_repository",
     "default_storage",
-    "plugin_codecs",
     "storage_connector_from_url",
 ]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
+from data_stack.factories.catalogue import CatalogueEntry
 from data_stack.io.retriever.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from data_stack.factories.catalogue import CatalogueEntry
 
 #: The folders in ``plugins`` of data_stack's repository, and the datasets that they provide.
 _DATASETS: Final[Mapping[str, str]] = {

@@ -14,20 +14,17 @@ from data_stack.repository.default_storage import Storage
 from data_stack.util.suggestions import did_you_mean
 
 
-def encoder_kinds() -> dict[str, type[Encoder]]:
-    """The classes of all encoders by kind, sorted; imports the plugins that implement hooks."""
-    return dict(sorted({**BUILT_IN_KINDS, **default_manager().encoder_kinds()}.items()))
-
-
 def encoder(kind: str, **config: Any) -> Encoder:
     """A new encoder: ``encoder("categorical", unknown="index")``. Plugins are imported if the kind is not built in.
 
     Raises:
         ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
-    kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else encoder_kinds()
+    kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else {**BUILT_IN_KINDS, **default_manager().encoder_kinds()}
     if kind not in kinds:
-        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(kinds)}")
+        raise ConfigError(
+            f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
+        )
     try:
         return kinds[kind](**config)
     except TypeError as error:

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, NoReturn
 
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.format import format_of_suffix, open_source, registered_formats
 from data_stack.formats.conversion.location import find_source_format
 from data_stack.io.location import Location, location_of
 from data_stack.io.progress import progress_as
+from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of, split_url
 from data_stack.repository.default_storage import as_storage_connector
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
 from data_stack.util.suggestions import did_you_mean
-
-if TYPE_CHECKING:
-    from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.io.storage_connectors import StorageConnector
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +74,6 @@ class DatasetDescription(Document):
         return [(name, fact) for name, fact in facts if fact]
 
 
-_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
-
-
 def is_place(name: Any) -> bool:
     """Whether a name is a path or URL: a ``Path``, or a text that begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``.
 
@@ -119,11 +116,7 @@ class Place:
 
     @property
     def factory(self) -> NoReturn:
-        """A place has no factory.
-
-        Raises:
-            ConfigError: always.
-        """
+        """A place has no factory: ConfigError."""
         raise ConfigError(f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it")
 
     def describe(self) -> DatasetDescription:
@@ -152,12 +145,8 @@ class Place:
             UnknownSplitError: the place has no such split.
             DatasetFileCorruptError: a file is damaged, or of another format.
         """
-
-        def load_split(name: str | None) -> Any:
-            with progress_as(progress):
-                return self._open(name, **options)
-
-        return load_expression(load_split, split, lambda: self._splits(options.get("format")))
+        with progress_as(progress):
+            return load_expression(partial(self._open, **options), split, lambda: self._splits(options.get("format")))
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
         place = location_of_place(self.name)
@@ -176,14 +165,15 @@ class Place:
 
         place = location_of_place(self.name)
         found = find_places(place, format)
+        is_one = next(iter(found.values()))[0] == place
         if split is not None and split not in found:
-            known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
+            known = "none: it is one dataset" if is_one else ", ".join(found)
             raise UnknownSplitError(
                 f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
             )
         chosen = found if split is None else {split: found[split]}
         opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
-        return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
+        return next(iter(opened.values())) if split is not None or is_one else Splits(opened)
 
 
 def location_of_place(source: str | os.PathLike[str]) -> Location:
@@ -202,31 +192,24 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
         raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, formats)}; known formats: {', '.join(formats)}")
     try:
         return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(formats)}"))}
-    except ConfigError:
-        found = _find_splits(place.as_folder())
-        if not found:
-            raise
-    kinds = {kind for _, kind in found.values()}
-    if len(kinds) > 1:
-        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
-        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
-    return found
-
-
-def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
+    except ConfigError as error:
+        folder, refused = place.as_folder(), error
     found: dict[str, tuple[Location, str]] = {}
     for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
         split, where = name.partition(".")[0], Location(folder, name)
         with contextlib.suppress(ConfigError):  # a licence or a readme
             found[name if split in found else split] = where, _find_format(where)
+    if not found:
+        raise refused
+    if len({kind for _, kind in found.values()}) > 1:
+        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
+        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
     return found
 
 
 def format_of_name(name: str) -> str | None:
     """The format of a file by the suffix of its name; None if the suffix is unknown."""
-    plain = name.lower()
-    for ending in _COMPRESSED:
-        plain = plain.removesuffix(ending)
+    plain = re.sub(r"(\.(gz|bz2|xz|zst))+$", "", name.lower())
     found = format_of_suffix(os.path.splitext(plain)[1])
     return None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
 
@@ -244,14 +227,12 @@ def open_as(
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> DatasetIteratorIF:
     """The samples of one file or folder of a known format; see :meth:`Place.load`."""
-    known = registered_formats()[kind].options
+    taken = ["format", "target", "columns", *sorted(registered_formats()[kind].options)]
     for name in options:
-        if name not in known:
-            taken = ["format", "target", "columns", *sorted(known)]
+        if name not in taken[3:]:
+            hint = explain(name, ARGUMENTS) or did_you_mean(name, taken)
             raise ConfigError(
-                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
-                f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; "
-                f"its options: {', '.join(taken)}"
+                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}; its options: {', '.join(taken)}"
             )
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}

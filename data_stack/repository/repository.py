@@ -8,9 +8,12 @@ import functools
 import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError, RevisionNotFoundError
+from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue, CatalogueName
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
@@ -21,11 +24,6 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place, find_published, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.util.distributions import distribution_of
-
-if TYPE_CHECKING:
-    from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.dataset.meta import IteratorMeta
-    from data_stack.factories.base_factory import BaseDatasetFactory
 
 _Names: TypeAlias = list[str]  # in the class below, list is a method
 

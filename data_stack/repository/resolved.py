@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from data_stack.exception import (
     ConfigError,
@@ -17,6 +17,7 @@ from data_stack.exception import (
     PluginError,
     describe_error,
 )
+from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.progress import progress_as
@@ -24,9 +25,6 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.split_expressions import load_expression
 from data_stack.show.licences import is_denied
-
-if TYPE_CHECKING:
-    from data_stack.factories.base_factory import BaseDatasetFactory
 
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"
@@ -69,10 +67,10 @@ class LicencePolicy:
         denied = is_denied(licence, self.deny)
         if denied or (denied is None and not self.allow_unknown):
             problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
+            problem = "its card has no licence" if licence is None else problem
             raise LicenceDeniedError(
-                f"dataset {dataset!r} is refused by {self!r}: {'its card has no licence' if licence is None else problem}. Nothing "
-                f"was retrieved. Read its licence, and change the policy (data_stack.policy, or the variable {VARIABLE}) if you "
-                f"may use it"
+                f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. Read its licence, and change the "
+                f"policy (data_stack.policy, or the variable {VARIABLE}) if you may use it"
             )
 
 
