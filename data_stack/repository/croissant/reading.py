@@ -31,7 +31,7 @@ from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.io.url import StorageURL
 from data_stack.io.web import is_web
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.croissant.plans import EVERYTHING, Column, Plan, Plans
+from data_stack.repository.croissant.plans import EVERYTHING, Plan, Plans
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
@@ -210,20 +210,21 @@ class CroissantFactory(DatasetFactory):
         # Plain attributes, by which an interrupted preparation recognizes its own.
         self._place, self._document = place, document
         metadata, plans = _understand(place, document)
-        tables = dict.fromkeys(column.table for plan in plans.all.values() for column in _columns_of(plan))
+        tables = dict.fromkeys(
+            column.table for plan in plans.all.values() for column in (*plan.columns, *(join.right for join in plan.joins))
+        )
         sources = Sources(place, plans.files, [plans.files[table] for table in tables if table in plans.files])
         self._places = sources.places
-        self._parts = {
-            _part(plan.identifier, split, is_only=len(plans.chosen) == 1): (number, split)
-            for number, plan in enumerate(plans.chosen)
-            for split in plan.splits
-        }
+        self._parts: dict[str, tuple[int, str]] = {}
+        for number, plan in enumerate(plans.chosen):
+            for split in plan.splits:
+                part = plan.identifier if split in (EVERYTHING, plan.identifier) else f"{plan.identifier}/{split}"
+                self._parts[split if len(plans.chosen) == 1 else part] = number, split
         digest = hashlib.sha256("\0".join([*sources.facts, ""]).encode() + document).hexdigest()
         name, version = f"croissant-{slug(metadata.name)}", f"{slug(metadata.version)}-{digest[:16]}"
         card = DatasetCard(name, version, _licence(metadata.license), metadata.url, metadata.cite_as)
-        vars(self).update(
-            card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=str(metadata.description or "")
-        )
+        about = str(metadata.description or "")
+        vars(self).update(card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=about)
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn the records into Parquet, a folder for each split."""
@@ -244,7 +245,7 @@ class CroissantFactory(DatasetFactory):
         """The records of one split; pictures are decoded when they are read."""
         records = ParquetDataset(folder_of(prepared, _folder(split)))
         plan = _understand(self._place, self._document)[1].chosen[self._parts[split][0]]
-        images = frozenset(column.field.name for column in plan.columns if column.is_image)
+        images = frozenset(column.field.name for column in plan.columns if column.kind == "ImageObject")
         return records.map(functools.partial(_decode_images, images)) if images else records
 
 
@@ -253,15 +254,6 @@ def _understand(place: str, document: bytes) -> tuple[Any, Plans]:
     """The metadata of a document, and the plans of its record sets."""
     metadata = parse_document(place, document)
     return metadata, Plans(metadata)
-
-
-def _columns_of(plan: Plan) -> list[Column]:
-    """The columns of a record set, and those by which tables are joined."""
-    return [*plan.columns, *(join.right for join in plan.joins)]
-
-
-def _part(record_set: str, split: str, *, is_only: bool) -> str:
-    return split if is_only else record_set if split in (EVERYTHING, record_set) else f"{record_set}/{split}"
 
 
 def _divide(plan: Plan, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, list[Any]]]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import functools
 import io
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -42,13 +42,12 @@ def rewrite_texts(texts: Iterable[str], pattern: str, replacement: str | None, w
     is_off = os.environ.get(ISOLATION, "").strip().lower() in ("off", "0")
     for run in _runs(texts, where):
         data = json.dumps(run).encode()
-        how: dict[str, Any] = {"name": "texts", "size": len(data), "seconds": MAX_SECONDS}
+        how: dict[str, Any] = {"name": "texts", "size": len(data), "seconds": MAX_SECONDS, "read_at": partial(_part_of, data)}
         try:
             if is_off:
                 found = rewrite(io.BytesIO(data), pattern, replacement)
             else:
-                view = functools.partial(_part_of, data)
-                found = run_apart(f"{__name__}:rewrite", [pattern, replacement], read_at=view, **how)
+                found = run_apart(f"{__name__}:rewrite", [pattern, replacement], **how)
         except DatasetFileCorruptError as error:
             raise DatasetFileCorruptError(
                 f"the regular expression {pattern!r:.200} of {where} cannot be applied to {run[0]!r:.80} or a text after it: it "
@@ -114,8 +113,7 @@ def parse_path(path: str) -> _Steps:
     Raises:
         ConfigError: it has other steps.
     """
-    rest, steps = path.strip().removeprefix("$"), list[tuple[str, Any]]()
-    position = 0
+    rest, steps, position = path.strip().removeprefix("$"), list[tuple[str, Any]](), 0
     while position < len(rest) <= MAX_PATTERN_LENGTH and (match := _STEP.match(rest, position)):
         kind = str(match.lastgroup)
         if kind in ("below", "name_below"):
@@ -153,10 +151,9 @@ def _descend(value: Any) -> Iterator[Any]:
     """A value and all below it, each before what it contains."""
     waiting = [value]
     while waiting:
-        each = waiting.pop()
-        yield each
+        yield (each := waiting.pop())
         if isinstance(each, (dict, list)):
-            waiting.extend(reversed(list(each.values()) if isinstance(each, dict) else each))
+            waiting.extend(reversed(_children(each)))
 
 
 def transform_value(transform: Any, value: Any) -> Any:
@@ -199,7 +196,7 @@ def _time_of_day(value: Any) -> np.timedelta64:
     """The time since midnight, as Parquet's times are read."""
     time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
     if isinstance(time, datetime.time):
-        time = datetime.timedelta(hours=time.hour, minutes=time.minute, seconds=time.second, microseconds=time.microsecond)
+        time = datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None)) - datetime.datetime.min
     return np.timedelta64(time, "us")
 
 
