@@ -80,10 +80,9 @@ class DatasetIteratorContract:
     def test_a_position_outside_is_an_index_error(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         n_samples = len(expected)
         for position in (n_samples, n_samples + 1, 10**12, 10**30, -n_samples - 1, -(10**30), np.int64(n_samples)):
-            with pytest.raises(IndexError):
-                indexable[position]
-            with pytest.raises(IndexError):
-                indexable[[0, position]]
+            for wrong in (position, [0, position]):
+                with pytest.raises(IndexError):
+                    indexable[wrong]
             with pytest.raises(IndexError):
                 indexable.read_batch([position])
 
@@ -134,10 +133,9 @@ class DatasetIteratorContract:
                     assert_same(iterator.read_column(key, positions), part[key])
 
     def test_a_column_that_is_not_there_is_an_error_of_ours(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for key in (99, "no such key"):
-            if keys_of(expected[0]):
-                with pytest.raises(ConfigError):
-                    iterator.read_column(key)
+        for key in (99, "no such key") if keys_of(expected[0]) else ():
+            with pytest.raises(ConfigError):
+                iterator.read_column(key)
 
     def test_what_it_is_stacked_on_are_iterators(self, iterator: DatasetIteratorIF) -> None:
         underlying = iterator.underlying_iterators
@@ -201,11 +199,11 @@ class LayerContract(DatasetIteratorContract):
 
     def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
         """The layer on ``iterator``."""
-        raise NotImplementedError(f"{type(self).__name__} must define make_layer(iterator)")
+        raise NotImplementedError
 
     def expect(self, samples: list[Any]) -> list[Any]:
         """The samples of the layer on an iterator with these samples; at least three."""
-        raise NotImplementedError(f"{type(self).__name__} must define expect(samples)")
+        raise NotImplementedError
 
     @pytest.fixture
     def samples(self) -> list[Any]:
@@ -243,9 +241,7 @@ class LayerContract(DatasetIteratorContract):
             pytest.skip("pickles is False")
 
         with Loader(iterator, 2, workers=1, worker_kind=kind, timeout_seconds=60) as batches:
-            read = list(batches)
-
-        assert_same(read, list(Loader(iterator, 2, workers=0)))
+            assert_same(list(batches), list(Loader(iterator, 2, workers=0)))
 
     def test_its_recipe_is_json_and_its_fingerprint_the_same_in_every_process(self, iterator: DatasetIteratorIF) -> None:
         assert json.loads(json.dumps(iterator.recipe())) == iterator.recipe()
