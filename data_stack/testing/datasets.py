@@ -149,8 +149,11 @@ class DatasetContract(DatasetIteratorContract):
         missing = [name for name in ("name", "version", "license", "homepage", "citation") if not getattr(card, name)]
         assert missing == [], "users need them"
         assert (self.factory.__doc__ or "").strip(), "its docstring is what `data-stack info` shows"
+
+    def test_the_licence_is_an_expression_of_spdx(self) -> None:
         hint = "see https://spdx.org/licenses; where it has no name there: LicenseRef-NAME, and the terms in the docstring"
-        assert spdx_problem(card.license or "") is None, hint
+
+        assert spdx_problem(self.factory.card.license or "") is None, hint
 
     def test_each_source_has_a_digest(self) -> None:
         assert [source.identifier for source in self.factory.sources if source.sha256 is None] == []
