@@ -61,6 +61,12 @@ class Browser:
                 self._tables[split] = Table(self._splits[self._names[split]])
             return self._tables[split]
 
+    def _table_with(self, split: int, position: int) -> Table:
+        if not 0 <= position < self._table(split).n_samples:
+            n_samples = self._table(split).n_samples
+            raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {n_samples} samples")
+        return self._table(split)
+
     def overview(self) -> dict[str, Any]:
         """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
         splits = []
@@ -78,7 +84,7 @@ class Browser:
 
     # ------------------------------------------------------------------ samples
 
-    def samples(self, split: int, where: str, start: int, count: int) -> dict[str, Any]:
+    def samples(self, split: int, start: int, where: str = "", count: int = 60) -> dict[str, Any]:
         """``count`` samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
 
         Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
@@ -130,8 +136,7 @@ class Browser:
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
         """One sample in full."""
-        table = self._table(split)
-        _check_position(table, position)
+        table = self._table_with(split, position)
         found: dict[str, Any] = {"position": position, "where": None, "fields": []}
         try:
             sample, found["where"] = table.read_sample(position)
@@ -147,7 +152,7 @@ class Browser:
             found["fields"].append(field)
         return found
 
-    def picture(self, split: int, position: int, column: int, is_large: bool) -> bytes:
+    def picture(self, split: int, position: int, column: int, size: str = "small") -> bytes:
         """A value as PNG; errors of the iterator pass through.
 
         Raises:
@@ -155,18 +160,17 @@ class Browser:
         """
         from data_stack.show.pictures import as_png  # needs Pillow
 
-        table = self._table(split)
-        _check_position(table, position)
+        table = self._table_with(split, position)
         _check_column(column, range(len(table.columns)))
         hints = {number: str(each.hint) for number, each in enumerate(table.columns) if each.kind in ("boxes", "mask")}
         wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
         values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
         over = overlays_of(dict(zip(wanted[1:], values[1:], strict=True)), {number: hints[number] for number in wanted[1:]})
-        return as_png(values[0], max_pixels=_LARGE if is_large else _SMALL, hint=table.columns[column].hint, **over)
+        return as_png(values[0], max_pixels=_LARGE if size == "large" else _SMALL, hint=table.columns[column].hint, **over)
 
     # ------------------------------------------------------------------ columns
 
-    def histograms(self, split: int, where: str, columns: Sequence[int]) -> dict[str, Any]:
+    def histograms(self, split: int, where: str = "", columns: Sequence[int] = ()) -> dict[str, Any]:
         """Bars of columns; ask again until ``is_complete``, or until ``n_read`` stays the same."""
         table = self._table(split)
         wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
@@ -174,16 +178,16 @@ class Browser:
             _check_column(number, plain)
         return {**histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS), "n_samples": table.n_samples}
 
-    def compare(self, name: str) -> dict[str, Any]:
+    def compare(self, name: str = "") -> dict[str, Any]:
         """Bars of the column ``name``, with counts of each split."""
         return compare([self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS)
 
-    def duplicates(self, column: int, *, starts: bool) -> dict[str, Any]:
+    def duplicates(self, column: int = -1, run: int = 0) -> dict[str, Any]:
         """The state and the results of the search for equal samples within and between the splits.
 
         Args:
             column: number of the column to compare, in the first split; -1 for whole samples.
-            starts: whether to start the search, in a thread that reads all samples once.
+            run: 1 starts the search, in a thread that reads all samples once.
         """
         tables = [self._table(number) for number in range(len(self._names))]
         n_samples = sum(table.n_samples for table in tables)
@@ -191,7 +195,7 @@ class Browser:
             return {"state": "too many", "n_samples": n_samples}
         _check_column(column, range(-1, len(tables[0].columns)))
         with self._lock:
-            if column not in self._audits and starts:
+            if column not in self._audits and run:
                 self._audits[column] = {"state": "running", "n_samples": n_samples}
                 key = None if column < 0 else tables[0].columns[column].key
                 threading.Thread(target=self._compare, args=(column, key), daemon=True).start()
@@ -203,11 +207,6 @@ class Browser:
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
-
-
-def _check_position(table: Table, position: int) -> None:
-    if not 0 <= position < table.n_samples:
-        raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {table.n_samples} samples")
 
 
 def _check_column(number: int, known: Container[int]) -> None:

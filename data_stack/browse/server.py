@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import errno
 import hmac
+import inspect
 import secrets
 import socket
 import threading
 import webbrowser
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,8 +69,9 @@ class Guard(BaseHTTPMiddleware):
         cookie = f"data_stack_{request.headers.get('host', '').rpartition(':')[2]}"
         given = request.query_params.get("token", "")
         bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
+        tokens = (given, bearer, request.cookies.get(cookie, ""))
         refusal = _refuse(request)
-        if refusal is None and not any(map(self._is_token, (given, bearer, request.cookies.get(cookie, "")))):
+        if refusal is None and not any(hmac.compare_digest(each.encode(), self._token.encode()) for each in tokens):
             text = "The token is missing or wrong. Open the whole URL that data-stack browse printed.\n"
             refusal = PlainTextResponse(text, 403)
         response = refusal or await call_next(request)
@@ -78,9 +80,6 @@ class Guard(BaseHTTPMiddleware):
         response.headers.update(_HEADERS)
         response.headers.setdefault("cache-control", "no-store")
         return response
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(), self._token.encode())
 
 
 def _refuse(request: Request) -> Response | None:
@@ -160,77 +159,51 @@ _STATIC: Final = Path(__file__).with_name("static")
 _KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
 
 
+_CHOICES: Final = {"size": ("small", "large"), "run": ("0", "1")}
+
+
 def make_app(browser: Browser, token: str) -> Guard:
     """An ASGI application that answers requests with the token."""
-    questions: dict[str, Callable[[Mapping[str, str]], Any]] = {
-        "/api/overview": lambda _: browser.overview(),
-        "/api/samples": lambda given: browser.samples(
-            _number(given, "split"), given.get("where", ""), _number(given, "start"), _number(given, "count", "60")
-        ),
-        "/api/histograms": lambda given: browser.histograms(
-            _number(given, "split"),
-            given.get("where", ""),
-            [_as_number("columns", each) for each in given.get("columns", "").split(",") if each],
-        ),
-        "/api/sample": lambda given: browser.sample(_number(given, "split"), _number(given, "position")),
-        "/api/compare": lambda given: browser.compare(given.get("name", "")),
-        "/api/duplicates": lambda given: browser.duplicates(
-            _number(given, "column", "-1"), starts=_choice(given, "run", "01") == "1"
-        ),
-        "/picture": lambda given: Response(
-            browser.picture(
-                _number(given, "split"),
-                _number(given, "position"),
-                _number(given, "column"),
-                _choice(given, "size", ("small", "large")) == "large",
-            ),
-            media_type="image/png",
-            headers=_KEPT,
-        ),
-    }
-    routes: list[BaseRoute] = [Route(path, _answer(question)) for path, question in questions.items()]
+    questions = (browser.overview, browser.samples, browser.histograms, browser.sample, browser.compare, browser.duplicates)
+    routes: list[BaseRoute] = [Route(f"/api/{each.__name__}", _endpoint(each)) for each in questions]
+    routes.append(Route("/picture", _endpoint(browser.picture)))
     routes.append(Route("/", lambda request: FileResponse(_STATIC / "index.html")))
     routes.append(Mount("/", StaticFiles(directory=_STATIC)))
     return Guard(Starlette(routes=routes), token)
 
 
-def _answer(question: Callable[[Any], Any]) -> Callable[[Request], Response]:
+def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
+    """Answers a request by a method, whose arguments are the parameters of the URL; others are ignored."""
+    declared = inspect.signature(question).parameters
+    required = {name: "" for name, each in declared.items() if each.default is each.empty}
+
     def endpoint(request: Request) -> Response:
         try:
-            answer = question(request.query_params)
-            return answer if isinstance(answer, Response) else JSONResponse(answer)
+            given = required | {name: text for name, text in request.query_params.items() if name in declared}
+            answer = question(**{name: _parse(name, text, declared[name].annotation) for name, text in given.items()})
+            is_picture = isinstance(answer, bytes)
+            return Response(answer, media_type="image/png", headers=_KEPT) if is_picture else JSONResponse(answer)
         except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page shows the error
-            return _failure(error)
+            status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
+            return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
 
     return endpoint
 
 
-def _failure(error: Exception) -> Response:
-    status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
-    return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)
-
-
-def _number(given: Mapping[str, str], name: str, default: str = "") -> int:
-    return _as_number(name, given.get(name, default))
-
-
-def _as_number(name: str, text: str) -> int:
+def _parse(name: str, text: str, kind: str) -> Any:
+    """A parameter of the type that an argument declares."""
+    if text not in (choices := _CHOICES.get(name, (text,))):
+        raise ConfigError(f"{name} must be {' or '.join(choices)}, got {text!r:.40}")
+    if kind == "str":
+        return text
+    if kind == "Sequence[int]":
+        return [_parse(name, each, "int") for each in text.split(",") if each]
     if not (text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20):
         raise ConfigError(f"{name} must be an integer, got {text!r:.40}")
     return int(text)
 
 
-def _choice(given: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    text = given.get(name, choices[0])
-    if text not in tuple(choices):
-        raise ConfigError(f"{name} must be {' or '.join(choices)}, got {text!r:.40}")
-    return text
-
-
 _HOST: Final = "127.0.0.1"
-_SHUTDOWN_SECONDS: Final = 2
-_IDLE_SECONDS: Final = 5
-_MAX_REPORTS: Final = 8
 
 
 def serve(browser: Browser, *, port: int = 0, opens: bool = True, announce: Callable[[str], None] = print) -> None:
@@ -265,7 +238,7 @@ class Server(uvicorn.Server):
         idle_seconds: idle connections are closed after this time.
     """
 
-    def __init__(self, browser: Browser, token: str, idle_seconds: int = _IDLE_SECONDS) -> None:
+    def __init__(self, browser: Browser, token: str, idle_seconds: int = 5) -> None:
         config = uvicorn.Config(
             make_app(browser, token),
             http=Connection,
@@ -276,7 +249,7 @@ class Server(uvicorn.Server):
             ws="none",
             server_header=False,
             timeout_keep_alive=idle_seconds,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_graceful_shutdown=2,
             backlog=MAX_CONNECTIONS,  # asyncio accepts this many at once, before a connection can close another one
         )
         super().__init__(config)
@@ -290,7 +263,7 @@ class Server(uvicorn.Server):
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         # A process without free file descriptors fails to accept a connection many times a second.
         self._n_reported += 1
-        if self._n_reported <= _MAX_REPORTS:
+        if self._n_reported <= 8:
             loop.default_exception_handler(context)
 
 
