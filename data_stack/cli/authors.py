@@ -97,18 +97,15 @@ def write_package(name: str, kind: str, splits: Sequence[str], parent: Path) -> 
 
 def _check_names(name: str, splits: Sequence[str], installed: Sequence[str]) -> None:
     if not _NAME.fullmatch(name) or len(name) > 60:
-        raise ConfigError(
-            f"invalid dataset name {name!r:.80}: a name begins with a letter and has up to 60 letters and "
-            f"digits, with single '-' or '_' between them, such as 'street-signs'"
-        )
+        rule = "a letter, then up to 59 letters and digits, with single '-' or '_' between them, such as 'street-signs'"
+        raise ConfigError(f"invalid dataset name {name!r:.80}: a name begins with {rule}")
     under = name.replace("-", "_").lower()
     taken = {re.sub("[-_.]+", "_", known.rpartition(":")[2]).lower() for known in installed}
     if under in taken or importlib.util.find_spec(f"data_stack_{under}") is not None:
         raise ConfigError(f"an installed package already has a dataset {name!r} (`data-stack list`); choose another name")
     if not all(map(_SPLIT.fullmatch, splits)) or len(set(map(str.casefold, splits))) < len(splits):
-        raise ConfigError(
-            f"invalid split names {', '.join(splits)!r:.200}: names must differ and have up to 40 letters, digits, '_' and '-'"
-        )
+        rule = "names must differ and have up to 40 letters, digits, '_' and '-'"
+        raise ConfigError(f"invalid split names {', '.join(splits)!r:.200}: {rule}")
 
 
 def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:

@@ -63,10 +63,8 @@ def prepare(
     dataset.check_licence()
     factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(
-            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), which loading a split prepares, e.g. "
-            f"`data-stack report {name} --split train`"
-        )
+        how = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"
+        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {how}")
     done, manifest = factory.prepare(engine=chosen, **how), factory.manifest()
     size = None if manifest is None else manifest.size
     facts = {"name": name, "already_ready": done.already_ready, "reason": done.reason}
@@ -106,10 +104,9 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
             known = {each.identifier: each for each in DatasetDefinition(factory, DatasetFactory).retrieval_jobs}
     definition = known.get(identifier, ResourceDefinition(identifier, path))
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5)):
-        raise ConfigError(
-            f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}. "
-            f"Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
-        )
+        problem = f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}"
+        advice = "Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
+        raise ConfigError(f"{problem}. {advice}")
     stored = import_file(replace(definition, source=path, mirrors=()), path, connector, sha256=sha256, md5_sum=md5)
     facts = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
     facts |= {"size": stored.size, "sha256": stored.sha256, "verified": stored.verified}

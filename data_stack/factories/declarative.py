@@ -278,10 +278,8 @@ class DatasetFactory(BaseDatasetFactory):
         if not definition.needs_store:
             return None
         if self.storage_connector is None:
-            raise ConfigError(
-                f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
-                f"or data_stack.load({definition.card.name!r}), which has a default"
-            )
+            how = f"{type(self).__name__}(FileStorageConnector(folder)), or data_stack.load, which has a default"
+            raise ConfigError(f"dataset {definition.card.name!r} needs a store: {how}")
         return StoredDataset(self.storage_connector, definition)
 
     def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:

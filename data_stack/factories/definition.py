@@ -148,15 +148,11 @@ class DatasetDefinition:
         split = options.pop("split", None)
         split = self.splits[0] if split is None else split
         if not isinstance(split, str) or split not in self.splits:
-            raise UnknownSplitError(
-                f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "
-                f"it has: {', '.join(self.splits)}"
-            )
+            hint = f"{did_you_mean(split, self.splits)}; it has: {', '.join(self.splits)}"
+            raise UnknownSplitError(f"dataset {self.card.name!r} has no split {split!r:.80}{hint}")
         for key in () if self.takes_any_option else options.keys() - self.options.keys():
-            raise ConfigError(
-                f"dataset {self.card.name!r} has no configuration key {key!r:.80}"
-                f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
-            )
+            hint = f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
+            raise ConfigError(f"dataset {self.card.name!r} has no configuration key {key!r:.80}{hint}")
         for key, required in self.options.items():
             if required and key not in options:
                 raise ConfigError(f"dataset {self.card.name!r} needs the configuration key {key!r}, which has no default")

@@ -172,9 +172,9 @@ class _ShardWork:
             ConfigError: this process has other code.
         """
         if (changed := find_changed_module(self.digests)) is not None:
+            advice = "install the same code everywhere, and prepare the dataset again"
             raise ConfigError(
-                f"module {changed!r} differs between the process that prepares a shard and the one that started the preparation; "
-                f"install the same code everywhere, and prepare the dataset again"
+                f"module {changed!r} differs between this process and the one that started the preparation; {advice}"
             )
         stored = StoredDataset(self.factory.storage_connector, self.factory._check_definition())
         if not stored.wants_shards(self.opening):

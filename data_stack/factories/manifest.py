@@ -157,7 +157,7 @@ class Manifest:
         fields = JsonObject.unseal(data, "manifest")
         if (number := fields.size("format")) not in _FORMATS:
             raise DatasetFileCorruptError(
-                f"manifest has format {number}, but only formats up to {_FORMAT} are known; update data_stack"
+                f"manifest has format {number}, but formats up to {_FORMAT} are known; update data_stack"
             )
         sources, prepared = map(_source, fields.objects("sources")), map(_resource, fields.objects("prepared"))
         manifest = cls(

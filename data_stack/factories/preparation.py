@@ -224,10 +224,8 @@ class Preparation:
             if self._definition.has_preprocess:
                 raw = self._run_preprocess(sources, raw, journal)
             if (problem := self._incompleteness(raw)) is not None:
-                raise PreparationError(
-                    f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: "
-                    f"{problem}"
-                )
+                what = f"{self._name!r} {self._definition.card.version} of {self._definition.factory}"
+                raise PreparationError(f"could not prepare dataset {what}: {problem}")
             self._check_opens(raw)
             manifest = self.stored.ready_manifest()
             is_superseded = manifest is not None

@@ -113,10 +113,8 @@ class Resources(Mapping[str, StreamedResource]):
 
     def _identifier(self, name: str) -> str:
         if name not in self:
-            raise ResourceNotFoundError(
-                f"dataset {self._dataset!r} has no resource {name!r:.80}{did_you_mean(name, self)}; "
-                f"it has: {', '.join(self) or 'none'}"
-            )
+            hint = f"{did_you_mean(name, self)}; it has: {', '.join(self) or 'none'}"
+            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no resource {name!r:.80}{hint}")
         return f"{self._dataset}/{name}"
 
 
@@ -207,9 +205,7 @@ class PreparedResources(Resources):
         given: Iterable[Any] = [None] if isinstance(names, str) else names
         for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
             if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
-                raise ConfigError(
-                    f'steps of dataset {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}'
-                )
+                raise ConfigError(f'steps of {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}')
             self._seen_steps.add(name)
             if self.take_over(name):
                 logger.info("dataset %r: step %r was finished before", self._dataset, name)

@@ -56,9 +56,7 @@ def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
     if not isinstance(value, type):
         raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
     if not callable(getattr(value, "get_dataset_iterator", None)):
-        raise ConfigError(
-            f"{value.__qualname__} is not a dataset factory: get_dataset_iterator is missing; derive it from DatasetFactory"
-        )
+        raise ConfigError(f"{value.__qualname__} lacks get_dataset_iterator of a dataset factory; derive it from DatasetFactory")
     return value
 
 
@@ -147,10 +145,8 @@ class PluginManager:
             return self._load_dataset(found[0])
         if found:
             choices = " or ".join(repr(record.qualified_name) for record in found)
-            raise AmbiguousDatasetError(
-                f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
-                f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
-            )
+            advice = f"ask for {choices}, or leave one out by DATA_STACK_DISABLE_PLUGINS"
+            raise AmbiguousDatasetError(f"{len(found)} distributions provide a dataset {name!r}: {advice}")
         raise DatasetNotFoundError(self.explain_missing_dataset(name))
 
     def explain_missing_dataset(self, name: str) -> str:
@@ -243,10 +239,8 @@ class PluginManager:
         except BaseException as error:
             problem = describe_error(error)[:500]
             self._outcomes[record] = replace(record, state="broken", error=problem)
-            raise PluginError(
-                f"{record} ({record.entry_point}) could not be loaded: {problem}. Other plugins are not affected. "
-                f"Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
-            ) from error
+            advice = "Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
+            raise PluginError(f"{record} ({record.entry_point}) could not be loaded: {problem}. {advice}") from error
         self._outcomes[record] = replace(record, state="ok") if record.state == "listed" else record
         return value
 

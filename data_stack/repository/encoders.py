@@ -22,9 +22,8 @@ def encoder(kind: str, **config: Any) -> Encoder:
     """
     kinds = BUILT_IN_KINDS if kind in BUILT_IN_KINDS else {**BUILT_IN_KINDS, **default_manager().encoder_kinds()}
     if kind not in kinds:
-        raise ConfigError(
-            f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
-        )
+        hint = f"{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
+        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{hint}")
     try:
         return kinds[kind](**config)
     except TypeError as error:

@@ -168,9 +168,8 @@ class Place:
         is_one = next(iter(found.values()))[0] == place
         if split is not None and split not in found:
             known = "none: it is one dataset" if is_one else ", ".join(found)
-            raise UnknownSplitError(
-                f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
-            )
+            hint = f"{did_you_mean(split, found)}; its splits are {known}"
+            raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
         chosen = found if split is None else {split: found[split]}
         opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
         return next(iter(opened.values())) if split is not None or is_one else Splits(opened)
@@ -230,10 +229,8 @@ def open_as(
     taken = ["format", "target", "columns", *sorted(registered_formats()[kind].options)]
     for name in options:
         if name not in taken[3:]:
-            hint = explain(name, ARGUMENTS) or did_you_mean(name, taken)
-            raise ConfigError(
-                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}; its options: {', '.join(taken)}"
-            )
+            hint = f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; its options: {', '.join(taken)}"
+            raise ConfigError(f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}")
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}
     iterator = _open(place, kind, target, options)

@@ -68,7 +68,7 @@ class DatasetRepository:
             check_dataset_class(dataset_factory)
         elif not callable(getattr(dataset_factory, "get_dataset_iterator", None)):
             raise ConfigError(
-                f"dataset {identifier!r} needs a factory, with a method get_dataset_iterator(config), got {dataset_factory!r:.80}"
+                f"a factory has a method get_dataset_iterator(config), not {dataset_factory!r:.80} of {identifier!r}"
             )
         present: Any = self._registered.get(identifier) or next(iter(self._providers(identifier)), None)
         is_redefined = (
@@ -204,10 +204,9 @@ class DatasetRepository:
             raise self._not_found(identifier, "" if self._plugins is None else self._plugins.explain_missing_dataset(name))
         if version and found.version != version:
             offered = ", ".join(self._versions(found)) or "no named version"
-            raise RevisionNotFoundError(
-                f"dataset {name!r:.80} is installed without version {version!r:.40}; it offers: {offered}. Install a release of "
-                f"its plugin that has this version, or load {name!r:.80} as it is"
-            )
+            advice = f"Install a release of its plugin that has this version, or load {name!r:.80} as it is"
+            problem = f"is installed without version {version!r:.40}; it offers: {offered}"
+            raise RevisionNotFoundError(f"dataset {name!r:.80} {problem}. {advice}")
         declared = getattr(found.provided, "sources", ())
         definitions = (
             [each for each in declared if isinstance(each, ResourceDefinition)] if isinstance(declared, (tuple, list)) else []
@@ -222,10 +221,8 @@ class DatasetRepository:
         if name in self._registered:
             factory = self._registered[name]
             if storage is not None and not isinstance(factory, type):
-                raise ConfigError(
-                    f"dataset {name!r} was registered with a factory that has its own store; "
-                    f"register the class {type(factory).__name__} to choose a store when loading"
-                )
+                advice = f"register the class {type(factory).__name__} to choose a store when loading"
+                raise ConfigError(f"dataset {name!r} was registered with a factory that has its own store; {advice}")
             return NamedDataset(name, factory, store)
         if self._plugins is None:
             return None

@@ -68,10 +68,8 @@ class LicencePolicy:
         if denied or (denied is None and not self.allow_unknown):
             problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
             problem = "its card has no licence" if licence is None else problem
-            raise LicenceDeniedError(
-                f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. Read its licence, and change the "
-                f"policy (data_stack.policy, or the variable {VARIABLE}) if you may use it"
-            )
+            advice = f"Read its licence, and change the policy (data_stack.policy, or {VARIABLE}) if you may use it"
+            raise LicenceDeniedError(f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. {advice}")
 
 
 _in_force: list[LicencePolicy] = []
@@ -208,7 +206,9 @@ class NamedDataset:
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
         iterator, iterator_meta = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
         if not (isinstance(iterator_meta, IteratorMeta) and hasattr(iterator, "__getitem__")):
-            raise PluginError(f"the factory of dataset {self.name!r} returned {given!r:.80}, not (iterator, IteratorMeta)")
+            raise PluginError(
+                f"the factory of dataset {self.name!r} returned {given!r:.80}, but must return (iterator, IteratorMeta)"
+            )
         name = self.plain_name.rpartition(":")[2]
         meta = MetaFactory.get_dataset_meta(name if split is None else f"{name}/{split}", name, split, iterator_meta)
         factory = self.factory

@@ -87,9 +87,8 @@ class Column:
             return function(*arguments)
         except UNFIT as error:
             value = arguments[-1]
-            raise DatasetFileCorruptError(
-                f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
-            ) from error
+            problem = f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
+            raise DatasetFileCorruptError(problem) from error
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
         """The values after a ``regex`` or ``replace``."""
@@ -182,9 +181,7 @@ class Plans:
 
     def __init__(self, metadata: Any) -> None:
         if not metadata.record_sets:
-            raise ConfigError(
-                f"the croissant document {metadata.name!r:.80} has no record sets, which say how files become samples"
-            )
+            raise ConfigError(f"croissant document {metadata.name!r:.80} has no record sets, which say how files become samples")
         self.files = {node.uuid: node for node in metadata.distribution}
         for name, node in self.files.items():
             if any(len(each) > MAX_PATTERN_LENGTH for each in (*globs_of(node, "includes"), *globs_of(node, "excludes"))):
@@ -228,10 +225,8 @@ class Plans:
             if column.table in self.files and by in ("the path", "the column", "content", "lines"):
                 other = methods.setdefault(str(column.table), by)
                 if other != by:
-                    raise ConfigError(
-                        f"{column.where} reads {by} of a file, but other fields read {other}, and a file has one way: leave "
-                        f"the field out of the document, or name the file in a second FileObject"
-                    )
+                    advice = "leave the field out of the document, or name the file in a second FileObject"
+                    raise ConfigError(f"{column.where} reads {by} of a file, but other fields read {other}: {advice}")
 
     def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
         """The column that refers to a list of splits, and their names."""
@@ -258,10 +253,8 @@ class Plans:
             joined.add(found[0].right.table)
         if rest := [each for each in tables if each not in joined]:
             column = next(each for each in columns if each.table == rest[0])
-            raise ConfigError(
-                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, but no field of the record set refers "
-                f"from one to the other; leave the field out of the document to read the others"
-            )
+            advice = "but no field refers from one to the other; leave the field out of the document to read the others"
+            raise ConfigError(f"{column.where} needs a join of {' and '.join(map(repr, tables))}, {advice}")
         return first, tuple(ordered)
 
     def _source(self, source: Any) -> tuple[str, str, tuple[Any, ...]]:

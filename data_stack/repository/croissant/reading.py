@@ -91,9 +91,8 @@ def parse_document(place: str, data: bytes) -> Any:
             return mlcroissant.Dataset(jsonld=document).metadata
     except Exception as error:  # mlcroissant raises anything
         reason = re.sub(r"\s+", " ", str(error))[:1000]
-        raise DatasetFileCorruptError(
-            f"{shorten(place)} is not a valid Croissant document: {reason or type(error).__name__}. Ask its publisher to fix it"
-        ) from error
+        problem = f"is not a valid Croissant document: {reason or type(error).__name__}. Ask its publisher to fix it"
+        raise DatasetFileCorruptError(f"{shorten(place)} {problem}") from error
 
 
 def _check(document: Any) -> None:

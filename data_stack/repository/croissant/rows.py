@@ -76,10 +76,8 @@ class RowReader:
                 found = matches.get(key, nothing)
                 n_joined += len(found)
                 if n_joined > max(_MAX_JOINED, _MAX_JOINED_PER_ROW * n_read):
-                    raise DatasetFileCorruptError(
-                        f"the join of {table!r} by {join.left.where} has more than {n_joined - 1:,} rows, made of {n_read:,}, "
-                        f"as its values repeat too often. Ask the document's publisher to correct it"
-                    )
+                    limit = f"more than {n_joined - 1:,} rows, made of {n_read:,}, as its values repeat too often"
+                    raise DatasetFileCorruptError(f"the join of {table!r} by {join.left.where} has {limit}; ask its publisher")
                 for each in found:
                     yield path, {**row, **each}
 

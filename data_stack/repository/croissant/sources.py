@@ -95,10 +95,9 @@ class Sources:
         patterns = globs_of(node, "includes")
         if is_web(self._place):
             if not patterns or any(map(_GLOB.search, (_unescape(each) for each in patterns))):
-                raise ConfigError(
-                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, but the files of a web server "
-                    f"cannot be listed; copy the document and its files to a folder, or write full names"
-                )
+                problem = "is a FileSet without containedIn, but the files of a web server cannot be listed"
+                advice = "copy the document and its files to a folder, or write full names"
+                raise ConfigError(f"{node.uuid!r} of {shorten(self._place)} {problem}; {advice}")
             paths: Iterable[str] = sorted(map(_unescape, patterns))
         else:
             paths = sorted(itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1))
@@ -124,11 +123,9 @@ class Sources:
     def _list_repository(self, node: Any) -> Mapping[str, ResourceDefinition]:
         match = _HUB.fullmatch(node.content_url or "")
         if match is None:
-            raise ConfigError(
-                f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}, but only "
-                f"repositories on huggingface.co are read: copy the document and the repository's files to a folder, and remove "
-                f"containedIn from its FileSets"
-            )
+            what = f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}"
+            advice = "copy the document and the repository's files to a folder, and remove containedIn from its FileSets"
+            raise ConfigError(f"{what}, but only those on huggingface.co are read: {advice}")
         repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
         catalogue = default_manager().catalogues().get("hf")
         if catalogue is None:
@@ -169,9 +166,8 @@ def _locate(place: str, url: str, node: Any) -> str:
         if source.is_relative_to(Path(place).parent):
             return str(source)
         refused = f"leads to {shorten(url)[:200]}, which is outside of its folder"
-    raise MaliciousFilePathError(
-        f"{shorten(place)} {refused}, for {node.uuid!r}. Nothing was retrieved; ask its publisher to correct it"
-    )
+    advice = "Nothing was retrieved; ask its publisher to correct it"
+    raise MaliciousFilePathError(f"{shorten(place)} {refused}, for {node.uuid!r}. {advice}")
 
 
 def _digest(node: Any, name: str, n_bytes: int) -> str | None:

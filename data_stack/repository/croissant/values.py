@@ -62,9 +62,8 @@ def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
     run, length = list[str](), 0
     for text in texts:
         if len(text) > MAX_TEXT_LENGTH:
-            raise DatasetFileCorruptError(
-                f"{where} has a regular expression for a text of {len(text):,} characters: at most {MAX_TEXT_LENGTH:,} are read"
-            )
+            limit = f"at most {MAX_TEXT_LENGTH:,} are read"
+            raise DatasetFileCorruptError(f"{where} has a regular expression for a text of {len(text):,} characters: {limit}")
         if run and length + len(text) > _RUN_LENGTH:
             yield run
             run, length = [], 0

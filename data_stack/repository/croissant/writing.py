@@ -116,10 +116,8 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     dataset = default_repository().resolve(name, storage)
     description, factory = dataset.describe(), dataset.factory
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(
-            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) without a card, which Croissant needs; "
-            f"derive it from DatasetFactory"
-        )
+        who = f"dataset {name!r} is a legacy factory ({type(factory).__qualname__})"
+        raise ConfigError(f"{who} without a card, which Croissant needs; derive it from DatasetFactory")
     manifest = factory.manifest()
     document = _describe_card(factory, description)
     recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
@@ -161,10 +159,8 @@ def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> 
 def _describe_source(source: ResourceDefinition, record: SourceRecord | None, dataset: str) -> dict[str, Any]:
     sha256 = source.sha256 or (record and record.sha256)
     if not (sha256 or source.md5_sum):
-        raise ConfigError(
-            f"no digest is known of the source {source.identifier!r} of dataset {dataset!r}, and Croissant needs one: prepare "
-            f"the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
-        )
+        advice = "prepare the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
+        raise ConfigError(f"Croissant needs a digest of the source {source.identifier!r} of dataset {dataset!r}: {advice}")
     size = source.size if record is None or record.size is None else record.size
     url = next((place for place in source.sources if re.match("https?:", place)), quote(source.identifier))  # no path of ours
     facts = {"contentUrl": url, "sha256": sha256, "md5": None if sha256 else source.md5_sum, "contentSize": size and f"{size} B"}
