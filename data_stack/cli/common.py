@@ -26,7 +26,7 @@ def complete_names(context: click.Context, parameter: click.Parameter, incomplet
     """The installed datasets whose names begin with ``incomplete``."""
     from data_stack.plugins.installed import InstalledPlugins, read_disabled
 
-    names = InstalledPlugins.read(read_disabled()).dataset_names
+    names = InstalledPlugins(read_disabled()).dataset_names
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
@@ -129,9 +129,9 @@ def _common_options() -> list[click.Parameter]:
 class Command(click.Command):
     """A command that has the options of :class:`Settings`, and gets them as its first argument."""
 
-    def __init__(self, *arguments: Any, callback: Any, params: list[click.Parameter], **options: Any) -> None:
+    def __init__(self, callback: Any, params: list[click.Parameter], **options: Any) -> None:
         run = click.make_pass_decorator(Settings, ensure=True)(callback)
-        super().__init__(*arguments, callback=run, params=[*params, *_common_options()], **options)
+        super().__init__(callback=run, params=[*params, *_common_options()], **options)
 
 
 class Group(click.Group):
@@ -140,8 +140,8 @@ class Group(click.Group):
     command_class = Command
     group_class = type
 
-    def __init__(self, *arguments: Any, params: list[click.Parameter], **options: Any) -> None:
-        super().__init__(*arguments, params=[*params, *_common_options()], **options)
+    def __init__(self, params: list[click.Parameter], **options: Any) -> None:
+        super().__init__(params=[*params, *_common_options()], **options)
 
 
 _EXIT_CODES = """\b

@@ -63,8 +63,8 @@ def prepare(
     dataset.check_licence()
     factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
-        how = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"
-        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {how}")
+        advice = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"
+        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {advice}")
     done, manifest = factory.prepare(engine=chosen, **how), factory.manifest()
     size = None if manifest is None else manifest.size
     facts = {"name": name, "already_ready": done.already_ready, "reason": done.reason}
@@ -108,7 +108,7 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
         advice = "Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
         raise ConfigError(f"{problem}. {advice}")
     stored = import_file(replace(definition, source=path, mirrors=()), path, connector, sha256=sha256, md5_sum=md5)
-    facts = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
+    facts: dict[str, Any] = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
     facts |= {"size": stored.size, "sha256": stored.sha256, "verified": stored.verified}
     state = "verified" if stored.verified else "NOT VERIFIED"
     answer(settings, facts, f"stored {identifier} in {connector!r}: {size_text(stored.size)}, sha256 {stored.sha256}, {state}")
@@ -155,9 +155,7 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
 @common.dataset_options
-def show(
-    settings: Settings, name: str, output: str | None, split: str | None, options: dict[str, Any], **how: int | None
-) -> None:
+def show(settings: Settings, name: str, output: str | None, split: str | None, options: dict[str, Any], **how: Any) -> None:
     """Draw samples with their labels.
 
     Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each

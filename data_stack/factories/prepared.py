@@ -56,7 +56,7 @@ class Resources(Mapping[str, StreamedResource]):
             ResourceChangedError: it was replaced since the dataset was found ready.
         """
         info = self.stat(name)
-        resource = self._connector.get_resource(info.identifier)
+        resource: StreamedResource = self._connector.get_resource(info.identifier)
         # Pinned, as it is opened later. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
             resource.reopen_by(self._connector).pin(info.sha256)

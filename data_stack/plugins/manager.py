@@ -64,22 +64,14 @@ def _is_encoder(kind: str, value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
 
 
-def _is_catalogue(scheme: str, value: Any) -> bool:
-    return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
-
-
-def _is_function(name: str, value: Any) -> bool:
-    return callable(value)
-
-
 #: By hook: whether a value can be provided under a name, and the names that data_stack itself provides.
 _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[str]]]] = {
-    "storage_connectors": (_is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
-    "retrievers": (_is_function, lambda: _RETRIEVER_SCHEMES),
-    "engines": (_is_function, lambda: {"processes"}),
+    "storage_connectors": (lambda name, value: callable(value), lambda: BUILT_IN_STORAGE_SCHEMES),
+    "retrievers": (lambda name, value: callable(value), lambda: _RETRIEVER_SCHEMES),
+    "engines": (lambda name, value: callable(value), lambda: {"processes"}),
     "encoders": (_is_encoder, lambda: BUILT_IN_KINDS),
     "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
-    "catalogues": (_is_catalogue, lambda: ()),
+    "catalogues": (lambda name, value: isinstance(value, Catalogue) and _SCHEME.fullmatch(name) is not None, lambda: ()),
 }
 
 
@@ -204,7 +196,7 @@ class PluginManager:
             seen = disabled, state_of_path()
             if self._cached is None or self._cached[0] != seen:
                 importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-                self._cached = seen, InstalledPlugins.read(disabled)
+                self._cached = seen, InstalledPlugins(disabled)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
@@ -303,10 +295,10 @@ def _import_plugin(record: PluginRecord) -> Any:
     return EntryPoint(record.name, record.entry_point, record.group).load()
 
 
-add_codec_provider(lambda: default_manager().codecs())
-
-
 @functools.cache
 def default_manager() -> PluginManager:
     """The manager that ``data_stack.load`` and the command line use."""
     return PluginManager()
+
+
+add_codec_provider(lambda: default_manager().codecs())

@@ -167,10 +167,10 @@ class NamedDataset:
     def describe(self) -> DatasetDescription:
         """Licence, splits, options and so on; prepares nothing."""
         card, about = getattr(self.provided, "card", None), inspect.cleandoc(self.provided.__doc__ or "")
-        facts = (getattr(card, name, None) for name in ("license", "homepage", "citation"))
+        facts = [getattr(card, name, None) for name in ("license", "homepage", "citation")]
         classes = tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ()))
-        how = (self.splits, _options(self.provided), classes, *(self.package or (None, None)))
-        return DatasetDescription(self.name, self.version, about, *facts, *how)
+        how: tuple[Any, ...] = (*facts, self.splits, _options(self.provided), classes, *(self.package or (None, None)))
+        return DatasetDescription(self.name, self.version, about, *how)
 
     def check_licence(self) -> None:
         """Refuse a dataset whose licence the policy of this process denies; see :func:`data_stack.policy`.
@@ -204,7 +204,8 @@ class NamedDataset:
         origin = self._origin(split, config)
         if isinstance(given, InformedDatasetIteratorIF):
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
-        iterator, iterator_meta = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        pair: tuple[Any, Any] = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        iterator, iterator_meta = pair
         if not (isinstance(iterator_meta, IteratorMeta) and hasattr(iterator, "__getitem__")):
             raise PluginError(
                 f"the factory of dataset {self.name!r} returned {given!r:.80}, but must return (iterator, IteratorMeta)"

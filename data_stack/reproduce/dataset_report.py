@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.places import Place
-from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.repository.places import DatasetDescription, Place
+from data_stack.repository.repository import default_repository
 from data_stack.show.leakage import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report

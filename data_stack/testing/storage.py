@@ -100,7 +100,7 @@ class StorageConnectorContract:
             if fails:
                 raise SourceFailed
 
-        seen = []
+        seen: list[Any] = []
         connector.set_resource("old", b"old")
         for identifier in ("old", "new"):
             with pytest.raises(SourceFailed):
@@ -306,7 +306,7 @@ class StorageConnectorContract:
     def test_readers_see_the_old_resource_or_the_new_one(self, connector: StorageConnector) -> None:
         versions = [bytes([65 + i]) * (100_000 + i) for i in range(4)]
         connector.set_resource("a", versions[0])
-        seen = []
+        seen: list[bytes] = []
 
         with ThreadPoolExecutor(1) as threads:
             while len(seen) < 40:

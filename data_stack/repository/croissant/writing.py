@@ -29,7 +29,8 @@ from data_stack.formats.conversion.format import format_of_suffix
 from data_stack.formats.conversion.source import name_of_position
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.repository import DatasetDescription, default_repository, keywords_of
+from data_stack.repository.places import DatasetDescription
+from data_stack.repository.repository import default_repository, keywords_of
 from data_stack.show.licences import spdx_problem
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
