@@ -21,17 +21,10 @@ from data_stack.show.markup import printable, readable
 from data_stack.show.samples import label_text, overlays_of
 
 _MAX_SAMPLES: Final = 200
-_MAX_CELLS: Final = 40
 _MAX_COLUMNS: Final = 500
-_MAX_SEARCHES: Final = 8
-_SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
-_MAX_COMPARED: Final = 1_000_000
-_MAX_PAIRS: Final = 48
-_MAX_OF_A_MESSAGE: Final = 1000
 _CELL_CHARACTERS: Final = 160
 _MAX_CHARACTERS: Final = 20_000
-_MAX_NUMBERS: Final = 400
 _SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
@@ -94,7 +87,7 @@ class Browser:
         table = self._table(split)
         search = self._search(split, where)
         if not search.is_complete:
-            search.advance(_SEARCH_SECONDS, None if count == 0 else start + count)
+            search.advance(0.3, None if count == 0 else start + count)
         positions = search.positions(start, count)
         return {
             "start": start,
@@ -110,13 +103,13 @@ class Browser:
         with self._lock:
             search = self._searches.pop(key, None) or Search(table, key[1])
             self._searches[key] = search
-            while len(self._searches) > _MAX_SEARCHES:
+            while len(self._searches) > 8:
                 self._searches.popitem(last=False)
         return search
 
     def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Positions and texts of samples; the text of a picture is None."""
-        n_columns = min(len(table.columns), _MAX_CELLS)
+        n_columns = min(len(table.columns), 40)
         shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
         if not positions or not shown:
             return [{"position": position, "cells": [None] * n_columns} for position in positions]
@@ -191,7 +184,7 @@ class Browser:
         """
         tables = [self._table(number) for number in range(len(self._names))]
         n_samples = sum(table.n_samples for table in tables)
-        if n_samples > _MAX_COMPARED:
+        if n_samples > 1_000_000:
             return {"state": "too many", "n_samples": n_samples}
         _check_column(column, range(-1, len(tables[0].columns)))
         with self._lock:
@@ -203,7 +196,7 @@ class Browser:
 
     def _compare(self, column: int, key: Any) -> None:
         try:
-            found = find_duplicates(self._splits, key, max_positions=_MAX_PAIRS)
+            found = find_duplicates(self._splits, key, max_positions=48)
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
@@ -215,7 +208,7 @@ def _check_column(number: int, known: Container[int]) -> None:
 
 
 def _message(error: Exception) -> str:
-    return readable(f"{type(error).__name__}: {error}", _MAX_OF_A_MESSAGE)
+    return readable(f"{type(error).__name__}: {error}", 1000)
 
 
 def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
@@ -229,6 +222,6 @@ def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
         more = f"\n… {len(value) - _MAX_CHARACTERS:,} more characters" if len(value) > _MAX_CHARACTERS else ""
         return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
-        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=_MAX_NUMBERS)}"
+        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=400)}"
     text, name = shorten(value, _MAX_CHARACTERS), _cell_text(value, class_names)
     return f"{name} ({text})" if class_names and name != text else text

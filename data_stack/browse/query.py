@@ -20,7 +20,6 @@ from data_stack.show.markup import readable
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.stacked_values import missing_in, objects
 
-_MAX_CONDITIONS: Final = 32
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
@@ -101,7 +100,7 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"a filter must be a JSON list of conditions, got {text!r:.120}") from error
-    if len(found) > _MAX_CONDITIONS or not all(each.is_valid(table) for each in found):
+    if len(found) > 32 or not all(each.is_valid(table) for each in found):
         raise ConfigError(f"invalid conditions: {text!r:.120}")
     return found
 

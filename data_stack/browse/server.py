@@ -31,9 +31,6 @@ try:
 except ImportError as error:
     raise MissingDependencyError("data-stack browse", str(error.name).partition(".")[0], "browse") from error
 
-_HOSTS: Final = frozenset(("127.0.0.1", "localhost", "[::1]"))
-#: Sent by our own pages and by the address bar; other pages send ``cross-site`` or ``same-site``.
-_OWN_SITES: Final = frozenset(("", "same-origin", "none"))
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; media-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -88,11 +85,12 @@ def _refuse(request: Request) -> Response | None:
         return PlainTextResponse("Only GET and HEAD are answered.\n", 405)
     host, headers = request.headers.get("host", ""), request.headers
     name, colon, port = host.rpartition(":")
-    if (name if colon and port.isdigit() else host).lower() not in _HOSTS:
+    if (name if colon and port.isdigit() else host).lower() not in ("127.0.0.1", "localhost", "[::1]"):
         return PlainTextResponse("The Host of a request must be 127.0.0.1 or localhost.\n", 403)
     # a link on another page may open this one
     is_link = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
-    is_ours = is_link or headers.get("sec-fetch-site", "") in _OWN_SITES
+    # Sent by our own pages and by the address bar; other pages send ``cross-site`` or ``same-site``.
+    is_ours = is_link or headers.get("sec-fetch-site", "") in ("", "same-origin", "none")
     if headers.get("origin", f"http://{host}") != f"http://{host}" or not is_ours:
         return PlainTextResponse("Requests from other pages are refused.\n", 403)
     return None
@@ -155,8 +153,6 @@ class Connection(H11Protocol):
 
 
 _STATIC: Final = Path(__file__).with_name("static")
-#: The URL of a picture contains a number of this run, so that pictures of another dataset on the same port are never reused.
-_KEPT: Final = {"cache-control": "private, max-age=86400, immutable"}
 
 
 _CHOICES: Final = {"size": ("small", "large"), "run": ("0", "1")}
@@ -181,8 +177,11 @@ def _endpoint(question: Callable[..., Any]) -> Callable[[Request], Response]:
         try:
             given = required | {name: text for name, text in request.query_params.items() if name in declared}
             answer = question(**{name: _parse(name, text, declared[name].annotation) for name, text in given.items()})
-            is_picture = isinstance(answer, bytes)
-            return Response(answer, media_type="image/png", headers=_KEPT) if is_picture else JSONResponse(answer)
+            if not isinstance(answer, bytes):
+                return JSONResponse(answer)
+            # The URL of a picture contains a number of this run, so that those of another dataset on the port are never reused.
+            kept = {"cache-control": "private, max-age=86400, immutable"}
+            return Response(answer, media_type="image/png", headers=kept)
         except Exception as error:  # noqa: BLE001  # foreign code reads the samples; the page shows the error
             status = 404 if isinstance(error, DatasetOutOfBoundsError) else 400 if isinstance(error, ConfigError) else 500
             return JSONResponse({"error": f"{error}"[:2000] or type(error).__name__}, status)

@@ -27,16 +27,10 @@ from data_stack.values.stacking import join_columns, stack_values
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""
 
-_N_LOOKED_AT: Final = 8
 #: Histograms count at most this many rows of a split.
 _MAX_ROWS: Final = 1 << 16
 _N_STRETCHES: Final = 64
-_BLOCK_SECONDS: Final = 0.03
 _MIN_BLOCK, _MAX_BLOCK = 16, 1 << 13
-_CACHE_BYTES: Final = 48 << 20
-_BYTES_OF_TEXT: Final = 100
-_NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
-_PLAIN_SHAPES: Final = ((), (1,))
 _TRUTHS: Final = {"True": 1, "False": 0}
 
 
@@ -86,7 +80,7 @@ class Table:
         self._access = access_to(iterator)
         self.n_samples = self._access.n_samples
         self._lock = threading.RLock()  # not every iterator is thread-safe
-        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
+        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(48 << 20, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
         self.caption_column = self._find_caption_column()
@@ -95,7 +89,7 @@ class Table:
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
         """Find the columns from the first samples that can be read."""
         samples = []
-        for position in range(min(_N_LOOKED_AT, self.n_samples)):
+        for position in range(min(8, self.n_samples)):
             with contextlib.suppress(Exception):  # foreign code; the error is shown in place of the sample
                 samples.append(self._access.sample(position))
         if not samples:
@@ -133,7 +127,9 @@ class Table:
         """Find the column of classes: the target, or a column with a usual name."""
         plain = self.plain_columns()
         targets = [number for number in plain if self.columns[number].role == "target"]
-        usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
+        words = {number: self.columns[number].name.lower().split(".") for number in plain}
+        names = ("label", "class", "target", "y", "category", "cls")
+        usual = [number for name in names for number in plain if name in words[number]]
         return next(iter([*targets, *usual]), None)
 
     def _find_caption_column(self) -> int | None:
@@ -150,7 +146,7 @@ class Table:
         started = time.perf_counter()
         self._read_rows(numbers, 0, rows)
         seconds_a_row = (time.perf_counter() - started) / rows
-        return 1 << int(np.log2(np.clip(_BLOCK_SECONDS / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
+        return 1 << int(np.log2(np.clip(0.03 / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
 
     def plain_columns(self) -> list[int]:
         """The numbers of the columns that can be filtered."""
@@ -225,7 +221,7 @@ def _is_plain(value: Any) -> bool:
     if is_null(value) or isinstance(value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)):
         return True
     dtype = getattr(value, "dtype", None)
-    return getattr(value, "shape", None) in _PLAIN_SHAPES and getattr(dtype, "kind", "") in "biufMmUST"
+    return getattr(value, "shape", None) in ((), (1,)) and getattr(dtype, "kind", "") in "biufMmUST"
 
 
 def plain(column: Column) -> Values:
@@ -265,4 +261,4 @@ def number_of(text: str) -> float:
 
 
 def _size_of(values: Values) -> int:
-    return values.nbytes if values.dtype != object else len(values) * _BYTES_OF_TEXT
+    return values.nbytes if values.dtype != object else len(values) * 100

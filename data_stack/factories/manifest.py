@@ -66,7 +66,6 @@ def _folders_of(name: str) -> list[str]:
 
 
 _FORMAT = 2
-_FORMATS = (1, _FORMAT)  # format 1 lacks framework and seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ class Manifest:
             DatasetFileCorruptError: it is damaged, or of an unknown format.
         """
         fields = JsonObject.unseal(data, "manifest")
-        if (number := fields.size("format")) not in _FORMATS:
+        if (number := fields.size("format")) not in (1, _FORMAT):
             raise DatasetFileCorruptError(
                 f"manifest has format {number}, but formats up to {_FORMAT} are known; update data_stack"
             )

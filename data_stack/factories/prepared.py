@@ -27,9 +27,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
-#: Renaming a resource takes a few requests to a server, or a copy.
-_MOVING_THREADS = 8
-
 
 class Resources(Mapping[str, StreamedResource]):
     """The stored resources of one dataset by their names relative to the dataset.
@@ -272,7 +269,8 @@ class PreparedResources(Resources):
         with self._lock:
             if self._staged:
                 self._make_way()
-                Workers(self._staged.items(), lambda item: self._move(*item), _MOVING_THREADS).run()
+                # Renaming a resource takes a few requests to a server, or a copy.
+                Workers(self._staged.items(), lambda item: self._move(*item), 8).run()
             self._staged.clear()
             self._hold = False
 

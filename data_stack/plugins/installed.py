@@ -60,9 +60,6 @@ class PluginRecord:
         return f"{kind} {self.name!r} of {self.distribution} {self.version}"
 
 
-_SETTLED_NS: Final = 2 * 10**9
-
-
 def read_disabled() -> frozenset[str]:
     """What ``DATA_STACK_DISABLE_PLUGINS`` lists: distributions, names, ``distribution:name``; "1": all but the built-in ones."""
     names = os.environ.get("DATA_STACK_DISABLE_PLUGINS", "").split(",")
@@ -75,7 +72,7 @@ def state_of_path() -> object:
     for folder in sys.path:
         with contextlib.suppress(OSError):
             folders[folder] = os.stat(folder or ".").st_mtime_ns
-    if time.time_ns() - max(folders.values(), default=0) < _SETTLED_NS:
+    if time.time_ns() - max(folders.values(), default=0) < 2 * 10**9:  # the times of folders may be as coarse
         return object()  # equal to no other: the next change may get the same time
     return folders, [*sys.path], [*map(id, sys.meta_path)]
 

@@ -22,13 +22,12 @@ from data_stack.values.stacking import stack_samples
 #: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload([__name__, "data_stack.loading", "data_stack.formats"])
-_TIMEOUT_SECONDS = 60.0
 
 
 def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """The result of ``function(*arguments)`` in another process; code that the process cannot import is sent by value."""
     with ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
-        return load(pool.submit(_call, _packed((function, arguments))).result(_TIMEOUT_SECONDS))
+        return load(pool.submit(_call, _packed((function, arguments))).result(60.0))
 
 
 def _call(pickled: bytes) -> bytes:

@@ -99,9 +99,6 @@ def _arrays_in(value: Any) -> list[np.ndarray[Any, Any]]:
     return [value] if isinstance(value, np.ndarray) else [array for part in parts for array in _arrays_in(part)]
 
 
-_FITTED_ON = "f" * 64
-
-
 class EncoderContract:
     """Inherit it in a test class, and define two fixtures: ``encoder``, a new one, and ``column``, which it learns and encodes.
 
@@ -111,7 +108,7 @@ class EncoderContract:
     @pytest.fixture
     def fitted(self, encoder: Encoder, column: Any) -> Encoder:
         """The encoder, fitted on the column."""
-        return encoder.fit(column, fitted_on=_FITTED_ON)
+        return encoder.fit(column, fitted_on="f" * 64)
 
     def test_each_row_is_encoded_as_in_a_batch(self, fitted: Encoder, column: Any) -> None:
         before = copy.deepcopy(column)

@@ -18,8 +18,6 @@ from data_stack.processes.isolation import ISOLATION, run_apart
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0
-#: Texts of one run, in characters; a longer text is a run of its own.
-_RUN_LENGTH: Final = 1 << 18
 #: What comes back of a run has a limit of bytes.
 MAX_TEXT_LENGTH: Final = 1 << 21
 
@@ -64,7 +62,8 @@ def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
         if len(text) > MAX_TEXT_LENGTH:
             limit = f"at most {MAX_TEXT_LENGTH:,} are read"
             raise DatasetFileCorruptError(f"{where} has a regular expression for a text of {len(text):,} characters: {limit}")
-        if run and length + len(text) > _RUN_LENGTH:
+        # Texts of one run, in characters; a longer text is a run of its own.
+        if run and length + len(text) > (1 << 18):
             yield run
             run, length = [], 0
         run.append(text)
