@@ -67,9 +67,8 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                columns = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
-                facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
-                facts["caption_column"] = table.caption_column
+                facts |= {each: getattr(table, each) for each in ("n_samples", "class_column", "caption_column")}
+                facts["columns"] = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
             splits.append(facts)
@@ -101,8 +100,7 @@ class Browser:
         table = self._table(split)
         key = (split, parse_conditions(where, table))
         with self._lock:
-            search = self._searches.pop(key, None) or Search(table, key[1])
-            self._searches[key] = search
+            search = self._searches[key] = self._searches.pop(key, None) or Search(table, key[1])
             while len(self._searches) > 8:
                 self._searches.popitem(last=False)
         return search

@@ -107,20 +107,12 @@ class Table:
             is_class = report.role == "target" or (meta is None and report.key == "label")
             is_plain = (is_class and kind == "one_hot") or all(map(_is_plain, values))
             unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
-            found.append(
-                BrowsedColumn(
-                    report.key,
-                    readable(unnamed if report.name is None else report.name),
-                    report.role,
-                    report.dtype,
-                    report.shape,
-                    looks[0].kind if looks else "missing",
-                    is_plain,
-                    not is_plain and any(look.is_picture for look in looks),
-                    hint,
-                    tuple(map(str, classes)) if is_class else (),
-                )
-            )
+            name = readable(unnamed if report.name is None else report.name)
+            shown: Kind = looks[0].kind if looks else "missing"
+            has_picture = not is_plain and any(look.is_picture for look in looks)
+            names = tuple(map(str, classes)) if is_class else ()
+            about = (report.role, report.dtype, report.shape, shown, is_plain, has_picture, hint, names)
+            found.append(BrowsedColumn(report.key, name, *about))
         return tuple(found)
 
     def _find_class_column(self) -> int | None:
@@ -205,11 +197,9 @@ class Table:
 
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
         """Unconverted columns, shape ``(len(positions), ...)`` each; errors of the iterator pass through."""
-        keys = [self.columns[number].key for number in columns]
+        keys = [key for number in columns if (key := self.columns[number].key) is not None]
         with self._lock:
-            if None in keys:
-                return [np.asarray(self._access.batch(positions))]
-            return self._access.columns([key for key in keys if key is not None], positions)
+            return self._access.columns(keys, positions) if keys else [np.asarray(self._access.batch(positions))]
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
         """One sample, and the place where it is stored; errors of the iterator pass through."""
