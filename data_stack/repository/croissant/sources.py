@@ -101,23 +101,17 @@ class Sources:
             paths: Iterable[str] = sorted(map(_unescape, patterns))
         else:
             paths = sorted(itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1))
-        excludes = globs_of(node, "excludes")
-        chosen = [path for path in paths if not matches(path, excludes)]
-        self._check_number(node, chosen)
-        for path in chosen:
+        for path in _choose(node, paths, ["*"]):
             known = self._by_path.get(path)
             definition = ResourceDefinition("", "") if known is None else define_source(known, self._place)
             self._add(node, path, replace(definition, source=_locate(self._place, quote(path), node)))
 
     def _add_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
         """The files of a FileObject or FileSet in repositories of the Hub."""
-        excludes = globs_of(node, "excludes")
         includes = [*globs_of(node, "includes"), glob.escape(posixpath.normpath(getattr(node, "content_url", None) or "."))]
         for repository in repositories:
             listed = self._list_repository(repository)
-            chosen = [each for each in sorted(listed) if matches(each, includes) and not matches(each, excludes)]
-            self._check_number(node, chosen)
-            for path in chosen:
+            for path in _choose(node, sorted(listed), includes):
                 self._add(node, path, listed[path], is_listed=True)
 
     def _list_repository(self, node: Any) -> Mapping[str, ResourceDefinition]:
@@ -134,12 +128,16 @@ class Sources:
             self._listings[node.content_url] = catalogue.list_files(CatalogueName("hf", repo, revision))
         return self._listings[node.content_url]
 
-    @staticmethod
-    def _check_number(node: Any, paths: Sequence[str]) -> None:
-        if not paths or len(paths) > MAX_FILES:
-            patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
-            number = f"more than {MAX_FILES:,} files match" if paths else "no file matches"
-            raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
+
+def _choose(node: Any, paths: Iterable[str], includes: Sequence[str]) -> list[str]:
+    """The paths that a FileObject or FileSet includes, and does not exclude."""
+    excludes = globs_of(node, "excludes")
+    chosen = [path for path in paths if matches(path, includes) and not matches(path, excludes)]
+    if not chosen or len(chosen) > MAX_FILES:
+        patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
+        number = f"more than {MAX_FILES:,} files match" if chosen else "no file matches"
+        raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
+    return chosen
 
 
 def define_source(node: Any, place: str) -> ResourceDefinition:

@@ -18,6 +18,8 @@ from data_stack.processes.isolation import ISOLATION, run_apart
 
 #: Limit of processor time for the texts of one run.
 MAX_SECONDS: Final = 10.0
+#: Texts of one run, in characters; a longer text is a run of its own.
+_RUN_LENGTH: Final = 1 << 18
 #: What comes back of a run has a limit of bytes.
 MAX_TEXT_LENGTH: Final = 1 << 21
 
@@ -62,8 +64,7 @@ def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
         if len(text) > MAX_TEXT_LENGTH:
             limit = f"at most {MAX_TEXT_LENGTH:,} are read"
             raise DatasetFileCorruptError(f"{where} has a regular expression for a text of {len(text):,} characters: {limit}")
-        # Texts of one run, in characters; a longer text is a run of its own.
-        if run and length + len(text) > (1 << 18):
+        if run and length + len(text) > _RUN_LENGTH:
             yield run
             run, length = [], 0
         run.append(text)

@@ -84,10 +84,9 @@ def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]
     return {"dataType": kind} | ({"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {})
 
 
-_SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
+_SPLIT_NAME = "dataset_splits/name"
 #: Media types of archives and compressed files by suffix; each format of data declares its own.
 _ARCHIVES = {".zip": "application/zip", ".tgz": "application/x-tar", ".gz": "application/gzip"}
-_IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)
 
 
 def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> dict[str, Any]:
@@ -119,8 +118,7 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     if not isinstance(factory, DatasetFactory):
         who = f"dataset {name!r} is a legacy factory ({type(factory).__qualname__})"
         raise ConfigError(f"{who} without a card, which Croissant needs; derive it from DatasetFactory")
-    manifest = factory.manifest()
-    document = _describe_card(factory, description)
+    manifest, document = factory.manifest(), _describe_card(factory, description)
     recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
     sources = sorted(factory.sources, key=lambda each: each.identifier)
     document["distribution"] = [_describe_source(each, recorded.get(each.identifier), factory.card.name) for each in sources]
@@ -134,26 +132,21 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     record_sets = []
     for split in description.splits:
         iterator = dataset.load(split, **config)
-        files, record_set = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
-        document["distribution"] += files
-        record_sets += record_set
-    return {**document, "recordSet": [_describe_splits(description.splits), *record_sets]} if record_sets else document
+        file_sets, found = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
+        document["distribution"] += file_sets
+        record_sets += found
+    names, key = [{"name": split} for split in description.splits], {"@id": _SPLIT_NAME}
+    splits = _inline("dataset_splits", "dataset_splits", names, dataType="cr:Split", key=key)
+    return {**document, "recordSet": [splits, *record_sets]} if record_sets else document
 
 
 def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> dict[str, Any]:
     licence = factory.card.license
-    if licence is not None and _IDENTIFIER.fullmatch(licence) and spdx_problem(licence) is None:
+    if licence is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII) and spdx_problem(licence) is None:
         licence = f"https://spdx.org/licenses/{licence}.html"
-    facts = {
-        "name": factory.card.name,
-        "description": description.description or factory.card.name,
-        "conformsTo": CONFORMS_TO,
-        "version": factory.card.version,
-        "license": licence,
-        "url": factory.card.homepage,
-        "citeAs": factory.card.citation,
-        "keywords": keywords_of(description.distribution),
-    }
+    card, keywords = factory.card, keywords_of(description.distribution)
+    facts: dict[str, Any] = {"name": card.name, "description": description.description or card.name, "conformsTo": CONFORMS_TO}
+    facts |= {"version": card.version, "license": licence, "url": card.homepage, "citeAs": card.citation, "keywords": keywords}
     return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
 
 
@@ -215,12 +208,6 @@ def _columns_in(name: str, resources: Resources) -> dict[str, bool]:
     return dict.fromkeys(found, False)
 
 
-def _describe_splits(splits: Sequence[str]) -> dict[str, Any]:
-    names = _node("Field", _SPLIT_NAME, "name", dataType="sc:Text")
-    data = [{_SPLIT_NAME: split} for split in splits]
-    return _node("RecordSet", _SPLITS, _SPLITS, dataType="cr:Split", key={"@id": _SPLIT_NAME}, field=[names], data=data)
-
-
 def _describe_split(
     split: str, iterator: DatasetIteratorIF, files: Sequence[str], resources: Resources
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -263,8 +250,8 @@ def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[st
     ]
 
 
-def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]], **facts: Any) -> dict[str, Any]:
     """A RecordSet whose rows of text are in the document."""
     fields = [_node("Field", f"{identifier}/{each}", each, dataType="sc:Text") for each in rows[0]]
     data = [{f"{identifier}/{each}": text for each, text in row.items()} for row in rows]
-    return _node("RecordSet", identifier, name, field=fields, data=data)
+    return _node("RecordSet", identifier, name, **facts, field=fields, data=data)
