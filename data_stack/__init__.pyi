@@ -38,6 +38,10 @@ from data_stack.exchange.tables.pandas import from_pandas as from_pandas
 from data_stack.exchange.tables.pandas import to_pandas as to_pandas
 from data_stack.exchange.tables.polars import from_polars as from_polars
 from data_stack.exchange.tables.polars import to_polars as to_polars
+from data_stack.exchange.tensorflow import to_tensorflow as to_tensorflow
+from data_stack.factories.base_factory import BaseDatasetFactory as BaseDatasetFactory
+from data_stack.factories.base_factory import HigherOrderDatasetFactory as HigherOrderDatasetFactory
+from data_stack.factories.base_factory import InformedDatasetFactory as InformedDatasetFactory
 from data_stack.factories.catalogue import Catalogue as Catalogue
 from data_stack.factories.catalogue import CatalogueDataset as CatalogueDataset
 from data_stack.factories.catalogue import CatalogueEntry as CatalogueEntry
@@ -46,9 +50,6 @@ from data_stack.factories.declarative import DatasetCard as DatasetCard
 from data_stack.factories.declarative import DatasetFactory as DatasetFactory
 from data_stack.factories.declarative import PreparedResources as PreparedResources
 from data_stack.factories.declarative import Resources as Resources
-from data_stack.factories.factory import BaseDatasetFactory as BaseDatasetFactory
-from data_stack.factories.factory import HigherOrderDatasetFactory as HigherOrderDatasetFactory
-from data_stack.factories.factory import InformedDatasetFactory as InformedDatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition as ResourceDefinition
 from data_stack.io.resources import ResourceFactory as ResourceFactory
 from data_stack.io.resources import StreamedResource as StreamedResource
@@ -70,10 +71,10 @@ from data_stack.repository.default_storage import default_storage as default_sto
 from data_stack.repository.default_storage import storage_connector_from_url as storage_connector_from_url
 from data_stack.repository.encoders import encoder as encoder
 from data_stack.repository.encoders import encoder_from_state as encoder_from_state
-from data_stack.repository.policy import policy as policy
-from data_stack.repository.repository import DatasetDescription as DatasetDescription
+from data_stack.repository.places import DatasetDescription as DatasetDescription
 from data_stack.repository.repository import DatasetRepository as DatasetRepository
 from data_stack.repository.repository import default_repository as default_repository
+from data_stack.repository.resolved import policy as policy
 from data_stack.reproduce.difference import diff as diff
 from data_stack.reproduce.difference import find_duplicates as find_duplicates
 from data_stack.reproduce.lock import lock as lock

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.repository.places import DatasetDescription
+from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
 from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
 

@@ -69,7 +69,7 @@ HEAVY = {
         "data_stack.codecs.arrays",
         "data_stack.formats.records.bag",
     },
-    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("document", "plans", "reading", "rows", "sources")},
+    "mlcroissant": {f"data_stack.repository.croissant.{name}" for name in ("plans", "reading", "rows", "sources")},
     "paramiko": {"data_stack.io.storage_connectors.fsspec"},
     "gridfs": set[str](),
     "h5py": {"data_stack.formats.hdf5"},
@@ -77,14 +77,12 @@ HEAVY = {
     "matplotlib": {"data_stack.show.plots"},
     "pandas": {"data_stack.exchange.tables.pandas"},
     "PIL": {
-        "data_stack.cli.pictures",
         "data_stack.show.pictures",
         "data_stack.codecs.images",
     },
     "polars": {"data_stack.exchange.tables.polars"},
     "py4j": set[str](),
     "pyarrow": {
-        "data_stack.cli.parquet_facts",
         "data_stack.exchange.tables",
         "data_stack.formats.conversion.parquet_columns",
         "data_stack.formats.parquet",
@@ -94,7 +92,7 @@ HEAVY = {
     "requests": {"data_stack.io.web_sessions"},
     "s3fs": set[str](),
     "simplejpeg": {"data_stack.codecs.pillow_images"},
-    "starlette": {"data_stack.browse.app", "data_stack.browse.guard"},
+    "starlette": {"data_stack.browse.server"},
     "sklearn": {"data_stack.dataset.splits.scikit_learn_splits"},
     "soundfile": {"data_stack.codecs.recordings"},
     "tensorflow": {
@@ -107,7 +105,7 @@ HEAVY = {
         "data_stack.mnist.iterator",
         "data_stack.mnist.preprocessor",
     },
-    "uvicorn": {"data_stack.browse.connection", "data_stack.browse.server"},
+    "uvicorn": {"data_stack.browse.server"},
     "yaml": {"data_stack.show.reporting"},
     "zstandard": {"data_stack.codecs.zstd", "data_stack.io.archives.streams"},
 }

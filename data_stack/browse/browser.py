@@ -20,17 +20,10 @@ from data_stack.show.looks import label_text, overlays_of, shorten
 from data_stack.show.markup import printable, readable
 
 _MAX_SAMPLES: Final = 200
-_MAX_CELLS: Final = 40
 _MAX_COLUMNS: Final = 500
-_MAX_SEARCHES: Final = 8
-_SEARCH_SECONDS: Final = 0.3
 _HISTOGRAM_SECONDS: Final = 0.5
-_MAX_COMPARED: Final = 1_000_000
-_MAX_PAIRS: Final = 48
-_MAX_OF_A_MESSAGE: Final = 1000
 _CELL_CHARACTERS: Final = 160
 _MAX_CHARACTERS: Final = 20_000
-_MAX_NUMBERS: Final = 400
 _SMALL, _LARGE = 192 * 192, 1024 * 1024  # pixels
 
 
@@ -60,6 +53,12 @@ class Browser:
                 self._tables[split] = Table(self._splits[self._names[split]])
             return self._tables[split]
 
+    def _table_with(self, split: int, position: int) -> Table:
+        if not 0 <= position < self._table(split).n_samples:
+            n_samples = self._table(split).n_samples
+            raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {n_samples} samples")
+        return self._table(split)
+
     def overview(self) -> dict[str, Any]:
         """Title, facts, and the splits with their columns; a split that cannot be opened has the error instead."""
         splits = []
@@ -67,9 +66,8 @@ class Browser:
             facts: dict[str, Any] = {"name": name, "n_samples": 0, "columns": []}
             try:
                 table = self._table(number)
-                columns = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
-                facts |= {"n_samples": table.n_samples, "class_column": table.class_column, "columns": columns}
-                facts["caption_column"] = table.caption_column
+                facts |= {each: getattr(table, each) for each in ("n_samples", "class_column", "caption_column")}
+                facts["columns"] = [asdict(each) for each in table.columns[:_MAX_COLUMNS]]
             except Exception as error:  # noqa: BLE001  # foreign code; the other splits are shown
                 facts["error"] = _message(error)
             splits.append(facts)
@@ -77,7 +75,7 @@ class Browser:
 
     # ------------------------------------------------------------------ samples
 
-    def samples(self, split: int, where: str, start: int, count: int) -> dict[str, Any]:
+    def samples(self, split: int, start: int, where: str = "", count: int = 60) -> dict[str, Any]:
         """``count`` samples that fulfil ``where``, from the ``start``-th on, with short texts of their values.
 
         Searches for a fraction of a second if fewer are known; ask again until ``is_complete``.
@@ -87,7 +85,7 @@ class Browser:
         table = self._table(split)
         search = self._search(split, where)
         if not search.is_complete:
-            search.advance(_SEARCH_SECONDS, None if count == 0 else start + count)
+            search.advance(0.3, None if count == 0 else start + count)
         positions = search.positions(start, count)
         return {
             "start": start,
@@ -101,15 +99,14 @@ class Browser:
         table = self._table(split)
         key = (split, parse_conditions(where, table))
         with self._lock:
-            search = self._searches.pop(key, None) or Search(table, key[1])
-            self._searches[key] = search
-            while len(self._searches) > _MAX_SEARCHES:
+            search = self._searches[key] = self._searches.pop(key, None) or Search(table, key[1])
+            while len(self._searches) > 8:
                 self._searches.popitem(last=False)
         return search
 
     def _cells(self, table: Table, positions: Sequence[int]) -> list[dict[str, Any]]:
         """Positions and texts of samples; the text of a picture is None."""
-        n_columns = min(len(table.columns), _MAX_CELLS)
+        n_columns = min(len(table.columns), 40)
         shown = [number for number in range(n_columns) if not table.columns[number].has_picture]
         if not positions or not shown:
             return [{"position": position, "cells": [None] * n_columns} for position in positions]
@@ -129,8 +126,7 @@ class Browser:
 
     def sample(self, split: int, position: int) -> dict[str, Any]:
         """One sample in full."""
-        table = self._table(split)
-        _check_position(table, position)
+        table = self._table_with(split, position)
         found: dict[str, Any] = {"position": position, "where": None, "fields": []}
         try:
             sample, found["where"] = table.read_sample(position)
@@ -146,7 +142,7 @@ class Browser:
             found["fields"].append(field)
         return found
 
-    def picture(self, split: int, position: int, column: int, is_large: bool) -> bytes:
+    def picture(self, split: int, position: int, column: int, size: str = "small") -> bytes:
         """A value as PNG; errors of the iterator pass through.
 
         Raises:
@@ -154,18 +150,17 @@ class Browser:
         """
         from data_stack.show.pictures import as_png  # needs Pillow
 
-        table = self._table(split)
-        _check_position(table, position)
+        table = self._table_with(split, position)
         _check_column(column, range(len(table.columns)))
         hints = {number: str(each.hint) for number, each in enumerate(table.columns) if each.kind in ("boxes", "mask")}
         wanted = [column, *(hints if table.columns[column].kind == "image" else ())]
         values = [each[0] for each in table.read_columns(wanted, np.array([position], dtype=np.intp))]
         over = overlays_of(dict(zip(wanted[1:], values[1:], strict=True)), {number: hints[number] for number in wanted[1:]})
-        return as_png(values[0], max_pixels=_LARGE if is_large else _SMALL, hint=table.columns[column].hint, **over)
+        return as_png(values[0], max_pixels=_LARGE if size == "large" else _SMALL, hint=table.columns[column].hint, **over)
 
     # ------------------------------------------------------------------ columns
 
-    def histograms(self, split: int, where: str, columns: Sequence[int]) -> dict[str, Any]:
+    def histograms(self, split: int, where: str = "", columns: Sequence[int] = ()) -> dict[str, Any]:
         """Bars of columns; ask again until ``is_complete``, or until ``n_read`` stays the same."""
         table = self._table(split)
         wanted, plain = list(dict.fromkeys(columns)), table.plain_columns()
@@ -173,24 +168,24 @@ class Browser:
             _check_column(number, plain)
         return {**histograms(table, wanted, parse_conditions(where, table), _HISTOGRAM_SECONDS), "n_samples": table.n_samples}
 
-    def compare(self, name: str) -> dict[str, Any]:
+    def compare(self, name: str = "") -> dict[str, Any]:
         """Bars of the column ``name``, with counts of each split."""
         return compare([self._table(number) for number in range(len(self._names))], name, _HISTOGRAM_SECONDS)
 
-    def duplicates(self, column: int, *, starts: bool) -> dict[str, Any]:
+    def duplicates(self, column: int = -1, run: int = 0) -> dict[str, Any]:
         """The state and the results of the search for equal samples within and between the splits.
 
         Args:
             column: number of the column to compare, in the first split; -1 for whole samples.
-            starts: whether to start the search, in a thread that reads all samples once.
+            run: 1 starts the search, in a thread that reads all samples once.
         """
         tables = [self._table(number) for number in range(len(self._names))]
         n_samples = sum(table.n_samples for table in tables)
-        if n_samples > _MAX_COMPARED:
+        if n_samples > 1_000_000:
             return {"state": "too many", "n_samples": n_samples}
         _check_column(column, range(-1, len(tables[0].columns)))
         with self._lock:
-            if column not in self._audits and starts:
+            if column not in self._audits and run:
                 self._audits[column] = {"state": "running", "n_samples": n_samples}
                 key = None if column < 0 else tables[0].columns[column].key
                 threading.Thread(target=self._compare, args=(column, key), daemon=True).start()
@@ -198,15 +193,10 @@ class Browser:
 
     def _compare(self, column: int, key: Any) -> None:
         try:
-            found = find_duplicates(self._splits, key, max_positions=_MAX_PAIRS)
+            found = find_duplicates(self._splits, key, max_positions=48)
             self._audits[column] = {**self._audits[column], **found.to_dict(), "state": "done"}
         except Exception as error:  # noqa: BLE001  # foreign code
             self._audits[column] = {**self._audits[column], "state": "failed", "error": _message(error)}
-
-
-def _check_position(table: Table, position: int) -> None:
-    if not 0 <= position < table.n_samples:
-        raise DatasetOutOfBoundsError(f"sample {position} is out of range: the split has {table.n_samples} samples")
 
 
 def _check_column(number: int, known: Container[int]) -> None:
@@ -215,7 +205,7 @@ def _check_column(number: int, known: Container[int]) -> None:
 
 
 def _message(error: Exception) -> str:
-    return readable(f"{type(error).__name__}: {error}", _MAX_OF_A_MESSAGE)
+    return readable(f"{type(error).__name__}: {error}", 1000)
 
 
 def _cell_text(value: Any, class_names: Sequence[str] = ()) -> str:
@@ -229,6 +219,6 @@ def _full_text(value: Any, class_names: Sequence[str] = ()) -> str:
         more = f"\n… {len(value) - _MAX_CHARACTERS:,} more characters" if len(value) > _MAX_CHARACTERS else ""
         return printable(str.__str__(value)[:_MAX_CHARACTERS], keep="\n\t") + more
     if isinstance(value, np.ndarray) and value.dtype.kind in "biufcMm" and value.ndim:
-        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=_MAX_NUMBERS)}"
+        return f"{value.dtype} {' × '.join(map(str, value.shape))}\n{np.array2string(value, threshold=400)}"
     text, name = shorten(value, _MAX_CHARACTERS), _cell_text(value, class_names)
     return f"{name} ({text})" if class_names and name != text else text

@@ -7,6 +7,7 @@ import itertools
 import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,7 +21,6 @@ from data_stack.show.markup import readable
 from data_stack.util.untrusted_text import parse_json
 from data_stack.values.stacked_values import missing_in, objects
 
-_MAX_CONDITIONS: Final = 32
 _MAX_BARS: Final = 200
 _N_RANGES: Final = 30
 #: The format that numpy parses; other texts, such as "now" or times with a time zone, match no value.
@@ -68,7 +68,7 @@ class Condition:
     def mask(self, table: Table, read: Mapping[int, Values]) -> Mask:
         """Which rows fulfil the condition."""
         masks = [self._mask(table.columns[number], read[number]) for number in self.columns(table)]
-        return np.logical_or.reduce(masks) if masks else np.zeros(0, dtype=bool)
+        return np.logical_or.reduce(masks) if masks else _NOTHING
 
     def _mask(self, column: BrowsedColumn, values: Values) -> Mask:
         if self.contains is not None:
@@ -101,21 +101,18 @@ def parse_conditions(text: str, table: Table) -> tuple[Condition, ...]:
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise ConfigError(f"a filter must be a JSON list of conditions, got {text!r:.120}") from error
-    if len(found) > _MAX_CONDITIONS or not all(each.is_valid(table) for each in found):
+    if len(found) > 32 or not all(each.is_valid(table) for each in found):
         raise ConfigError(f"invalid conditions: {text!r:.120}")
     return found
 
 
 def _containing(column: BrowsedColumn, values: Values, text: str) -> Mask:
     if values.dtype == object:
-        found = [value is not None and text in value.casefold() for value in values]
-        return np.array(found, dtype=bool)
-    if column.class_names and values.dtype.kind in "iu":
-        named = [number for number, name in enumerate(column.class_names) if text in name.casefold()]
-        if named:
-            return np.isin(values, named)
-    number = number_of(text)
-    return np.asarray(values == number) if values.dtype.kind in "biuf" else np.zeros(len(values), dtype=bool)
+        return np.array([value is not None and text in value.casefold() for value in values], dtype=bool)
+    named = [number for number, name in enumerate(column.class_names) if text in name.casefold()]
+    if named and values.dtype.kind in "iu":
+        return np.isin(values, named)
+    return np.asarray(values == number_of(text)) if values.dtype.kind in "biuf" else np.zeros(len(values), dtype=bool)
 
 
 def _one_of(values: Values, wanted: Sequence[str | None]) -> Mask:
@@ -202,9 +199,7 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
     """
     tested = {number for condition in conditions for number in condition.columns(table)}
     wanted = sorted({*columns, *tested})
-    pieces: dict[int, list[Values]] = {number: [] for number in columns}
-    masks: dict[int, list[Mask]] = {number: [] for number in columns}
-    n_read = 0
+    pieces, masks, n_read = defaultdict[int, list[Values]](list), defaultdict[int, list[Mask]](list), 0
     for n_rows, read in _read_sampled(table, wanted, seconds):
         n_read += n_rows
         fulfilled = [(condition.column, condition.mask(table, read)) for condition in conditions]
@@ -223,21 +218,20 @@ def histograms(table: Table, columns: Sequence[int], conditions: Sequence[Condit
 
 def compare(tables: Sequence[Table], name: str, seconds: float) -> dict[str, Any]:
     """Bars of the column ``name`` over all tables, with the number of rows of each table; see :func:`histograms`."""
-    numbers = [next((each for each in table.plain_columns() if table.columns[each].name == name), None) for table in tables]
-    known = [
-        (place, table, number) for place, (table, number) in enumerate(zip(tables, numbers, strict=True)) if number is not None
-    ]
+    plain_columns = [(place, number) for place, table in enumerate(tables) for number in reversed(table.plain_columns())]
+    known = {place: number for place, number in plain_columns if tables[place].columns[number].name == name}
     if not known:
         raise ConfigError(f"no split has a column {name!r:.60} of plain values")
     pieces, lengths = list[Values](), [0] * len(tables)
-    for place, table, number in known:
-        for n_rows, read in _read_sampled(table, [number], seconds / len(tables)):
+    for place, number in known.items():
+        for n_rows, read in _read_sampled(tables[place], [number], seconds / len(tables)):
             pieces.append(read[number])
             lengths[place] += n_rows
     owners = np.repeat(np.arange(len(tables)), lengths)
-    _, table, number = known[0]
-    found = _histogram(table.columns[number], number, _join(pieces), [owners == place for place in range(len(tables))])
-    is_complete = all(lengths[place] == table.n_sampled for place, table, _ in known)
+    place, number = next(iter(known.items()))
+    groups = [owners == each for each in range(len(tables))]
+    found = _histogram(tables[place].columns[number], number, _join(pieces), groups)
+    is_complete = all(lengths[each] == tables[each].n_sampled for each in known)
     return {**found, "name": name, "n_read": lengths, "is_complete": is_complete}
 
 

@@ -25,16 +25,10 @@ from data_stack.values.stacking import join_columns
 Values = npt.NDArray[Any]
 """Plain values of a column, shape ``(n,)``: numbers, times, or objects (str or None)."""
 
-_N_LOOKED_AT: Final = 8
 #: Histograms count at most this many rows of a split.
 _MAX_ROWS: Final = 1 << 16
 _N_STRETCHES: Final = 64
-_BLOCK_SECONDS: Final = 0.03
 _MIN_BLOCK, _MAX_BLOCK = 16, 1 << 13
-_CACHE_BYTES: Final = 48 << 20
-_BYTES_OF_TEXT: Final = 100
-_NAMES_OF_CLASSES: Final = ("label", "class", "target", "y", "category", "cls")
-_PLAIN_SHAPES: Final = ((), (1,))
 _TRUTHS: Final = {"True": 1, "False": 0}
 
 
@@ -84,7 +78,7 @@ class Table:
         self._access = access_to(iterator)
         self.n_samples = self._access.n_samples
         self._lock = threading.RLock()  # not every iterator is thread-safe
-        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(_CACHE_BYTES, _size_of)
+        self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(48 << 20, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
         self.caption_column = self._find_caption_column()
@@ -93,7 +87,7 @@ class Table:
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
         """Find the columns from the first samples that can be read."""
         samples = []
-        for position in range(min(_N_LOOKED_AT, self.n_samples)):
+        for position in range(min(8, self.n_samples)):
             with contextlib.suppress(Exception):  # foreign code; the error is shown in place of the sample
                 samples.append(self._access.sample(position))
         if not samples:
@@ -111,27 +105,21 @@ class Table:
             is_class = report.role == "target" or (meta is None and report.key == "label")
             is_plain = (is_class and kind == "one_hot") or all(map(_is_plain, values))
             unnamed = "value" if report.key is None else f"column {report.key}" if isinstance(report.key, int) else report.key
-            found.append(
-                BrowsedColumn(
-                    report.key,
-                    readable(unnamed if report.name is None else report.name),
-                    report.role,
-                    report.dtype,
-                    report.shape,
-                    looks[0].kind if looks else "missing",
-                    is_plain,
-                    not is_plain and any(look.is_picture for look in looks),
-                    hint,
-                    tuple(map(str, classes)) if is_class else (),
-                )
-            )
+            name = readable(unnamed if report.name is None else report.name)
+            shown: Kind = looks[0].kind if looks else "missing"
+            has_picture = not is_plain and any(look.is_picture for look in looks)
+            names = tuple(map(str, classes)) if is_class else ()
+            about = (report.role, report.dtype, report.shape, shown, is_plain, has_picture, hint, names)
+            found.append(BrowsedColumn(report.key, name, *about))
         return tuple(found)
 
     def _find_class_column(self) -> int | None:
         """Find the column of classes: the target, or a column with a usual name."""
         plain = self.plain_columns()
         targets = [number for number in plain if self.columns[number].role == "target"]
-        usual = [number for name in _NAMES_OF_CLASSES for number in plain if name in self.columns[number].name.lower().split(".")]
+        words = {number: self.columns[number].name.lower().split(".") for number in plain}
+        names = ("label", "class", "target", "y", "category", "cls")
+        usual = [number for name in names for number in plain if name in words[number]]
         return next(iter([*targets, *usual]), None)
 
     def _find_caption_column(self) -> int | None:
@@ -148,7 +136,7 @@ class Table:
         started = time.perf_counter()
         self._read_rows(numbers, 0, rows)
         seconds_a_row = (time.perf_counter() - started) / rows
-        return 1 << int(np.log2(np.clip(_BLOCK_SECONDS / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
+        return 1 << int(np.log2(np.clip(0.03 / max(seconds_a_row, 1e-9), _MIN_BLOCK, _MAX_BLOCK)))
 
     def plain_columns(self) -> list[int]:
         """The numbers of the columns that can be filtered."""
@@ -207,11 +195,9 @@ class Table:
 
     def read_columns(self, columns: Sequence[int], positions: npt.NDArray[np.intp]) -> list[Column]:
         """Unconverted columns, shape ``(len(positions), ...)`` each; errors of the iterator pass through."""
-        keys = [self.columns[number].key for number in columns]
+        keys = [key for number in columns if (key := self.columns[number].key) is not None]
         with self._lock:
-            if None in keys:
-                return [np.asarray(self._access.batch(positions))]
-            return self._access.columns([key for key in keys if key is not None], positions)
+            return self._access.columns(keys, positions) if keys else [np.asarray(self._access.batch(positions))]
 
     def read_sample(self, position: int) -> tuple[Any, str | None]:
         """One sample, and the place where it is stored; errors of the iterator pass through."""
@@ -223,7 +209,7 @@ def _is_plain(value: Any) -> bool:
     if is_null(value) or isinstance(value, (str, bool, int, float, datetime.date, np.datetime64, np.timedelta64)):
         return True
     dtype = getattr(value, "dtype", None)
-    return getattr(value, "shape", None) in _PLAIN_SHAPES and getattr(dtype, "kind", "") in "biufMmUST"
+    return getattr(value, "shape", None) in ((), (1,)) and getattr(dtype, "kind", "") in "biufMmUST"
 
 
 def plain(column: Column) -> Values:
@@ -263,4 +249,4 @@ def number_of(text: str) -> float:
 
 
 def _size_of(values: Values) -> int:
-    return values.nbytes if values.dtype != object else len(values) * _BYTES_OF_TEXT
+    return values.nbytes if values.dtype != object else len(values) * 100

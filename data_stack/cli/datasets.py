@@ -1,28 +1,28 @@
-"""The commands that bring datasets into a store."""
+"""The commands that prepare, draw or browse datasets."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.completion import complete_names
-from data_stack.cli.settings import Settings, answer, table, takes_settings
+from data_stack.cli import common
+from data_stack.cli.common import Settings, answer, cli, name_argument, table
 from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError
 from data_stack.show.markup import size_text
 from data_stack.util.suggestions import did_you_mean
 
 if TYPE_CHECKING:
+    from data_stack.dataset.iterator import DatasetIteratorIF
     from data_stack.factories.engine import PreparationEngine
-    from data_stack.io.resource_definition import ResourceDefinition
-    from data_stack.io.storage_connectors import StorageConnector
 
 
-@click.command()
-@click.argument("name", metavar="NAME", shell_complete=complete_names)
+@cli.command()
+@name_argument
 @click.option("--engine", metavar="NAME", help="Engine that prepares the shards: processes, spark …  [default: this process]")
 @click.option(
     "--processes",
@@ -39,16 +39,8 @@ if TYPE_CHECKING:
     help="Keep finished steps and shards if the code raises, and reuse them if the code has changed.",
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done; exits with 1 if it cannot work.")
-@takes_settings
 def prepare(
-    settings: Settings,
-    name: str,
-    engine: str | None,
-    n_processes: int | None,
-    master: str | None,
-    again: bool,
-    keep_steps: bool,
-    dry_run: bool,
+    settings: Settings, name: str, engine: str | None, n_processes: int | None, master: str | None, dry_run: bool, **how: bool
 ) -> int:
     """Prepare a dataset ahead of time.
 
@@ -59,7 +51,6 @@ def prepare(
     datastack-spark); other datasets run there as one task. All machines must reach the store.
     """
     from data_stack.factories.declarative import DatasetFactory
-    from data_stack.repository.repository import default_repository
     from data_stack.reproduce.planning import plan
 
     connector = settings.connector()
@@ -68,40 +59,29 @@ def prepare(
         answer(settings, asdict(found) | {"works": found.works}, str(found))
         return 0 if found.works else 1
     chosen = engine_of(engine, n_processes, master)
-    dataset = default_repository().resolve(name, connector)
+    dataset = common.repository().resolve(name, connector)
     dataset.check_licence()
     factory = dataset.factory
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(
-            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) and cannot be prepared ahead of time; "
-            f"loading a split prepares it, e.g. `data-stack report {name} --split train`"
-        )
-    done, manifest = factory.prepare(engine=chosen, again=again, keep_steps=keep_steps), factory.manifest()
+        advice = f"which loading a split prepares, e.g. `data-stack report {name} --split train`"
+        raise ConfigError(f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}), {advice}")
+    done, manifest = factory.prepare(engine=chosen, **how), factory.manifest()
     size = None if manifest is None else manifest.size
-    facts = {
-        "name": name,
-        "already_ready": done.already_ready,
-        "reason": done.reason,
-        "steps": [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps],
-        "seconds": round(done.seconds, 6),
-        "size": size,
-        "storage": repr(connector),
-    }
-    if done.already_ready:
-        answer(settings, facts, f"{name} was ready in {connector!r}")
-        return 0
+    facts = {"name": name, "already_ready": done.already_ready, "reason": done.reason}
+    facts["steps"] = [{"step": step, "seconds": round(duration, 6)} for step, duration in done.steps]
+    facts |= {"seconds": round(done.seconds, 6), "size": size, "storage": repr(connector)}
     steps = table(("step", "time"), [(step, f"{duration:.3f} s") for step, duration in done.steps], right=(1,))
-    answer(settings, facts, steps, f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s")
+    text = f"{name} is ready in {connector!r}: {size_text(size)}, prepared in {done.seconds:.3f} s"
+    answer(settings, facts, *([f"{name} was ready in {connector!r}"] if done.already_ready else [steps, text]))
     return 0
 
 
-@click.command("import-file")
+@cli.command("import-file")
 @click.argument("identifier", metavar="IDENTIFIER")
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.option("--sha256", metavar="HEX", help="SHA-256 that the file must have.")
 @click.option("--md5", metavar="HEX", help="MD5 that the file must have.")
 @click.option("--unverified", is_flag=True, help="Store the file without verifying it.")
-@takes_settings
 def import_file(settings: Settings, identifier: str, path: str, sha256: str | None, md5: str | None, unverified: bool) -> None:
     """Store a file that you downloaded yourself.
 
@@ -110,37 +90,28 @@ def import_file(settings: Settings, identifier: str, path: str, sha256: str | No
     The file must have the checksum that the installed dataset defines for IDENTIFIER, or the given one. The error of a failed
     download contains the identifier.
     """
+    from data_stack.factories.declarative import DatasetFactory
+    from data_stack.factories.definition import DatasetDefinition
     from data_stack.io.identifiers import check_identifier
     from data_stack.io.resource_definition import ResourceDefinition
     from data_stack.io.retriever import import_file
 
-    connector = settings.connector()
+    connector, known = settings.connector(), dict[str, ResourceDefinition]()
     name = check_identifier(identifier).partition("/")[0]
-    known = _sources_of(name, connector)
+    with contextlib.suppress(DatasetNotFoundError, PluginError):
+        factory = common.repository().get_factory(name, connector)
+        if isinstance(factory, DatasetFactory):
+            known = {each.identifier: each for each in DatasetDefinition(factory, DatasetFactory).retrieval_jobs}
     definition = known.get(identifier, ResourceDefinition(identifier, path))
     if not unverified and not any((definition.sha256, definition.md5_sum, sha256, md5)):
-        raise ConfigError(
-            f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}. "
-            f"Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
-        )
-    definition = replace(definition, identifier=identifier, source=path, mirrors=())
-    stored = import_file(definition, path, connector, sha256=sha256, md5_sum=md5)
+        problem = f"the digest of {identifier!r} is unknown; dataset {name!r} defines: {', '.join(known) or 'nothing'}"
+        advice = "Pass --sha256 or --md5 as its publisher states it, or --unverified to store it without a check"
+        raise ConfigError(f"{problem}. {advice}")
+    stored = import_file(replace(definition, source=path, mirrors=()), path, connector, sha256=sha256, md5_sum=md5)
     facts: dict[str, Any] = {"identifier": identifier, "path": os.path.abspath(path), "storage": repr(connector)}
     facts |= {"size": stored.size, "sha256": stored.sha256, "verified": stored.verified}
     state = "verified" if stored.verified else "NOT VERIFIED"
     answer(settings, facts, f"stored {identifier} in {connector!r}: {size_text(stored.size)}, sha256 {stored.sha256}, {state}")
-
-
-def _sources_of(name: str, connector: StorageConnector) -> dict[str, ResourceDefinition]:
-    """The sources of an installed dataset, by their identifiers in a store."""
-    from data_stack.factories.declarative import DatasetFactory, dataset_folder
-    from data_stack.repository.repository import default_repository
-
-    with contextlib.suppress(DatasetNotFoundError, PluginError):
-        factory = default_repository().get_factory(name, connector)
-        if isinstance(factory, DatasetFactory):
-            return {f"{dataset_folder(factory)}/{source.identifier}": source for source in factory.sources}
-    return {}
 
 
 def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> PreparationEngine | None:
@@ -154,16 +125,15 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
     Raises:
         ConfigError: the options contradict each other, or the engine is unknown.
     """
+    from data_stack.distributed import ProcessEngine
     from data_stack.plugins.manager import default_manager
 
     kind = kind or ("spark" if master is not None else "processes" if n_processes is not None else None)
     if kind is None:
         return None
+    if kind == "processes" and master is not None:
+        raise ConfigError("--master requires --engine spark")
     if kind == "processes":
-        if master is not None:
-            raise ConfigError("--master requires --engine spark")
-        from data_stack.distributed import ProcessEngine
-
         return ProcessEngine(n_processes)
     if n_processes is not None:
         raise ConfigError("--processes requires --engine processes")
@@ -172,3 +142,84 @@ def engine_of(kind: str | None, n_processes: int | None, master: str | None) -> 
         known = ["processes", *sorted(engines)]
         raise ConfigError(f"unknown engine {kind!r:.60}{did_you_mean(kind, known)}; known engines: {', '.join(known)}")
     return engines[kind](master, attempts=3)
+
+
+@cli.command()
+@name_argument
+@click.option("-o", "--output", metavar="FILE", help="Write an image file, .png or .jpg.  [default: show the samples here]")
+@click.option("--split", metavar="SPLIT", help="One split.  [default: the first]")
+@click.option(
+    *("-n", "--samples", "n_samples"),
+    type=click.IntRange(min=1),
+    help="Maximum number of samples.  [default: 100 in a file, else 20]",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Draw random samples instead of the first of each class.")
+@common.dataset_options
+def show(settings: Settings, name: str, output: str | None, split: str | None, options: dict[str, Any], **how: Any) -> None:
+    """Draw samples with their labels.
+
+    Draws the same number of samples of each class. Prepares the dataset first if it is not ready. Prints a line for each
+    sample; -o writes one picture of all.
+    """
+    if output is not None and Path(output).suffix.lower() not in (".png", ".jpg", ".jpeg"):
+        raise click.BadParameter(f"{output!r} must end in .png or .jpg", param_hint="'-o'")
+
+    loaded = common.repository().load(name, split, settings.connector(), **options)
+    samples = next(iter(loaded.values())) if isinstance(loaded, dict) else loaded
+    if output is None:
+        _show_here(settings, samples, **how)
+        return
+    from data_stack.show import contact_sheet
+
+    picture = contact_sheet(samples, **how)
+    picture.save(output)
+    facts = {"name": name, "output": output, "width": picture.width, "height": picture.height}
+    answer(settings, facts, f"wrote {output} ({picture.width} x {picture.height} pixels)")
+
+
+def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int | None, seed: int | None) -> None:
+    """Print samples as lines of text."""
+    from data_stack.show.kinds import shorten
+    from data_stack.show.samples import choose, default_keys, label_text, part_of
+
+    meta: Any = getattr(iterator, "dataset_meta", None)
+    sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())
+    positions = choose(iterator, target_key, min(n_samples or 20, len(iterator)), seed)[0] if len(iterator) else []
+    header, rows = ("position", "label", "sample"), list[tuple[int, str, str]]()
+    for position in positions:
+        sample = iterator[position]
+        value, label = part_of(sample, sample_key), label_text(part_of(sample, target_key), getattr(meta, "class_names", None))
+        text = f"{value.dtype} {' × '.join(map(str, value.shape))}" if getattr(value, "ndim", 0) > 1 else shorten(value, 100)
+        rows.append((position, label, text))
+    shown = table(header, [(str(position), label, text) for position, label, text in rows], right=(0,))
+    answer(settings, [dict(zip(header, row, strict=True)) for row in rows], shown)
+
+
+@cli.command("browse")
+@click.argument("source", metavar="NAME | PATH | URL", shell_complete=common.complete_places)
+@click.option("--split", metavar="SPLIT", help="Only this split.  [default: all, side by side]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port.  [default: any free one]")
+@click.option("--no-open", is_flag=True, help="Print the URL only.")
+@common.dataset_options
+def browse(settings: Settings, source: str, split: str | None, port: int, no_open: bool, options: dict[str, Any]) -> None:
+    """Show a dataset in the web browser.
+
+    For example: data-stack browse mnist
+
+    The source is an installed dataset, which is prepared first if it is not ready, or a folder, a file or a URL in a format
+    that data-stack convert reads: records, Parquet, WebDataset, images, HDF5 …; a folder of such folders opens as splits.
+
+    The page is served on 127.0.0.1, requires the token in its URL, and is read-only. Ctrl-C ends it.
+    """
+    from data_stack.browse.browser import Browser
+    from data_stack.browse.server import serve
+
+    is_file, about = common.is_place(settings, source, options), common.repository().describe(source)
+    loaded = common.repository().load(source, split, settings.connector(), **options)
+    splits = loaded if isinstance(loaded, dict) else {split or "all": loaded}
+    for each in splits.values():
+        if hasattr(each, "limit_cache"):  # Parquet; a page needs few row groups
+            each.limit_cache(16 << 20)
+    title = os.path.basename(source.rstrip("/")) if is_file else about.name
+    browser = Browser(title or source, splits, {} if is_file else dict(about.facts()))
+    serve(browser, port=port, opens=not no_open, announce=lambda url: answer(settings, {"url": url}, f"{url}\nCtrl-C ends it."))

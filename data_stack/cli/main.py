@@ -14,26 +14,12 @@ from collections.abc import Sequence
 
 import click
 
-from data_stack.cli.authors import check, new
-from data_stack.cli.browse import browse
-from data_stack.cli.commands import data_stack
-from data_stack.cli.convert import convert_dataset, records
-from data_stack.cli.datasets import import_file, prepare
-from data_stack.cli.lock import lock
-from data_stack.cli.parquet import parquet
-from data_stack.cli.settings import OFFLINE, Settings, echo
-from data_stack.cli.show import show
-from data_stack.cli.stores import copy, du, gc, publish, remove, verify
+from data_stack.cli import authors, commands, datasets, files, stores  # noqa: F401  # each adds its commands
+from data_stack.cli.common import OFFLINE, Settings, cli, echo
 from data_stack.exception import ConfigError, DatasetNotFoundError, DataStackError, MalformedIdentifierError
 from data_stack.show.markup import printable
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
-
-for _command in (
-    *(verify, copy, remove, gc, du, publish),
-    *(convert_dataset, lock, parquet, records, show, new, check, browse, prepare, import_file),
-):
-    data_stack.add_command(_command)
 
 #: Wrong usage; other errors of data_stack are failures of the data or the operation.
 _USAGE_ERRORS = (DatasetNotFoundError, ConfigError, MalformedIdentifierError)
@@ -51,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: logger.warning("%s", message)  # without our line of code
-            code = data_stack.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
+            code = cli.main(args=arguments, prog_name="data-stack", standalone_mode=False, obj=settings)
         sys.stdout.flush()  # raises here, not after main, if the disk is full or the pipe is closed
         return code if isinstance(code, int) else _OK
     except click.Abort:
@@ -59,18 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return error.exit_code if isinstance(error, click.UsageError) else _FAILED
-    except DataStackError as error:
-        _show_traceback(settings)
+    except (DataStackError, OSError) as error:
+        if settings.debug:
+            echo(traceback.format_exc().rstrip("\n"), err=True)
+        if not isinstance(error, DataStackError) and error.errno in (errno.EPIPE, errno.ENOSPC, errno.EIO):
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 1)  # flushing the buffer when Python exits must not fail again
+        if isinstance(error, BrokenPipeError):
+            return _FAILED
         return _fail(str(error), _USAGE if isinstance(error, _USAGE_ERRORS) else _FAILED)
-    except BrokenPipeError:
-        # The pipe is closed. Flushing the buffer when Python exits must not fail again.
-        _discard_stdout()
-        return _FAILED
-    except OSError as error:
-        _show_traceback(settings)
-        if error.errno in (errno.ENOSPC, errno.EIO):
-            _discard_stdout()
-        return _fail(str(error), _FAILED)
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
@@ -94,17 +77,6 @@ def _prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-
-
-def _discard_stdout() -> None:
-    handle = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(handle, 1)
-    os.close(handle)
-
-
-def _show_traceback(settings: Settings) -> None:
-    if settings.debug:
-        echo(traceback.format_exc().rstrip("\n"), err=True)
 
 
 def _fail(message: str, code: int) -> int:

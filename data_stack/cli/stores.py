@@ -1,24 +1,25 @@
-"""The commands of ``data-stack`` on whole stores."""
+"""The commands of ``data-stack`` on whole stores, with ``data-stack lock``."""
 
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_stack.cli.completion import complete_names, complete_places
-from data_stack.cli.settings import Settings, answer, echo, table, takes_settings
-from data_stack.show.markup import Block, Table, size_text
+from data_stack.cli.common import Settings, answer, cli, complete_names, complete_places, echo, name_argument, table
+from data_stack.show.markup import Facts, Table, size_text
 
-_name = click.argument("name", metavar="NAME", shell_complete=complete_names)
+if TYPE_CHECKING:
+    from data_stack.reproduce.lock_differences import Difference
+
 _names = click.argument("names", metavar="[NAME]...", nargs=-1, shell_complete=complete_names)
 _jobs = click.option(
-    "--jobs",
-    "n_threads",
+    *("--jobs", "n_threads"),
     type=click.IntRange(1, 64),
     default=4,
     show_default=True,
@@ -26,10 +27,9 @@ _jobs = click.option(
 )
 
 
-@click.command()
+@cli.command()
 @_names
 @_jobs
-@takes_settings
 def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     """Verify stored resources against their checksums.
 
@@ -40,29 +40,28 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
 
     _check_names(names)
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
-    blocks: list[Block | str] = [_table_of_faults(found.faults)] if found.faults else []
-    blocks.append(
-        f"{found.state}: read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from "
-        f"{found.storage}; {len(found.faults)} faults"
+    done = f"read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}"
+    rest = f"{found.n_without_digest} resources have no digest; they were read, but not compared"
+    blocks = (
+        _faults(found.faults),
+        f"{found.state}: {done}; {len(found.faults)} faults",
+        rest if found.n_without_digest else None,
     )
-    if found.n_without_digest:
-        blocks.append(f"{found.n_without_digest} resources have no digest; they were read, but not compared")
     answer(settings, asdict(found), *blocks)
     return int(found.state == "faulty")
 
 
-def _table_of_faults(faults: Sequence[Any], what: str = "FAULT") -> Table:
-    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults])
+def _faults(faults: Sequence[Any], what: str = "FAULT") -> Table | None:
+    return table(("", "resource", "problem"), [(what, each.identifier, each.problem) for each in faults]) if faults else None
 
 
-@click.command()
+@cli.command()
 @click.argument("source", metavar="SRC", shell_complete=complete_places)
 @click.argument("target", metavar="DST", shell_complete=complete_places)
 @_names
 @click.option("--deep", is_flag=True, help="Also verify the resources in DST, and replace damaged ones.")
 @_jobs
 @click.option("--dry-run", is_flag=True, help="Only show what would be copied.")
-@takes_settings
 def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], **how: Any) -> int:
     """Copy datasets from one store to another.
 
@@ -93,22 +92,18 @@ def copy(settings: Settings, source: str, target: str, names: tuple[str, ...], *
     lines = [f"{name} {done} ready in {report.target}" for name in report.complete]
     sizes = (f"{report.count(each)} {each} ({size_text(report.size(each))})" for each in ("copied", "present"))
     lines.append(f"{'dry run: ' if how['dry_run'] else ''}{', '.join(sizes)}, in {report.seconds:.3f} s")
-    blocks: list[Block | str] = ["\n".join(lines)]
-    blocks += [_table_of_faults(report.skipped, "left")] if report.skipped else []
-    if report.faults:
-        blocks += [_table_of_faults(report.faults)]
-        blocks += [f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"]
+    rest = f"{len(report.faults)} faults in {report.source}: their datasets are not ready in {report.target}"
+    blocks = ("\n".join(lines), _faults(report.skipped, "left"), _faults(report.faults), rest if report.faults else None)
     answer(settings, asdict(report) | counts, *blocks)
     return int(bool(report.faults))
 
 
-@click.command()
-@_name
+@cli.command()
+@name_argument
 @click.option("--version", "version", metavar="V", help="The version.  [default: the only stored version]")
 @click.option("--all-versions", is_flag=True, help="All versions, and everything else below NAME.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation (asked only on a terminal).")
-@takes_settings
 def remove(settings: Settings, name: str, version: str | None, all_versions: bool, dry_run: bool, yes: bool) -> None:
     """Remove a dataset from the store.
 
@@ -137,7 +132,7 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     answer(settings, asdict(report) | facts, "\n".join(lines))
 
 
-@click.command()
+@cli.command()
 @click.option(
     "--grace-hours",
     type=click.IntRange(0, 100_000),
@@ -146,7 +141,6 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     help="Keep content that was replaced less than this many hours ago.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be removed.")
-@takes_settings
 def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     """Delete garbage from the store.
 
@@ -163,14 +157,13 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     answer(
         settings,
         {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items},
-        *([table(("what", "size", "why"), rows, right=(1,))] if garbage else []),
+        table(("what", "size", "why"), rows, right=(1,)) if garbage else None,
         f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}",
     )
 
 
-@click.command()
+@cli.command()
 @_names
-@takes_settings
 def du(settings: Settings, names: tuple[str, ...]) -> None:
     """Show disk usage.
 
@@ -191,10 +184,9 @@ def du(settings: Settings, names: tuple[str, ...]) -> None:
     answer(settings, facts, table(("dataset", "resources", *kinds), rows, right=range(1, 6)), f"{total}\n{unique}")
 
 
-@click.command()
-@_name
+@cli.command()
+@name_argument
 @click.argument("destination", metavar="DESTINATION")
-@takes_settings
 def publish(settings: Settings, name: str, destination: str) -> None:
     """Write a dataset as plain files, which data_stack.load reads lazily from a web server, a store or a folder.
 
@@ -214,3 +206,65 @@ def _check_names(names: tuple[str, ...]) -> None:
     # A URL may contain a password, which must not appear in an error message.
     if any("://" in name for name in names):
         raise click.UsageError("NAME must be the name of a dataset, not a URL; pass a store before it (copy) or with --storage")
+
+
+_file = click.option("--file", "path", metavar="FILE", default="data_stack.lock", show_default=True, help="The lock file.")
+
+
+@cli.group("lock")
+def lock() -> None:
+    """Lock datasets to their exact contents."""
+
+
+@lock.command("add")
+@click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=complete_names)
+@_file
+def add(settings: Settings, names: tuple[str, ...], path: str) -> None:
+    """Add datasets to the lock file, or update their entries.
+
+    Prepares each dataset if necessary, and reads all its samples once. NAME may be name@version.
+    """
+    from data_stack.reproduce.lock import LockFile
+
+    locked = LockFile.read(path) if os.path.exists(path) else LockFile()
+    for name in names:
+        locked.add(name, storage=settings.connector())
+    locked.write(path)
+    names_locked = sorted(locked.datasets)
+    answer(settings, {"path": path, "datasets": names_locked}, f"{path} locks {', '.join(names_locked)}")
+
+
+@lock.command("check")
+@_file
+def check(settings: Settings, path: str) -> int:
+    """Compare plugins and prepared datasets with the lock file.
+
+    Retrieves nothing. Exits with 1 if something differs.
+    """
+    from data_stack.reproduce.lock import LockFile
+
+    return _answer(settings, LockFile.read(path).check(settings.existing_connector(may_be_new=True)))
+
+
+@lock.command("restore")
+@_file
+def restore(settings: Settings, path: str) -> int:
+    """Retrieve and prepare the datasets of the lock file, and compare them with it.
+
+    Exits with 1 if something differs, and lists it: a plugin, a version, a source, prepared bytes, samples, a stack.
+    """
+    from data_stack.reproduce.lock import LockFile
+
+    return _answer(settings, LockFile.read(path).restore(settings.connector()))
+
+
+def _answer(settings: Settings, differences: list[Difference]) -> int:
+    differs = any(not each.is_harmless for each in differences)
+    rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
+    answer(
+        settings,
+        [asdict(each) for each in differences],
+        Facts(rows) if rows else None,
+        "the data differs from the lock file" if differs else "all data is as the lock file says",
+    )
+    return int(differs)

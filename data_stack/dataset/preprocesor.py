@@ -1,7 +1,7 @@
-"""The path of :mod:`data_stack.factories.preprocessor` in the original DataStack, misspelt there."""
+"""The path of :mod:`data_stack.factories.base_factory` in the original DataStack, misspelt there."""
 
 from __future__ import annotations
 
-from data_stack.factories.preprocessor import PreprocessingHelpers
+from data_stack.factories.base_factory import PreprocessingHelpers
 
 __all__ = ["PreprocessingHelpers"]

@@ -1,5 +1,5 @@
-"""The path of :mod:`data_stack.factories.preprocessor` in the original DataStack."""
+"""The path of :mod:`data_stack.factories.base_factory` in the original DataStack."""
 
-from data_stack.factories.preprocessor import PreprocessingHelpers
+from data_stack.factories.base_factory import PreprocessingHelpers
 
 __all__ = ["PreprocessingHelpers"]

@@ -1,15 +1,26 @@
-"""The freest form of a dataset factory, as the original had it."""
+"""Factories as the original DataStack had them."""
 
 from __future__ import annotations
 
+import gzip
+import random
 from abc import ABC
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.meta import IteratorMeta
+import numpy as np
 
-if TYPE_CHECKING:
-    from data_stack.io.storage_connectors import StorageConnector
+from data_stack.dataset.iterator import (
+    CombinedDatasetIterator,
+    DatasetIteratorIF,
+    DatasetIteratorView,
+    IndexArray,
+    InformedDatasetIterator,
+    InMemoryDatasetIterator,
+)
+from data_stack.dataset.meta import DatasetMetaIF, IteratorMeta
+from data_stack.io.resources import ResourceFactory, StreamedResource
+from data_stack.io.storage_connectors import StorageConnector
 
 
 class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in name only, and its clients construct it
@@ -28,3 +39,81 @@ class BaseDatasetFactory(ABC):  # noqa: B024  # the original's is abstract in na
     def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
         """An iterator as ``config`` wants it, e.g. ``{"split": "train"}``, and the layout of its samples."""
         raise NotImplementedError(f"{type(self).__name__} must define get_dataset_iterator(config)")
+
+
+class PreprocessingHelpers:
+    """Transformations of resources as streams."""
+
+    @staticmethod
+    def get_gzip_stream(resource: StreamedResource) -> StreamedResource:
+        """The decompressed content of a gzip resource, under the same identifier; nothing is read yet.
+
+        It reads from ``resource`` as it is read, so ``resource`` must stay open, and remains the caller's to close.
+        Damaged content raises what :mod:`gzip` raises (EOFError, gzip.BadGzipFile, zlib.error) when it is reached.
+        """
+        decompressed: StreamedResource = ResourceFactory.get_resource(
+            resource.identifier, gzip.GzipFile(fileobj=resource, mode="rb")
+        )
+        return decompressed
+
+
+class HigherOrderDatasetFactory:
+    """Makes iterators from iterators, as the original DataStack did; an iterator's methods make these and all other layers."""
+
+    @staticmethod
+    def get_combined_dataset_iterator(iterators: Sequence[DatasetIteratorIF]) -> DatasetIteratorIF:
+        """The iterators one after the other: :class:`CombinedDatasetIterator`."""
+        return CombinedDatasetIterator(iterators)
+
+    @staticmethod
+    def get_dataset_iterator_view(
+        iterator: DatasetIteratorIF, indices: IndexArray, view_tags: Mapping[str, Any] | None = None
+    ) -> DatasetIteratorIF:
+        """The samples at ``indices``: :class:`DatasetIteratorView`."""
+        return DatasetIteratorView(iterator, indices, view_tags)
+
+    @staticmethod
+    def get_in_memory_dataset_iterator(iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+        """All samples, read now and kept in memory: :class:`InMemoryDatasetIterator`."""
+        return InMemoryDatasetIterator(iterator)
+
+    @staticmethod
+    def get_shuffled_dataset_iterator(iterator: DatasetIteratorIF, seed: int) -> DatasetIteratorIF:
+        """All samples in the original's order for ``seed``: Python's shuffle of all positions.
+
+        ``iterator.shuffle(seed)`` keeps no positions and takes no time to begin with; its order is another one.
+        """
+        indices = list(range(len(iterator)))
+        random.Random(seed).shuffle(indices)  # noqa: S311  # an order, not a secret
+        return DatasetIteratorView(iterator, np.asarray(indices, dtype=np.intp))
+
+
+class InformedDatasetFactory:
+    """Derives iterators from iterators and adds their meta, as the original DataStack did."""
+
+    @staticmethod
+    def get_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF) -> InformedDatasetIterator:
+        """``iterator`` with its meta."""
+        return InformedDatasetIterator(iterator, meta)
+
+    @staticmethod
+    def get_combined_dataset_iterator(iterators: Sequence[DatasetIteratorIF], meta: DatasetMetaIF) -> InformedDatasetIterator:
+        """The iterators one after the other."""
+        return InformedDatasetIterator(HigherOrderDatasetFactory.get_combined_dataset_iterator(iterators), meta)
+
+    @staticmethod
+    def get_dataset_iterator_view(
+        iterator: DatasetIteratorIF, meta: DatasetMetaIF, indices: IndexArray, view_tags: Mapping[str, Any] | None = None
+    ) -> InformedDatasetIterator:
+        """The samples at ``indices``."""
+        return InformedDatasetIterator(HigherOrderDatasetFactory.get_dataset_iterator_view(iterator, indices, view_tags), meta)
+
+    @staticmethod
+    def get_in_memory_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF) -> InformedDatasetIterator:
+        """All samples, read now and kept in memory."""
+        return InformedDatasetIterator(HigherOrderDatasetFactory.get_in_memory_dataset_iterator(iterator), meta)
+
+    @staticmethod
+    def get_shuffled_dataset_iterator(iterator: DatasetIteratorIF, meta: DatasetMetaIF, seed: int) -> InformedDatasetIterator:
+        """All samples in the original's order for ``seed``: Python's shuffle of all positions."""
+        return InformedDatasetIterator(HigherOrderDatasetFactory.get_shuffled_dataset_iterator(iterator, seed), meta)

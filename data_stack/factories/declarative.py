@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.meta import IteratorMeta
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DataStackError,
-    ResourceChangedError,
-    ResourceNotFoundError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.definition import DatasetCard, DatasetDefinition
-from data_stack.factories.engine import PreparationEngine
-from data_stack.factories.manifest import Manifest
+from data_stack.factories.engine import PreparationEngine, prepare_in_turn
+from data_stack.factories.manifest import MANIFEST, Manifest
 from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
-from data_stack.factories.resource_names import MANIFEST
-from data_stack.factories.shards import EnginePreparation, prepare_in_turn
 from data_stack.factories.stored import Finding, Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.io.storage_connectors.connector import StorageConnector
 
 __all__ = [
     "DatasetCard",
@@ -35,10 +26,8 @@ __all__ = [
     "PreparedResources",
     "Readiness",
     "Resources",
-    "dataset_folder",
 ]
 
-_ATTEMPTS = 3
 _LEASE_TIMEOUT_SECONDS = 600.0
 
 
@@ -105,9 +94,6 @@ class DatasetFactory(BaseDatasetFactory):
 
     #: Of the split opened last, for recipes. On the class, as a subclass need not call our __init__.
     _opened_manifest: Manifest | None = None
-
-    def __init__(self, storage_connector: StorageConnector | None = None) -> None:
-        super().__init__(storage_connector)
 
     # ------------------------------------------------------------------ the author's part
 
@@ -183,20 +169,20 @@ class DatasetFactory(BaseDatasetFactory):
         split, options = definition.check_config(config)
         stored = self._find_stored()
         if stored is None:
-            return self._open_split(definition, split, Resources(None, definition.folder, ()), options), definition.iterator_meta
-        attempts_left = _ATTEMPTS
-        damaged: DatasetFileCorruptError | None = None
+            nothing = Resources(None, definition.folder, ())
+            return definition.open_split(self, split, nothing, options), definition.iterator_meta
+        damaged, attempts_left = None, 3
         while True:
             attempts_left -= 1
             try:
-                manifest = self._make_ready(stored)[0]
+                manifest = Preparation(stored, self).run(_LEASE_TIMEOUT_SECONDS)[0]
             except DataStackError as error:
                 if damaged is None or error.__cause__ is not None:
                     raise
                 raise error from damaged
             resources = Resources(stored.connector, stored.definition.folder, manifest.prepared)
             try:
-                iterator = self._open_split(definition, split, resources, options)
+                iterator = definition.open_split(self, split, resources, options)
             except (ResourceChangedError, ResourceNotFoundError):
                 if not attempts_left or (self._is_current(stored, manifest) and stored.damage(manifest) is None):
                     raise
@@ -244,8 +230,7 @@ class DatasetFactory(BaseDatasetFactory):
         stored = self._find_stored()
         if stored is None:
             return PreparationReport((), adopted=False, already_ready=True)
-        options = {"offline": offline, "progress": progress, "again": again, "keep_steps": keep_steps}
-        return self._make_ready(stored, lease_timeout_seconds, engine=engine, **options)[1]
+        return Preparation(stored, self, engine, again, keep_steps, offline, progress).run(lease_timeout_seconds)[1]
 
     def is_ready(self) -> bool:
         """Whether the dataset can be used without preparing it.
@@ -285,7 +270,7 @@ class DatasetFactory(BaseDatasetFactory):
     # ------------------------------------------------------------------ inside
 
     def _check_definition(self) -> DatasetDefinition:
-        return DatasetDefinition.of(self, DatasetFactory)
+        return DatasetDefinition(self, DatasetFactory)
 
     def _find_stored(self) -> StoredDataset | None:
         """The dataset in its store; None if it stores nothing."""
@@ -293,51 +278,10 @@ class DatasetFactory(BaseDatasetFactory):
         if not definition.needs_store:
             return None
         if self.storage_connector is None:
-            raise ConfigError(
-                f"dataset {definition.card.name!r} needs a store: {type(self).__name__}(FileStorageConnector(folder)), "
-                f"or data_stack.load({definition.card.name!r}), which has a default"
-            )
+            how = f"{type(self).__name__}(FileStorageConnector(folder)), or data_stack.load, which has a default"
+            raise ConfigError(f"dataset {definition.card.name!r} needs a store: {how}")
         return StoredDataset(self.storage_connector, definition)
-
-    def _make_ready(
-        self,
-        stored: StoredDataset,
-        lease_timeout_seconds: float = _LEASE_TIMEOUT_SECONDS,
-        *,
-        engine: PreparationEngine | None = None,
-        **options: Any,
-    ) -> tuple[Manifest, PreparationReport]:
-        preprocess: Callable[[Resources, PreparedResources], None] = self.preprocess
-        if engine is not None:
-            preprocess = EnginePreparation(self, engine, has_shards=stored.definition.has_shards)
-        preparation = Preparation(
-            stored, preprocess, self._read_ends, lambda: code_digest(self), may_be_staged=engine is not None, **options
-        )
-        return preparation.run(lease_timeout_seconds)
 
     def _is_current(self, stored: StoredDataset, manifest: Manifest) -> bool:
         """Whether a manifest is the stored one; that of an adopted store that cannot be written is stored nowhere."""
         return stored.manifest() == manifest or (manifest.adopted and not stored.has_manifest())
-
-    def _open_split(
-        self, definition: DatasetDefinition, split: str, resources: Resources, options: Mapping[str, Any]
-    ) -> DatasetIteratorIF:
-        iterator = self.open(split, resources, **options)
-        if not hasattr(iterator, "__getitem__"):
-            raise ConfigError(f"open() of {definition.factory} must return a dataset iterator, got {iterator!r:.80}")
-        return iterator
-
-    def _read_ends(self, split: str, resources: Resources) -> None:
-        """Read the first and last sample of a split."""
-        definition = self._check_definition()
-        if any(definition.options.values()):
-            return  # open() has a required option
-        iterator = self._open_split(definition, split, resources, {})
-        n_samples = len(iterator)
-        for index in {0, n_samples - 1} if n_samples else ():
-            definition.check_sample(iterator[index])
-
-
-def dataset_folder(factory: DatasetFactory) -> str:
-    """The folder of a factory's dataset in its store: ``name/version``, or ``name`` if the dataset keeps no versions."""
-    return factory._check_definition().folder

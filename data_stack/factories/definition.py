@@ -8,9 +8,11 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.dataset.meta import IteratorMeta
 from data_stack.exception import ConfigError, MalformedIdentifierError, UnknownSplitError
-from data_stack.factories.resource_names import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
+from data_stack.factories.manifest import JOURNAL, MANIFEST, SAMPLE_DIGESTS, STAGED, ResourceNames
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.util.suggestions import did_you_mean
@@ -38,7 +40,6 @@ class DatasetCard:
     keeps_versions: bool = True
 
 
-@dataclass(frozen=True, slots=True)
 class DatasetDefinition:
     """A dataset as its factory declares it, checked for consistency.
 
@@ -54,66 +55,70 @@ class DatasetDefinition:
         has_shards: whether it is prepared in independent parts.
         options: name of each configuration key but ``split``, with whether it is required.
         takes_any_option: whether ``open`` has ``**options``.
-        folder: the dataset's folder in a store.
+        needs_store: False for a dataset in memory.
+        folder: the dataset's folder in a store: ``name/version``, or ``name`` if it keeps no versions.
+
+    Args:
+        factory: an instance of a subclass of ``base``.
+        base: the class whose methods it overrides.
+
+    Raises:
+        ConfigError: a declaration is missing or contradicts another; the message names it and the class.
     """
 
-    card: DatasetCard
-    factory: str
-    sources: tuple[ResourceDefinition, ...]
-    splits: tuple[str, ...]
-    columns: tuple[str, ...] | None
-    iterator_meta: IteratorMeta
-    prepared_resources: tuple[str, ...] | None
-    has_preprocess: bool
-    has_shards: bool
-    options: Mapping[str, bool]
-    takes_any_option: bool
-    folder: str
-
-    @classmethod
-    def of(cls, factory: Any, base: type) -> DatasetDefinition:
-        """Read and check what ``factory``, an instance of a subclass of ``base``, declares.
-
-        Raises:
-            ConfigError: a declaration is missing or contradicts another; the message names it and the class.
-        """
-        subclass = type(factory)
-        who = subclass.__qualname__
-        card = _check_card(getattr(factory, "card", None), who)
-        if subclass.open is base.open:  # type: ignore[attr-defined]  # subclass of base
+    def __init__(self, factory: Any, base: type) -> None:
+        kind, who = type(factory), type(factory).__qualname__
+        self.factory = f"{kind.__module__}:{who}"
+        card = self.card = _check_card(getattr(factory, "card", None), who)
+        methods = ("open", "prepare_shard", "preparation_shards", "preprocess")
+        has_open, self.has_shards, has_list, has_own = (getattr(kind, each) is not getattr(base, each) for each in methods)
+        if not has_open:
             raise ConfigError(f"{who} must override open(self, split, prepared), which reads its samples")
-        options, takes_any_option = _check_options(factory.open, who)
-        has_shards = _overrides(subclass, base, "prepare_shard")
-        if has_shards != _overrides(subclass, base, "preparation_shards"):
+        parameters = list(inspect.signature(factory.open).parameters.values())
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        if len(positional) < 2 or any(p.kind is p.POSITIONAL_ONLY for p in positional[2:]):
+            raise ConfigError(f"{who}.open must be declared as open(self, split, prepared, *, option=default)")
+        named = [p for p in parameters[2:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        self.options = {p.name: p.default is p.empty for p in named}
+        self.takes_any_option = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        if self.has_shards != has_list:
             raise ConfigError(f"{who} must override both preparation_shards and prepare_shard, or neither")
-        has_preprocess = has_shards or _overrides(subclass, base, "preprocess")
+        self.has_preprocess = self.has_shards or has_own
         if not isinstance(factory.sources, Sequence) or not all(isinstance(each, ResourceDefinition) for each in factory.sources):
             raise ConfigError(f"{who}.sources must be a list of ResourceDefinition, got {factory.sources!r:.80}")
-        sources = tuple(factory.sources)
-        declared = factory.prepared_resources
-        if declared is not None:
-            declared = _check_strings(declared, f"{who}.prepared_resources")
-        folder = f"{card.name}/{card.version}" if card.keeps_versions else card.name
+        self.sources = tuple(factory.sources)
+        self.prepared_resources = _check_strings(factory.prepared_resources, f"{who}.prepared_resources")
+        self.folder = f"{card.name}/{card.version}" if card.keeps_versions else card.name
         try:
-            names = ResourceNames(folder, (source.identifier for source in sources))
-            for name in declared or () if has_preprocess else ():
+            names = ResourceNames(self.folder, (source.identifier for source in self.sources))
+            for name in self.prepared_resources or () if self.has_preprocess else ():
                 names.take(name)
         except MalformedIdentifierError as error:
             raise ConfigError(f"{who} names a resource that cannot be stored: {error}") from error
-        name, splits = f"{subclass.__module__}:{who}", _check_strings(getattr(factory, "splits", ()), f"{who}.splits")
-        columns = None if factory.columns is None else _check_strings(factory.columns, f"{who}.columns")
-        meta, how = _by_position(factory.iterator_meta, columns), (has_preprocess, has_shards, options, takes_any_option)
-        return cls(card, name, sources, splits, columns, meta, declared, *how, folder)
-
-    @property
-    def needs_store(self) -> bool:
-        """False for a dataset in memory."""
-        return self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
+        self.splits = _check_strings(getattr(factory, "splits", None) or (), f"{who}.splits") or ()
+        self.columns = _check_strings(factory.columns, f"{who}.columns")
+        keys = {part.name: getattr(factory.iterator_meta, part.name) for part in fields(IteratorMeta)}
+        columns = self.columns or ()
+        self.iterator_meta = replace(
+            factory.iterator_meta, **{name: columns.index(key) for name, key in keys.items() if key in columns}
+        )
+        self.needs_store = self.has_preprocess or bool(self.sources) or bool(self.prepared_resources)
 
     @property
     def retrieval_jobs(self) -> list[ResourceDefinition]:
         """The sources under the identifiers that they have in the store."""
         return [replace(source, identifier=f"{self.folder}/{source.identifier}") for source in self.sources]
+
+    def open_split(self, factory: Any, split: str, resources: Any, options: Mapping[str, Any]) -> DatasetIteratorIF:
+        """The samples of one split, by the author's ``open()``.
+
+        Raises:
+            ConfigError: it returned something else.
+        """
+        iterator: DatasetIteratorIF = factory.open(split, resources, **options)
+        if not hasattr(iterator, "__getitem__"):
+            raise ConfigError(f"open() of {self.factory} must return a dataset iterator, got {iterator!r:.80}")
+        return iterator
 
     def check_sample(self, sample: Any) -> None:
         """Check that a sample has the columns that ``columns`` and ``iterator_meta`` name.
@@ -140,36 +145,19 @@ class DatasetDefinition:
         """
         if not isinstance(config, Mapping | None):
             raise ConfigError(f"the configuration of dataset {self.card.name!r} must be a mapping, got {config!r:.80}")
-        options = dict(config or {})
+        options, known = dict(config or {}), ["split", *self.options]
         split = options.pop("split", None)
         split = self.splits[0] if split is None else split
         if not isinstance(split, str) or split not in self.splits:
-            raise UnknownSplitError(
-                f"dataset {self.card.name!r} has no split {split!r:.80}{did_you_mean(split, self.splits)}; "
-                f"it has: {', '.join(self.splits)}"
-            )
+            hint = f"{did_you_mean(split, self.splits)}; it has: {', '.join(self.splits)}"
+            raise UnknownSplitError(f"dataset {self.card.name!r} has no split {split!r:.80}{hint}")
         for key in () if self.takes_any_option else options.keys() - self.options.keys():
-            known = ["split", *self.options]
-            raise ConfigError(
-                f"dataset {self.card.name!r} has no configuration key {key!r:.80}"
-                f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
-            )
+            hint = f"{explain(key, ARGUMENTS) or did_you_mean(key, known)}; it has: {', '.join(known)}"
+            raise ConfigError(f"dataset {self.card.name!r} has no configuration key {key!r:.80}{hint}")
         for key, required in self.options.items():
             if required and key not in options:
                 raise ConfigError(f"dataset {self.card.name!r} needs the configuration key {key!r}, which has no default")
         return self.splits[self.splits.index(split)], options
-
-
-def _by_position(meta: IteratorMeta, columns: tuple[str, ...] | None) -> IteratorMeta:
-    """``meta`` with positions in place of the names of columns."""
-    if columns is None:
-        return meta
-    keys = {part.name: getattr(meta, part.name) for part in fields(IteratorMeta)}
-    return replace(meta, **{name: columns.index(key) for name, key in keys.items() if key in columns})
-
-
-def _overrides(subclass: type, base: type, method: str) -> bool:
-    return getattr(subclass, method) is not getattr(base, method)
 
 
 def _check_card(card: object, who: str) -> DatasetCard:
@@ -186,19 +174,12 @@ def _check_card(card: object, who: str) -> DatasetCard:
     return card
 
 
-def _check_strings(values: object, what: str) -> tuple[str, ...]:
+def _check_strings(values: object, what: str) -> tuple[str, ...] | None:
+    if values is None:
+        return None
     names = () if isinstance(values, str) or not isinstance(values, Iterable) else tuple(values)
     if not names or not all(isinstance(name, str) and name for name in names):
         raise ConfigError(f'{what} must be a tuple of names such as ("train", "test"), got {values!r:.80}')
     if len(set(names)) != len(names):
         raise ConfigError(f"{what} has a name twice: {names!r:.200}")
     return names
-
-
-def _check_options(opener: Any, who: str) -> tuple[dict[str, bool], bool]:
-    parameters = list(inspect.signature(opener).parameters.values())
-    positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if len(positional) < 2 or any(p.kind is p.POSITIONAL_ONLY for p in positional[2:]):
-        raise ConfigError(f"{who}.open must be declared as open(self, split, prepared, *, option=default)")
-    options = {p.name: p.default is p.empty for p in parameters[2:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return options, any(p.kind is p.VAR_KEYWORD for p in parameters)

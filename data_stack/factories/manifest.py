@@ -1,19 +1,71 @@
-"""The manifest of a prepared dataset; it is written last and makes the dataset ready."""
+"""What data_stack stores with a prepared dataset: its manifest, which makes it ready, the journal until then, reserved names."""
 
 from __future__ import annotations
 
 import datetime
+import hashlib
+import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
-from data_stack.exception import DatasetFileCorruptError, MalformedIdentifierError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
 from data_stack.util.untrusted_text import JsonObject, seal_json
 
-__all__ = ["Manifest", "ResourceRecord", "SourceRecord"]
+MANIFEST, JOURNAL = "manifest.json", "journal.json"
+#: Digests of samples that were read for a lock file.
+SAMPLE_DIGESTS = "digests@samples.json"
+#: Prefix of temporary names, reserved.
+STAGED = "preparing@"
 
-FORMAT = 2
-_FORMATS = (1, FORMAT)  # format 1 lacks framework and seconds
+
+class ResourceNames:
+    """The names used below a dataset, including those of data_stack itself.
+
+    Args:
+        dataset: its folder.
+        names: used from the start.
+
+    Raises:
+        MalformedIdentifierError: a name is outside of the grammar of identifiers.
+        ConfigError: a name is used, differs from a used one in case only, is the folder of one, or is reserved.
+    """
+
+    def __init__(self, dataset: str, names: Iterable[str] = ()) -> None:
+        self._dataset = dataset
+        self._files: dict[str, str] = {}
+        self._folders: dict[str, str] = {}
+        for name in (MANIFEST, JOURNAL, SAMPLE_DIGESTS, *names):
+            self.take(name)
+
+    def take(self, name: str) -> None:
+        """Reserve a name."""
+        check_identifier(name)
+        check_identifier(f"{self._dataset}/{name}")
+        # Windows and macOS fold case.
+        folded = name.casefold()
+        if folded.startswith(STAGED):
+            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: the prefix {STAGED!r} is reserved")
+        folders = _folders_of(folded)
+        other = self._files.get(folded) or self._folders.get(folded) or next(filter(None, map(self._files.get, folders)), None)
+        if other is not None:
+            raise ConfigError(f"dataset {self._dataset!r} cannot have the resource {name!r}: {other!r} needs its file or folder")
+        self._files[folded] = name
+        for folder in folders:
+            self._folders.setdefault(folder, name)
+
+    def give_back(self, name: str) -> None:
+        """Free a reserved name."""
+        del self._files[name.casefold()]
+        self._folders = {folder: user for user in self._files.values() for folder in _folders_of(user.casefold())}
+
+
+def _folders_of(name: str) -> list[str]:
+    segments = name.split("/")
+    return ["/".join(segments[:n]) for n in range(1, len(segments))]
+
+
+_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +144,7 @@ class Manifest:
 
     def to_json(self) -> bytes:
         """The manifest as indented ASCII JSON with a digest."""
-        return seal_json({"format": FORMAT, **asdict(self)})
+        return seal_json({"format": _FORMAT, **asdict(self)})
 
     @classmethod
     def from_json(cls, data: bytes) -> Manifest:
@@ -102,40 +154,35 @@ class Manifest:
             DatasetFileCorruptError: it is damaged, or of an unknown format.
         """
         fields = JsonObject.unseal(data, "manifest")
-        if (number := fields.size("format")) not in _FORMATS:
+        if (number := fields.size("format")) not in (1, _FORMAT):
             raise DatasetFileCorruptError(
-                f"manifest has format {number}, but this version of data_stack reads formats up to {FORMAT}; update data_stack"
+                f"manifest has format {number}, but formats up to {_FORMAT} are known; update data_stack"
             )
+        sources, prepared = map(_source, fields.objects("sources")), map(_resource, fields.objects("prepared"))
         manifest = cls(
-            name=fields.text("name"),
-            version=fields.text("version"),
-            factory=fields.text("factory"),
-            distribution=fields.optional_text("distribution"),
-            sources=tuple(_source(each) for each in fields.objects("sources")),
-            prepared=tuple(resource_record(each) for each in fields.objects("prepared")),
-            adopted=fields.flag("adopted"),
-            created=fields.text("created"),
-            framework=fields.optional_text("framework") if number >= FORMAT else None,
-            seconds=fields.optional_seconds("seconds") if number >= FORMAT else None,
+            *(fields.text("name"), fields.text("version"), fields.text("factory"), fields.optional_text("distribution")),
+            *(tuple(sources), tuple(prepared), fields.flag("adopted"), fields.text("created")),
+            framework=fields.optional_text("framework") if number >= _FORMAT else None,
+            seconds=fields.optional_seconds("seconds") if number >= _FORMAT else None,
         )
         fields.done()
         try:
             datetime.datetime.fromisoformat(manifest.created)
         except ValueError as error:
             raise DatasetFileCorruptError(f"manifest is damaged: {manifest.created[:60]!r} is not a time") from error
-        check_names(manifest.name, (record.identifier for record in manifest.sources))
-        check_names(manifest.name, (record.identifier for record in manifest.prepared))
+        for records in (manifest.sources, manifest.prepared):
+            _check_names(manifest.name, (record.identifier for record in records))
         return manifest
 
 
-def resource_record(fields: JsonObject) -> ResourceRecord:
+def _resource(fields: JsonObject) -> ResourceRecord:
     """Read one record of a stored manifest or journal."""
     record = ResourceRecord(fields.text("identifier"), fields.size("size"), fields.hexadecimal("sha256", 64))
     fields.done()
     return record
 
 
-def check_names(dataset: str, names: Iterable[str]) -> None:
+def _check_names(dataset: str, names: Iterable[str]) -> None:
     """Raise DatasetFileCorruptError if a name is not an identifier below the dataset, or occurs twice."""
     seen = set()
     for name in names:
@@ -150,8 +197,98 @@ def check_names(dataset: str, names: Iterable[str]) -> None:
 
 
 def _source(fields: JsonObject) -> SourceRecord:
-    sha256, md5_sum = fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32)
-    name, size, origin = fields.text("identifier"), fields.optional_size("size"), fields.optional_text("origin")
-    record = SourceRecord(name, size, sha256, md5_sum, fields.flag("verified"), origin)
+    digests = (fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32))
+    facts = (fields.text("identifier"), fields.optional_size("size"), *digests, fields.flag("verified"))
+    record = SourceRecord(*facts, fields.optional_text("origin"))
     fields.done()
     return record
+
+
+_JOURNAL_FORMAT = 3
+#: The step that stands for all of preprocess().
+WHOLE = "preprocess()"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A finished step of a preparation, or a shard.
+
+    Attributes:
+        name: of the step.
+        resources: that it made.
+        staged: the temporary name of each resource, relative to the dataset; None if it has its final name.
+    """
+
+    name: str
+    resources: tuple[ResourceRecord, ...]
+    staged: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Journal:
+    """The finished steps of one preparation.
+
+    While it is stored, resources of two preparations may be mixed, so the dataset is not adopted.
+
+    Attributes:
+        fingerprint: digest of dataset and sources; a journal with another one is ignored.
+        steps: the finished steps, in order.
+        codes: digests of the code that took part, starting with the first.
+    """
+
+    fingerprint: str
+    steps: tuple[Step, ...] = ()
+    codes: tuple[str, ...] = ()
+
+    @property
+    def attempt(self) -> str:
+        """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
+        return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
+
+    def with_step(self, done: Step) -> Journal:
+        """The journal with one more step; replaces an earlier one with the same name."""
+        return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
+
+    def to_json(self) -> bytes:
+        """The journal as it is stored."""
+        steps = []
+        for step in self.steps:
+            pairs = zip(step.resources, step.staged, strict=True)
+            steps.append({"name": step.name, "resources": [{**asdict(record), "staged": staged} for record, staged in pairs]})
+        codes = [{"sha256": code} for code in self.codes]
+        return seal_json({"format": _JOURNAL_FORMAT, "fingerprint": self.fingerprint, "steps": steps, "codes": codes})
+
+    @classmethod
+    def from_json(cls, data: bytes, dataset: str) -> Journal:
+        """Read a stored journal of ``dataset``.
+
+        Raises:
+            DatasetFileCorruptError: it is damaged, or of another format.
+        """
+        fields = JsonObject.unseal(data, "journal")
+        if fields.size("format") != _JOURNAL_FORMAT:
+            raise DatasetFileCorruptError(f"the journal has another format than {_JOURNAL_FORMAT}, of another data_stack")
+        fingerprint = fields.hexadecimal("fingerprint", 64)
+        steps = []
+        for each in fields.objects("steps"):
+            resources = each.objects("resources")
+            staged = tuple(resource.optional_text("staged") for resource in resources)
+            steps.append(Step(each.text("name"), tuple(map(_resource, resources)), staged))
+            each.done()
+        listed = fields.objects("codes")
+        codes = [each.hexadecimal("sha256", 64) for each in listed]
+        for each in (*listed, fields):
+            each.done()
+        _check_names(dataset, (record.identifier for step in steps for record in step.resources))
+        waiting = [staged for step in steps for staged in step.staged if staged is not None]
+        _check_names(dataset, waiting)
+        if not all(staged.startswith(STAGED) for staged in waiting):
+            raise DatasetFileCorruptError("the journal is damaged: a resource has an invalid temporary name")
+        return cls(fingerprint, tuple(steps), tuple(codes))
+
+
+def fingerprint(name: str, version: str, factory: str, sources: Iterable[SourceRecord]) -> str:
+    """Digest of the dataset, its class and the bytes of its sources: 64 hex digits."""
+    known = sorted((source.identifier, source.size, source.sha256) for source in sources)
+    facts = [_JOURNAL_FORMAT, name, version, factory, known]
+    return hashlib.sha256(json.dumps(facts, separators=(",", ":")).encode("ascii")).hexdigest()

@@ -11,11 +11,13 @@ import contextlib
 import datetime
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from data_stack.exception import (
+    ConfigError,
     DatasetFileCorruptError,
     MissingDependencyError,
     PreparationError,
@@ -24,20 +26,19 @@ from data_stack.exception import (
     TaskError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.journal import WHOLE, Journal, fingerprint
-from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
+from data_stack.factories.code_digest import code_digest
+from data_stack.factories.engine import PreparationEngine, prepare_by
+from data_stack.factories.manifest import MANIFEST, WHOLE, Journal, Manifest, ResourceRecord, SourceRecord, fingerprint
 from data_stack.factories.prepared import PreparedResources, Resources, Superseded
-from data_stack.factories.resource_names import MANIFEST
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.retriever import retrieve
 from data_stack.io.storage_connectors.connector import Lease
 from data_stack.io.work import with_bar
+from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger
 
 _ATTEMPTS = 4
-_MAX_PAUSE_SECONDS = 1.0
-_COPY_ADVICE = "bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,8 @@ class Preparation:
 
     Args:
         stored: the dataset in its store.
-        preprocess: the author's code, from raw to prepared resources.
-        read_ends: opens a split and reads its first and last sample, or raises.
-        code: returns the digest of the author's code.
-        may_be_staged: whether ``preprocess`` may store resources under temporary names.
+        factory: the author's.
+        engine: prepares the shards, under temporary names; None: this process does.
         again: prepare a ready dataset again.
         keep_steps: keep finished steps when the author's code raises, and reuse steps of other code.
         offline: use no network; None reads the environment.
@@ -80,10 +79,8 @@ class Preparation:
     """
 
     stored: StoredDataset
-    preprocess: Callable[[Resources, PreparedResources], None]
-    read_ends: Callable[[str, Resources], None]
-    code: Callable[[], str]
-    may_be_staged: bool = False
+    factory: Any
+    engine: PreparationEngine | None = None
     again: bool = False
     keep_steps: bool = False
     offline: bool | None = None
@@ -92,6 +89,11 @@ class Preparation:
     def __post_init__(self) -> None:
         self._definition, self._connector = self.stored.definition, self.stored.connector
         self._name = self._definition.card.name
+        if self.engine is not None and self.engine.leaves_process and isinstance(self._connector, InMemoryStorageConnector):
+            raise ConfigError(
+                f"{type(self.engine).__name__} prepares in other processes, which cannot reach a store in the memory of this "
+                f"process ({self._connector!r}): use a folder or a server, or no engine"
+            )
         self._timings: list[tuple[str, float]] = []
         self._was_damaged = False  # then the sources may be damaged, too
 
@@ -116,11 +118,12 @@ class Preparation:
             if manifest is not None:
                 return manifest, PreparationReport((), manifest.adopted, already_ready=True)
             self._connector.remove_abandoned(f"{self._definition.folder}/")
-            readiness = self.stored.readiness(None if self.keep_steps else self.code)
+            readiness = self.stored.readiness(None if self.keep_steps else lambda: code_digest(self.factory))
             self._was_damaged = readiness.is_damaged
             if readiness.reason is not None and not readiness.resumes:
-                advice = f"; if that fails, {_COPY_ADVICE} {self._name}" if readiness.is_damaged else ""
-                logger.warning("dataset %r is prepared again: %s%s", self._name, readiness.reason, advice)
+                copy = "; if that fails, bring an intact copy: data-stack copy --deep INTACT_STORE THIS_STORE " + self._name
+                why = readiness.reason + copy * readiness.is_damaged
+                logger.warning("dataset %r is prepared again: %s", self._name, why)
             wait = 0.0
             for attempt in range(_ATTEMPTS):
                 # Without a lease, other processes may replace a resource meanwhile. Each then waits for a random time, so that
@@ -153,17 +156,13 @@ class Preparation:
 
     def _wait_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
         """Wait for the lease, or for another process to make the dataset ready."""
-        started, pause = time.monotonic(), 0.02
-        while not lease.acquire():
-            manifest = self.stored.ready_manifest()
-            if manifest is not None:
-                return manifest
-            left = started + timeout_seconds - time.monotonic()
-            if left <= 0:
+        deadline, pause = time.monotonic() + timeout_seconds, 0.02
+        while not lease.acquire() and self.stored.ready_manifest() is None:
+            if (left := deadline - time.monotonic()) <= 0:
                 logger.warning("dataset %r: another process prepares it for too long; preparing it too", self._name)
                 break
             time.sleep(min(pause, left))
-            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
+            pause = min(pause * 1.5, 1.0)
         return self.stored.ready_manifest()
 
     # ------------------------------------------------------------------ adoption
@@ -174,37 +173,33 @@ class Preparation:
             return None
         started = time.perf_counter()
         try:
-            manifest = self._describe_adopted(self._definition.prepared_resources)
+            found = [(name, self.stored.stat(name)) for name in self._definition.prepared_resources]
+            records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
+            if len(records) < len(found):
+                return None
+            manifest = self._describe_adopted(records)
         except Exception as error:  # noqa: BLE001  # damaged files make the author's open() fail in any way
             why = f"({type(error).__name__}: {error}); preparing it again"
             logger.warning("dataset %r: complete but damaged in %r %s", self._name, self._connector, why)
             return None
-        if manifest is not None:
-            self._timings.append(("adopt", time.perf_counter() - started))
+        self._timings.append(("adopt", time.perf_counter() - started))
         return manifest
 
-    def _describe_adopted(self, names: Sequence[str]) -> Manifest | None:
-        found = [(name, self.stored.stat(name)) for name in names]
-        records = [ResourceRecord(name, info.size, info.sha256) for name, info in found if info is not None]
-        if len(records) < len(found):
-            return None
+    def _describe_adopted(self, records: list[ResourceRecord]) -> Manifest:
         sources = []
         for source in self._definition.sources:
             size = None if (info := self.stored.stat(source.identifier)) is None else info.size
             sources.append(SourceRecord(source.identifier, size, source.sha256, source.md5_sum, verified=False, origin=None))
         for split in self._definition.splits:
-            self.read_ends(split, Resources(self._connector, self._definition.folder, records))
+            self._read_ends(split, records)
         manifest = self._manifest(sources, records, adopted=True)
         try:
             with self._connector.create(self.stored.identifier(MANIFEST)) as file:
                 manifest = replace(manifest, prepared=tuple(self._verify(records)))
                 file.write(manifest.to_json())
-        except DatasetFileCorruptError:
-            raise
+            logger.info("dataset %r: adopted, as it is complete without a manifest in %r", self._name, self._connector)
         except StorageError as error:
             logger.info("dataset %r: complete without a manifest; used without one: %s", self._name, error)
-        else:
-            logger.info("dataset %r: adopted, as it is complete without a manifest in %r", self._name, self._connector)
         return manifest
 
     def _verify(self, records: list[ResourceRecord]) -> Iterator[ResourceRecord]:
@@ -229,23 +224,20 @@ class Preparation:
             if self._definition.has_preprocess:
                 raw = self._run_preprocess(sources, raw, journal)
             if (problem := self._incompleteness(raw)) is not None:
-                raise PreparationError(
-                    f"could not prepare dataset {self._name!r} {self._definition.card.version} of {self._definition.factory}: "
-                    f"{problem}"
-                )
+                what = f"{self._name!r} {self._definition.card.version} of {self._definition.factory}"
+                raise PreparationError(f"could not prepare dataset {what}: {problem}")
             self._check_opens(raw)
             manifest = self.stored.ready_manifest()
+            is_superseded = manifest is not None
         except Superseded:
-            manifest = self.stored.ready_manifest()
-            if manifest is None:
-                return None
-        if manifest is not None:
+            manifest, is_superseded = self.stored.ready_manifest(), True
+        if is_superseded:
             logger.info("dataset %r: another process has prepared it", self._name)
             return manifest
         manifest = self._manifest(sources, raw, adopted=False)
         self.stored.write(MANIFEST, manifest.to_json())  # from now on the dataset is ready
         self.stored.outdated = None
-        if self.may_be_staged or journal is not None:
+        if self.engine is not None or journal is not None:
             self._end()
         else:
             self.stored.remove_journal()
@@ -261,10 +253,9 @@ class Preparation:
         arrived = retrieve(self._definition.retrieval_jobs, self._connector, **how)
         self._timings.append(("retrieve", time.perf_counter() - started))
         sources = []
-        for definition, resource in zip(self._definition.sources, arrived, strict=True):
-            sha256 = resource.sha256 or self._connector.verify_resource(resource.identifier).sha256
-            facts = (definition.identifier, resource.size, sha256, definition.md5_sum, resource.verified, resource.source)
-            sources.append(SourceRecord(*facts))
+        for declared, got in zip(self._definition.sources, arrived, strict=True):
+            sha256 = got.sha256 or self._connector.verify_resource(got.identifier).sha256
+            sources.append(SourceRecord(declared.identifier, got.size, sha256, declared.md5_sum, got.verified, got.source))
         return sources
 
     def _run_preprocess(
@@ -280,7 +271,8 @@ class Preparation:
             return list(made.resources)
         started = time.perf_counter()
         try:
-            self.preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
+            preprocess = self.factory.preprocess if self.engine is None else partial(prepare_by, self.engine, self.factory)
+            preprocess(Resources(self._connector, self._definition.folder, raw), prepared)
             prepared.publish()
             if (problem := self._incompleteness(list(prepared.records()))) is not None:
                 raise PreparationError(problem)
@@ -304,17 +296,16 @@ class Preparation:
 
     def _resume(self, sources: list[SourceRecord], journal: Journal | None) -> Journal:
         """The journal to continue: the stored one if the same code began it, otherwise a new one."""
-        own, code = self._fingerprint(sources), self.code()
+        own, code = self._fingerprint(sources), code_digest(self.factory)
         if journal is None or journal.fingerprint != own or (journal.codes != (code,) and not self.keep_steps):
             if self.stored.was_begun():
                 self.stored.remove_staged()  # shards of another preparation, while its journal still lists them
             journal = Journal(own)
         elif journal.steps and journal.codes != (code,):
-            kept = f"{', '.join(repr(step.name) for step in journal.steps):.200}"
             logger.warning(
-                "dataset %r mixes results of different code: keep_steps kept %s. To make all of it by the present code, prepare "
-                "it again without keep_steps: data-stack prepare %s --again",
-                *(self._name, kept, self._name),
+                "dataset %r mixes results of different code: keep_steps kept %.200s. To make all of it by the present code, "
+                "prepare it again without keep_steps: data-stack prepare %s --again",
+                *(self._name, ", ".join(repr(step.name) for step in journal.steps), self._name),
             )
         if code not in journal.codes:
             journal = replace(journal, codes=(*journal.codes, code))
@@ -323,8 +314,7 @@ class Preparation:
 
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
-        step = f" in step {prepared.current_step!r}" if prepared.current_step else ""
-        keeps = has_died or self.keep_steps
+        step, keeps = f" in step {prepared.current_step!r}" if prepared.current_step else "", has_died or self.keep_steps
         if not keeps:
             self._forget(prepared)
         return PreparationError(
@@ -358,10 +348,9 @@ class Preparation:
 
     def _check_opens(self, made: list[ResourceRecord]) -> None:
         """Open each split before the dataset counts as ready."""
-        resources = Resources(self._connector, self._definition.folder, made)
         for split in self._definition.splits:
             try:
-                self.read_ends(split, resources)
+                self._read_ends(split, made)
             except MissingDependencyError as error:  # other machines may have it
                 logger.warning("dataset %r: could not check that split %r opens: %s", self._name, split, error)
             except Exception as error:
@@ -375,21 +364,22 @@ class Preparation:
                     f"preprocess() stays as it is, --keep-steps (keep_steps=True) reuses the prepared resources."
                 ) from error
 
+    def _read_ends(self, split: str, made: list[ResourceRecord]) -> None:
+        """Read the first and last sample of a split, unless ``open()`` has a required option."""
+        if not any(self._definition.options.values()):
+            resources = Resources(self._connector, self._definition.folder, made)
+            iterator = self._definition.open_split(self.factory, split, resources, {})
+            for index in {0, len(iterator) - 1} if len(iterator) else ():
+                self._definition.check_sample(iterator[index])
+
     # ------------------------------------------------------------------ provenance
 
     def _fingerprint(self, sources: list[SourceRecord] | tuple[SourceRecord, ...]) -> str:
         return fingerprint(self._name, self._definition.card.version, self._definition.factory, sources)
 
     def _manifest(self, sources: list[SourceRecord], prepared: list[ResourceRecord], *, adopted: bool) -> Manifest:
-        return Manifest(
-            name=self._name,
-            version=self._definition.card.version,
-            factory=self._definition.factory,
-            distribution=distribution_of(self._definition.factory),
-            sources=tuple(sources),
-            prepared=tuple(prepared),
-            adopted=adopted,
-            created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-            framework=distribution_of(__name__),
-            seconds=None if adopted else round(sum(seconds for _, seconds in self._timings), 3),
-        )
+        version, factory = self._definition.card.version, self._definition.factory
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        seconds = None if adopted else round(sum(seconds for _, seconds in self._timings), 3)
+        how = (tuple(sources), tuple(prepared), adopted, now, distribution_of(__name__), seconds)
+        return Manifest(self._name, version, factory, distribution_of(factory), *how)

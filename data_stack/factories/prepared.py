@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from data_stack.exception import (
     ConfigError,
@@ -17,9 +17,7 @@ from data_stack.exception import (
     StorageError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.journal import WHOLE, Journal, Step
-from data_stack.factories.manifest import ResourceRecord
-from data_stack.factories.resource_names import STAGED, ResourceNames
+from data_stack.factories.manifest import STAGED, WHOLE, Journal, ResourceNames, ResourceRecord, Step
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
@@ -27,11 +25,6 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.work import Workers, shows_progress, with_bar
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
-
-Default = TypeVar("Default")
-
-#: Renaming a resource takes a few requests to a server, or a copy.
-_MOVING_THREADS = 8
 
 
 class Resources(Mapping[str, StreamedResource]):
@@ -47,7 +40,8 @@ class Resources(Mapping[str, StreamedResource]):
     """
 
     def __init__(self, storage_connector: StorageConnector | None, dataset: str, records: Iterable[ResourceRecord]) -> None:
-        self._storage_connector, self._dataset = storage_connector, dataset
+        self._connector: Any = storage_connector
+        self._dataset = dataset
         self._records = {record.identifier: record for record in records}
 
     def __getitem__(self, name: str) -> StreamedResource:
@@ -58,7 +52,7 @@ class Resources(Mapping[str, StreamedResource]):
             ResourceChangedError: it was replaced since the dataset was found ready.
         """
         info = self.stat(name)
-        resource = self._connector.get_resource(info.identifier)
+        resource: StreamedResource = self._connector.get_resource(info.identifier)
         # Pinned, as it is opened later. A third party's connector may return another kind of stream.
         if isinstance(resource, StreamedResource):
             resource.reopen_by(self._connector).pin(info.sha256)
@@ -81,7 +75,7 @@ class Resources(Mapping[str, StreamedResource]):
     @property
     def checks_reads(self) -> bool:
         """Whether the store checks each read against digests."""
-        return getattr(self._storage_connector, "checks_reads", False)
+        return getattr(self._connector, "checks_reads", False)
 
     def get_resource(self, name: str) -> StreamedResource:
         """``resources[name]``, as storage connectors open it."""
@@ -100,7 +94,7 @@ class Resources(Mapping[str, StreamedResource]):
     def __contains__(self, name: object) -> bool:
         return name in self._records
 
-    def get(self, name: str, default: Default | None = None) -> StreamedResource | Default | None:  # type: ignore[override]
+    def get(self, name: str, default: Any = None) -> Any:
         """The resource, or ``default`` if the dataset has no such name."""
         return self[name] if name in self else default  # noqa: SIM401  # this is get
 
@@ -113,18 +107,10 @@ class Resources(Mapping[str, StreamedResource]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._dataset!r}: {', '.join(self) or 'none'}>"
 
-    @property
-    def _connector(self) -> StorageConnector:
-        if self._storage_connector is None:
-            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no store")
-        return self._storage_connector
-
     def _identifier(self, name: str) -> str:
         if name not in self:
-            raise ResourceNotFoundError(
-                f"dataset {self._dataset!r} has no resource {name!r:.80}{did_you_mean(name, self)}; "
-                f"it has: {', '.join(self) or 'none'}"
-            )
+            hint = f"{did_you_mean(name, self)}; it has: {', '.join(self) or 'none'}"
+            raise ResourceNotFoundError(f"dataset {self._dataset!r} has no resource {name!r:.80}{hint}")
         return f"{self._dataset}/{name}"
 
 
@@ -151,15 +137,18 @@ class PreparedResources(Resources):
         journal: the finished steps.
         hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
         progress: show a bar over the steps; None shows it on a terminal and in a notebook.
+        opening: of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None for the leading process.
 
     Attributes:
         current_step: the step whose body is running.
         timings: (step, seconds), in order.
     """
 
-    def __init__(self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None) -> None:
+    def __init__(
+        self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None, opening: str | None = None
+    ) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
-        self.stored, self.journal = stored, journal
+        self.stored, self.journal, self._opening = stored, journal, opening
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._staged: dict[str, str] = {}  # temporary names of resources
         self._hold = hold
@@ -212,9 +201,7 @@ class PreparedResources(Resources):
         given: Iterable[Any] = [None] if isinstance(names, str) else names
         for name in with_bar(given, self.shows_progress, desc=f"{self.stored.definition.card.name}: preparing", unit="step"):
             if not isinstance(name, str) or name in self._seen_steps or name == WHOLE:
-                raise ConfigError(
-                    f'steps of dataset {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}'
-                )
+                raise ConfigError(f'steps of {self._dataset!r} need distinct names such as ("train", "test"), got {names!r:.80}')
             self._seen_steps.add(name)
             if self.take_over(name):
                 logger.info("dataset %r: step %r was finished before", self._dataset, name)
@@ -235,7 +222,7 @@ class PreparedResources(Resources):
 
     def step_that_made(self, name: str) -> Step | None:
         """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
-        done = self.journal.step(name)
+        done = next((each for each in self.journal.steps if each.name == name), None)
         if done is None:
             return None
         where: list[str | None] = []
@@ -247,7 +234,9 @@ class PreparedResources(Resources):
         return replace(done, staged=tuple(where))
 
     def note(self, done: Step) -> None:
-        """Record a finished step; the store is written a twentieth of the time at most."""
+        """Record a finished step; the store is written a twentieth of the time at most, and not for the steps of a shard."""
+        if self._opening is not None:
+            return
         self.journal = self.journal.with_step(done)
         started = time.monotonic()
         if started >= self._next_note:
@@ -279,7 +268,8 @@ class PreparedResources(Resources):
         with self._lock:
             if self._staged:
                 self._make_way()
-                Workers(self._staged.items(), lambda item: self._move(*item), _MOVING_THREADS).run()
+                # Renaming a resource takes a few requests to a server, or a copy.
+                Workers(self._staged.items(), lambda item: self._move(*item), 8).run()
             self._staged.clear()
             self._hold = False
 
@@ -306,6 +296,8 @@ class PreparedResources(Resources):
 
     def check_wanted(self) -> None:
         """Called before a resource is stored; without temporary names it is about to replace an older one."""
+        if self._opening is not None and not self.stored.wants_shards(self._opening):
+            raise Superseded
         if not self._hold:
             self._make_way()
 

@@ -17,9 +17,7 @@ from data_stack.exception import (
     UnsupportedStorageOperationError,
 )
 from data_stack.factories.definition import DatasetDefinition
-from data_stack.factories.journal import Journal
-from data_stack.factories.manifest import Manifest, ResourceRecord
-from data_stack.factories.resource_names import JOURNAL, MANIFEST, STAGED
+from data_stack.factories.manifest import JOURNAL, MANIFEST, STAGED, Journal, Manifest, ResourceRecord
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.util.logger import logger

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from data_stack.factories.factory import DatasetCard, DatasetFactory
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
 

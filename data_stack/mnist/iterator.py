@@ -24,10 +24,8 @@ class MNISTIterator(SequenceDatasetIterator):
         with samples_stream, targets_stream:
             samples, targets = load_tensors(samples_stream), load_tensors(targets_stream).tolist()
         if len(samples) != len(targets):
-            raise DatasetFileCorruptError(
-                f"{samples_stream.identifier!r} has {len(samples)} samples, but "
-                f"{targets_stream.identifier!r} has {len(targets)} targets"
-            )
+            there = f"{targets_stream.identifier!r} has {len(targets)} targets"
+            raise DatasetFileCorruptError(f"{samples_stream.identifier!r} has {len(samples)} samples, but {there}")
         super().__init__(dataset_sequences=[samples, targets, targets])
 
     def make_access(self) -> SampleAccess:

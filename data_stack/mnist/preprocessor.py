@@ -52,9 +52,8 @@ def write_samples(raw: StreamedResource, file: Any) -> int:
     with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
         images = read_idx(stream)
     if images.dtype != np.uint8 or images.ndim != 3:
-        raise DatasetFileCorruptError(
-            f"{raw.identifier!r} holds {images.dtype} of shape {images.shape}, but images are uint8 of shape (n, height, width)"
-        )
+        found = f"{images.dtype} of shape {images.shape}"
+        raise DatasetFileCorruptError(f"{raw.identifier!r} holds {found}, but images are uint8 of shape (n, height, width)")
     blocks = (images[start : start + _IMAGES_AT_ONCE] for start in range(0, len(images), _IMAGES_AT_ONCE))
     scaled = (np.divide(block, 255, dtype=np.float32) for block in blocks)
     write_tensor(file, scaled, shape=images.shape, dtype=np.float32)
@@ -70,7 +69,6 @@ def write_targets(raw: StreamedResource, file: Any, n_samples: int) -> None:
     with gzip.GzipFile(raw.identifier, "rb", fileobj=raw) as stream:
         labels = read_idx(stream)
     if labels.dtype != np.uint8 or labels.shape != (n_samples,):
-        raise DatasetFileCorruptError(
-            f"{raw.identifier!r} holds {labels.dtype} of shape {labels.shape}, but there are {n_samples} images to label"
-        )
+        found = f"{labels.dtype} of shape {labels.shape}"
+        raise DatasetFileCorruptError(f"{raw.identifier!r} holds {found}, but there are {n_samples} images to label")
     write_tensor(file, [labels], shape=labels.shape, dtype=np.int64)

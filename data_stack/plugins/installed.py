@@ -8,19 +8,56 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal
 
 from data_stack.exception import MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
-from data_stack.plugins.record import BEHAVIOUR_GROUP, DATASETS_GROUP, PluginRecord
 from data_stack.util.logger import logger
 
-_BUILT_IN = "datastack"
+DATASETS_GROUP: Final = "data_stack.datasets"
+"""Entry points that are datasets: ``mnist = "pkg.module:MNISTFactory"``."""
+
+BEHAVIOUR_GROUP: Final = "data_stack"
+"""Entry points that implement the hooks of :mod:`data_stack.plugins.hookspecs`: ``mongodb = "pkg.module"``."""
+
+PluginState = Literal["ok", "listed", "broken", "blocked", "shadowed"]
 
 
-_SETTLED_NS: Final = 2 * 10**9
+@dataclass(frozen=True, slots=True)
+class PluginRecord:
+    """One entry point of an installed distribution, and its state.
+
+    Attributes:
+        name: of the entry point; a dataset is loaded by it.
+        group: ``"data_stack.datasets"`` or ``"data_stack"``.
+        distribution: the installed package that brings it.
+        version: of the distribution.
+        state: ``listed``: installed, not imported yet; ``ok``: imported, and it keeps its contract; ``broken``: its name is
+            malformed, importing or calling it failed, it is not a dataset factory, or its hooks are not those of this version of
+            data_stack; ``blocked``: ``DATA_STACK_DISABLE_PLUGINS`` names it; ``shadowed``: another distribution provides a
+            dataset of the same name.
+        error: why it is in its state; None for ``ok`` and ``listed``.
+        entry_point: where its code is, ``"package.module:attribute"``.
+    """
+
+    name: str
+    group: str
+    distribution: str
+    version: str
+    state: PluginState = "listed"
+    error: str | None = None
+    entry_point: str = ""
+
+    @property
+    def qualified_name(self) -> str:
+        """``"distribution:name"``, which reaches a dataset whose name alone is ambiguous."""
+        return f"{self.distribution}:{self.name}"
+
+    def __str__(self) -> str:
+        kind = "dataset" if self.group == DATASETS_GROUP else "plugin"
+        return f"{kind} {self.name!r} of {self.distribution} {self.version}"
 
 
 def read_disabled() -> frozenset[str]:
@@ -35,14 +72,16 @@ def state_of_path() -> object:
     for folder in sys.path:
         with contextlib.suppress(OSError):
             folders[folder] = os.stat(folder or ".").st_mtime_ns
-    if time.time_ns() - max(folders.values(), default=0) < _SETTLED_NS:
+    if time.time_ns() - max(folders.values(), default=0) < 2 * 10**9:  # the times of folders may be as coarse
         return object()  # equal to no other: the next change may get the same time
     return folders, [*sys.path], [*map(id, sys.meta_path)]
 
 
-@dataclass(frozen=True, slots=True)
 class InstalledPlugins:
-    """The plugins that the distributions on ``sys.path`` bring, at one moment.
+    """The plugins that the distributions on ``sys.path`` bring, at one moment; skips those that cannot be read.
+
+    Args:
+        disabled: see :func:`read_disabled`.
 
     Attributes:
         datasets: name of a dataset to its providers; more than one where the name is ambiguous.
@@ -50,27 +89,32 @@ class InstalledPlugins:
         unusable: plugins that are broken or blocked.
     """
 
-    datasets: Mapping[str, tuple[PluginRecord, ...]]
-    behaviour: tuple[PluginRecord, ...]
-    unusable: tuple[PluginRecord, ...]
-
-    @classmethod
-    def read(cls, disabled: frozenset[str] = frozenset()) -> InstalledPlugins:
-        """Read the metadata of all distributions, sorted by their names; skip those that cannot be read."""
-        datasets: dict[str, list[PluginRecord]] = {}
-        behaviour, unusable = [], []
+    def __init__(self, disabled: frozenset[str] = frozenset()) -> None:
+        self.datasets: dict[str, tuple[PluginRecord, ...]] = {}
+        self.behaviour, self.unusable = list[PluginRecord](), list[PluginRecord]()
         for record in sorted(_find(), key=lambda record: (_normalise(record.distribution), record.name)):
-            error = _find_fault(record)
-            if error is not None:
-                unusable.append(replace(record, state="broken", error=error))
-            elif _is_blocked(record, disabled):
-                unusable.append(replace(record, state="blocked", error="DATA_STACK_DISABLE_PLUGINS disables it"))
+            own = _normalise(record.distribution)
+            try:
+                if "/" in check_identifier(record.name):
+                    raise MalformedIdentifierError("a name has no '/'")
+            except MalformedIdentifierError as error:
+                self.unusable.append(replace(record, state="broken", error=f"its name cannot be used: {error}"))
+                continue
+            is_disabled = {own, _normalise(record.name), _normalise(record.qualified_name)} & disabled
+            if is_disabled or ("1" in disabled and own != "datastack"):
+                self.unusable.append(replace(record, state="blocked", error="DATA_STACK_DISABLE_PLUGINS disables it"))
             elif record.group == BEHAVIOUR_GROUP:
-                behaviour.append(record)
+                self.behaviour.append(record)
             else:
-                datasets.setdefault(record.name, []).append(record)
-        distinct = {name: _tell_apart(providers) for name, providers in datasets.items()}
-        return cls(distinct, tuple(behaviour), tuple(unusable))
+                self.datasets[record.name] = (*self.datasets.get(record.name, ()), record)
+        for name, found in self.datasets.items():
+            if len(found) > 1:
+                several = f"several distributions provide it ({', '.join(each.distribution for each in found)})"
+                advice = "or DATA_STACK_DISABLE_PLUGINS=one"
+                self.datasets[name] = tuple(
+                    replace(each, state="shadowed", error=f"{several}: ask for {each.qualified_name!r}, {advice}")
+                    for each in found
+                )
 
     @property
     def dataset_names(self) -> list[str]:
@@ -90,14 +134,6 @@ class InstalledPlugins:
         return tuple(r for r in self.datasets.get(plain_name, ()) if _normalise(r.distribution) == wanted)
 
 
-def _tell_apart(providers: list[PluginRecord]) -> tuple[PluginRecord, ...]:
-    if len(providers) == 1:
-        return tuple(providers)
-    names = ", ".join(record.distribution for record in providers)
-    problem = f"several distributions provide a dataset of this name ({names}): ask for {{!r}}, or DATA_STACK_DISABLE_PLUGINS=one"
-    return tuple(replace(record, state="shadowed", error=problem.format(record.qualified_name)) for record in providers)
-
-
 def _find() -> Iterator[PluginRecord]:
     """All entry points of our groups; of two copies of a distribution on ``sys.path`` the first one counts."""
     seen = set()
@@ -113,19 +149,6 @@ def _find() -> Iterator[PluginRecord]:
         if entry_points and _normalise(name) not in seen:
             seen.add(_normalise(name))
             yield from {PluginRecord(each.name, each.group, name, version, entry_point=each.value) for each in entry_points}
-
-
-def _find_fault(record: PluginRecord) -> str | None:
-    try:
-        check_identifier(record.name)
-    except MalformedIdentifierError as error:
-        return f"its name cannot be used: {error}"
-    return "its name cannot be used: a name has no '/'" if "/" in record.name else None
-
-
-def _is_blocked(record: PluginRecord, disabled: frozenset[str]) -> bool:
-    names = {_normalise(name) for name in (record.distribution, record.name, record.qualified_name)}
-    return bool(names & disabled) or ("1" in disabled and _normalise(record.distribution) != _BUILT_IN)
 
 
 def _normalise(name: str) -> str:

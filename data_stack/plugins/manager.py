@@ -12,11 +12,12 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
 from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import pluggy
 
 from data_stack.codecs import Codec
+from data_stack.codecs.provided import add_codec_provider
 from data_stack.codecs.registry import registered_types
 from data_stack.dataset.encoders.encoder import Encoder, built_in_kinds
 from data_stack.codecs.codec import registered_types
@@ -29,20 +30,16 @@ from data_stack.exception import (
     PluginError,
     describe_error,
 )
+from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue
+from data_stack.factories.engine import PreparationEngine
 from data_stack.io.retriever import register_scheme
+from data_stack.io.retriever.transfer import Fetch
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
-from data_stack.plugins.dataset_class import check_dataset_class
-from data_stack.plugins.installed import InstalledPlugins, read_disabled, state_of_path
-from data_stack.plugins.record import PluginRecord
+from data_stack.plugins.installed import InstalledPlugins, PluginRecord, read_disabled, state_of_path
 from data_stack.util.logger import logger
-
-if TYPE_CHECKING:
-    from data_stack.factories.engine import PreparationEngine
-    from data_stack.factories.factory import BaseDatasetFactory
-    from data_stack.io.retriever.transfer import Fetch
 
 _Value = TypeVar("_Value")
 #: What data_stack.io.retriever fetches from by itself.
@@ -52,26 +49,31 @@ _SCHEME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_+.-]*", re.ASCII)
 
 
+def check_dataset_class(value: object) -> type[BaseDatasetFactory]:
+    """Return ``value`` if it is a class with ``get_dataset_iterator``.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if not isinstance(value, type):
+        raise ConfigError(f"a dataset is a factory class, not the {type(value).__name__} {value!r:.80}")
+    if not callable(getattr(value, "get_dataset_iterator", None)):
+        raise ConfigError(f"{value.__qualname__} lacks get_dataset_iterator of a dataset factory; derive it from DatasetFactory")
+    return value
+
+
 def _is_encoder(kind: str, value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Encoder) and not inspect.isabstract(value) and value.kind == kind
 
 
-def _is_catalogue(scheme: str, value: Any) -> bool:
-    return isinstance(value, Catalogue) and _SCHEME.fullmatch(scheme) is not None
-
-
-def _is_function(name: str, value: Any) -> bool:
-    return callable(value)
-
-
 #: By hook: whether a value can be provided under a name, and the names that data_stack itself provides.
 _HOOKS: Mapping[str, tuple[Callable[[str, Any], bool], Callable[[], Container[str]]]] = {
-    "storage_connectors": (_is_function, lambda: BUILT_IN_STORAGE_SCHEMES),
-    "retrievers": (_is_function, lambda: _RETRIEVER_SCHEMES),
-    "engines": (_is_function, lambda: {"processes"}),
+    "storage_connectors": (lambda name, value: callable(value), lambda: BUILT_IN_STORAGE_SCHEMES),
+    "retrievers": (lambda name, value: callable(value), lambda: _RETRIEVER_SCHEMES),
+    "engines": (lambda name, value: callable(value), lambda: {"processes"}),
     "encoders": (_is_encoder, built_in_kinds),
     "codecs": (lambda name, value: isinstance(value, Codec), registered_types),
-    "catalogues": (_is_catalogue, lambda: ()),
+    "catalogues": (lambda name, value: isinstance(value, Catalogue) and _SCHEME.fullmatch(name) is not None, lambda: ()),
 }
 
 
@@ -137,10 +139,8 @@ class PluginManager:
             return self._load_dataset(found[0])
         if found:
             choices = " or ".join(repr(record.qualified_name) for record in found)
-            raise AmbiguousDatasetError(
-                f"{len(found)} distributions provide a dataset {name!r}: ask for {choices}, "
-                f"or leave one out by DATA_STACK_DISABLE_PLUGINS"
-            )
+            advice = f"ask for {choices}, or leave one out by DATA_STACK_DISABLE_PLUGINS"
+            raise AmbiguousDatasetError(f"{len(found)} distributions provide a dataset {name!r}: {advice}")
         raise DatasetNotFoundError(self.explain_missing_dataset(name))
 
     def explain_missing_dataset(self, name: str) -> str:
@@ -198,7 +198,7 @@ class PluginManager:
             seen = disabled, state_of_path()
             if self._cached is None or self._cached[0] != seen:
                 importlib.invalidate_caches()  # a package installed a moment ago is found, and can be imported
-                self._cached = seen, InstalledPlugins.read(disabled)
+                self._cached = seen, InstalledPlugins(disabled)
         return self._cached[1]
 
     def _load_dataset(self, record: PluginRecord) -> type[BaseDatasetFactory]:
@@ -233,10 +233,8 @@ class PluginManager:
         except BaseException as error:
             problem = describe_error(error)[:500]
             self._outcomes[record] = replace(record, state="broken", error=problem)
-            raise PluginError(
-                f"{record} ({record.entry_point}) could not be loaded: {problem}. Other plugins are not affected. "
-                f"Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
-            ) from error
+            advice = "Install missing packages, update it or uninstall it; `data-stack doctor` shows the state of all plugins."
+            raise PluginError(f"{record} ({record.entry_point}) could not be loaded: {problem}. {advice}") from error
         self._outcomes[record] = replace(record, state="ok") if record.state == "listed" else record
         return value
 
@@ -303,3 +301,6 @@ def _import_plugin(record: PluginRecord) -> Any:
 def default_manager() -> PluginManager:
     """The manager that ``data_stack.load`` and the command line use."""
     return PluginManager()
+
+
+add_codec_provider(lambda: default_manager().codecs())

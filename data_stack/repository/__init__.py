@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from data_stack.repository.default_storage import default_storage, storage_connector_from_url
-from data_stack.repository.record_codecs import plugin_codecs
-from data_stack.repository.repository import DatasetDescription, DatasetRepository, default_repository
+from data_stack.repository.places import DatasetDescription
+from data_stack.repository.repository import DatasetRepository, default_repository
 
 __all__ = [
     "DatasetDescription",
     "DatasetRepository",
     "default_repository",
     "default_storage",
-    "plugin_codecs",
     "storage_connector_from_url",
 ]

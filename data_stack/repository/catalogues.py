@@ -1,62 +1,94 @@
-"""Datasets of catalogues by their names: ``hf:owner/name``."""
+"""Datasets of catalogues by their names, ``hf:owner/name``; advice about names that nothing has."""
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
 from data_stack.factories.catalogue_name import CatalogueName
 from data_stack.io.retriever import is_offline
+from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
+from data_stack.factories.catalogue import CatalogueEntry
+from data_stack.io.retriever.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
-from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.unknown_names import explain_scheme
 from data_stack.util.logger import logger
+from data_stack.util.suggestions import did_you_mean
 
-if TYPE_CHECKING:
-    from data_stack.factories.catalogue import CatalogueEntry
-    from data_stack.factories.factory import BaseDatasetFactory
+#: The folders in ``plugins`` of data_stack's repository, and the datasets that they provide.
+_DATASETS: Final[Mapping[str, str]] = {
+    "classics": "20-newsgroups adult ag-news california-housing cifar10 cifar100 covertype emnist-balanced emnist-byclass "
+    "emnist-bymerge emnist-digits emnist-letters emnist-mnist fashion-mnist imdb-reviews kmnist penguins qmnist speech-commands "
+    "stl10 svhn titanic usps wine-quality",
+    "digits": "digits",
+    "iris": "iris",
+}
+FOLDERS: Final[Mapping[str, str]] = {name: folder for folder, names in _DATASETS.items() for name in names.split()}
+"""Where the datasets of data_stack's own packages are, by their names."""
 
-_MAX_KEPT = 64
+SCHEME_FOLDERS: Final[Mapping[str, str]] = {"doi": "doi", "hf": "huggingface", "openml": "openml", "sklearn": "sklearn"}
+"""Where the catalogues of data_stack's own packages are, by their schemes."""
+
+_MAX_NAMES_SHOWN: Final = 20
+_NAME_OF_THE_HUB: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
-class Catalogues:
-    """The catalogues of installed plugins, and the exact versions of datasets that they have found.
+def install_command(distribution: str) -> str:
+    """How to install a distribution such as ``"datastack-digits 1.0.0"``; data_stack's own packages are those of its clone."""
+    name, _, version = distribution.partition(" ")
+    folder = name.removeprefix("datastack-")
+    if folder in {*_DATASETS, *SCHEME_FOLDERS.values()}:
+        return f"`pip install ./plugins/{folder}` in a clone of data_stack"
+    return f"`pip install {name}=={version}`" if version else f"`pip install {name}`"
+
+
+def explain_unknown_dataset(identifier: object, reason: str, names: Sequence[str], plugins: PluginManager | None) -> str:
+    """Why no dataset has a name, and what to do.
 
     Args:
-        plugins: bring the catalogues.
+        identifier: the name.
+        reason: from the plugins; empty without plugins.
+        names: of all known datasets.
+        plugins: the plugins that were asked, if any.
     """
+    reason = reason or f"no dataset {identifier!r:.80} is registered"
+    text = identifier if isinstance(identifier, str) and plugins is not None else ""
+    if os.path.exists(text):
+        return f"{reason}. To open the file or folder with this name, write {os.path.join(os.curdir, text)!r:.200}"
+    if _NAME_OF_THE_HUB.fullmatch(text):
+        reason += f". A dataset of the Hugging Face Hub is loaded by 'hf:{text}'"
+    if folder := FOLDERS.get(text.partition("@")[0]):
+        return f"{reason}. It {_explain_folder(folder)}"
+    scheme = "" if plugins is None else explain_scheme(text, plugins)
+    return (
+        f"{reason}{did_you_mean(identifier, names)}{scheme}. Known datasets: {list_names(names)}. "
+        f"Plugins provide more; `data-stack doctor` shows the installed ones."
+    )
 
-    def __init__(self, plugins: PluginManager) -> None:
-        self._plugins = plugins
-        self._found: dict[str, BaseDatasetFactory] = {}
 
-    def parse(self, identifier: str) -> CatalogueName | None:
-        """The parts of a catalogue's name; None for other names and ``distribution:name``. May import plugins with hooks."""
-        name = CatalogueName.parse(identifier)
-        is_known = name is not None and not self._plugins.providers(identifier) and name.scheme in self._plugins.catalogues()
-        return name if is_known else None
+def list_names(names: Sequence[str]) -> str:
+    """Names in one line, at most twenty of them."""
+    shown = ", ".join(names[:_MAX_NAMES_SHOWN]) or "none"
+    return shown if len(names) <= _MAX_NAMES_SHOWN else f"{shown} and {len(names) - _MAX_NAMES_SHOWN:,} more"
 
-    def find(self, name: CatalogueName, storage: Storage | None) -> tuple[str, BaseDatasetFactory]:
-        """The name of a dataset with its exact version, and a factory with that store.
 
-        Raises:
-            DatasetNotFoundError, CatalogueError: as for :meth:`Catalogue.find`.
-            PluginError: the catalogue's plugin does not keep its contract.
-        """
-        store = as_storage_connector(storage)
-        found = self._found.get(str(name)) or self._plugins.catalogues()[name.scheme].find(name, store)
-        card = getattr(found, "card", None)
-        if card is None or card.name != name.folder:
-            raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
-        exact = str(replace(name, version=card.version))
-        self._found[exact] = found
-        if len(self._found) > _MAX_KEPT:
-            self._found.pop(next(iter(self._found)), None)
-        made = copy.copy(found)
-        made.storage_connector = store
-        return exact, made
+def explain_scheme(identifier: str, plugins: PluginManager) -> str:
+    """What to do about a name, or a scheme with or without ``:``, that no catalogue takes; empty for other names."""
+    scheme, colon, _ = identifier.partition(":")
+    known = sorted(plugins.catalogues()) if colon or scheme in SCHEME_FOLDERS else []
+    if scheme in known:
+        return f". A dataset of the catalogue is {scheme}:name, {scheme}:name@version or {scheme}:name#part"
+    if scheme in SCHEME_FOLDERS:
+        return f". The catalogue {scheme!r} {_explain_folder(SCHEME_FOLDERS[scheme])}"
+    near = did_you_mean(scheme, {*known, *SCHEME_FOLDERS})
+    return f". No catalogue {scheme!r:.40} is installed{near}; installed are: {', '.join(known) or 'none'}" if colon else ""
+
+
+def _explain_folder(folder: str) -> str:
+    package = f"datastack-{folder}"
+    return f"is in the package {package}, which is not installed: {install_command(package)}; or see `data-stack doctor`"
 
 
 def search_catalogues(

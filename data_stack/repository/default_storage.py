@@ -92,8 +92,5 @@ def check_there(connector: StorageConnector, *, may_be_new: bool = False) -> Non
     if os.path.lexists(connector.root_path):
         raise StorageError(f"{connector.root_path!r} is a file, not the folder of a store; check the path", errno.ENOTDIR)
     if not may_be_new:
-        raise StorageError(
-            f"the store {connector.root_path!r} does not exist; check the path, and whether its disk is "
-            f"mounted. `data-stack prepare` makes a new one.",
-            errno.ENOENT,
-        )
+        advice = "check the path, and whether its disk is mounted. `data-stack prepare` makes a new one."
+        raise StorageError(f"the store {connector.root_path!r} does not exist; {advice}", errno.ENOENT)

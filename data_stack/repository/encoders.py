@@ -14,20 +14,17 @@ from data_stack.repository.default_storage import Storage
 from data_stack.util.suggestions import did_you_mean
 
 
-def encoder_kinds() -> dict[str, type[Encoder]]:
-    """The classes of all encoders by kind, sorted; imports the plugins that implement hooks."""
-    return dict(sorted({**built_in_kinds(), **default_manager().encoder_kinds()}.items()))
-
-
 def encoder(kind: str, **config: Any) -> Encoder:
     """A new encoder: ``encoder("categorical", unknown="index")``. Plugins are imported if the kind is not built in.
 
     Raises:
         ConfigError: the kind is unknown, or its encoder does not accept ``config``.
     """
-    kinds = built_in_kinds() if kind in built_in_kinds() else encoder_kinds()
+    built_in = built_in_kinds()
+    kinds = built_in if kind in built_in else {**built_in, **default_manager().encoder_kinds()}
     if kind not in kinds:
-        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{did_you_mean(kind, kinds)}; known kinds: {', '.join(kinds)}")
+        hint = f"{did_you_mean(kind, kinds)}; known kinds: {', '.join(sorted(kinds))}"
+        raise ConfigError(f"unknown kind of encoder {kind!r:.80}{hint}")
     try:
         return kinds[kind](**config)
     except TypeError as error:

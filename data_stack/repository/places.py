@@ -1,31 +1,78 @@
-"""Files and folders as datasets: ``data_stack.load("./pictures")`` recognises their format, and opens them."""
+"""Files or folders as datasets: ``data_stack.load("./pictures")`` recognises their format, opens them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import Any, NoReturn
 
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.io.location import Location, location_of
+from data_stack.io.progress import progress_as
+from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of, split_url
 from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import as_storage_connector
-from data_stack.repository.description import DatasetDescription
 from data_stack.repository.published import PublishedDataset, open_published
 from data_stack.repository.split_expressions import load_expression
+from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph
 from data_stack.util.suggestions import did_you_mean
 
-if TYPE_CHECKING:
-    from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.io.storage_connectors import StorageConnector
 
-_COMPRESSED: Final = (".gz", ".bz2", ".xz", ".zst")
+@dataclass(frozen=True, slots=True)
+class DatasetDescription(Document):
+    """The facts of a dataset that are known without preparing it. It prints as text, and shows as HTML in a notebook.
+
+    Attributes:
+        name: to load it by.
+        version: of its prepared data; None for legacy factories, like all that follows.
+        description: docstring of its factory, may be empty.
+        license: an SPDX identifier or a sentence.
+        homepage: where to read about it.
+        citation: how to cite it.
+        splits: their names; empty if the factory does not declare them.
+        options: configuration keys besides ``split``, with their defaults, e.g. ``("scaled=False",)``.
+        class_names: names of the classes of targets; empty if the factory does not declare them.
+        distribution: the installed package that provides it; None if this program registered it.
+        distribution_version: its version.
+    """
+
+    name: str
+    version: str | None = None
+    description: str = ""
+    license: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    splits: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
+    distribution: str | None = None
+    distribution_version: str | None = None
+
+    def document(self, level: int = 1) -> list[Block]:
+        """Name, description and facts; ``level`` is that of the heading."""
+        return [*self.header(level), Facts(self.facts())]
+
+    def header(self, level: int) -> list[Block]:
+        """Name, version, and the first paragraph of the description."""
+        title: list[Block] = [Heading(level, f"{self.name} {self.version or ''}".rstrip())]
+        return [*title, Paragraph(self.description.partition("\n\n")[0])] if self.description else title
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Those that are known, by their names."""
+        package = f"{self.distribution} {self.distribution_version}" if self.distribution else None
+        facts = [("license", self.license), ("homepage", self.homepage), ("citation", self.citation)]
+        facts += [("splits", ", ".join(self.splits)), ("options", ", ".join(self.options)), ("from", package)]
+        return [(name, fact) for name, fact in facts if fact]
 
 
 def is_place(name: Any) -> bool:
@@ -70,11 +117,7 @@ class Place:
 
     @property
     def factory(self) -> NoReturn:
-        """A place has no factory.
-
-        Raises:
-            ConfigError: always.
-        """
+        """A place has no factory: ConfigError."""
         raise ConfigError(f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it")
 
     def describe(self) -> DatasetDescription:
@@ -103,12 +146,8 @@ class Place:
             UnknownSplitError: the place has no such split.
             DatasetFileCorruptError: a file is damaged, or of another format.
         """
-
-        def load_split(name: str | None) -> Any:
-            with progress_as(progress):
-                return self._open(name, **options)
-
-        return load_expression(load_split, split, lambda: self._splits(options.get("format")))
+        with progress_as(progress):
+            return load_expression(partial(self._open, **options), split, lambda: self._splits(options.get("format")))
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
         place = location_of_place(self.name)
@@ -127,14 +166,14 @@ class Place:
 
         place = location_of_place(self.name)
         found = find_places(place, format)
+        is_one = next(iter(found.values()))[0] == place
         if split is not None and split not in found:
-            known = ", ".join(found) if place not in [each for each, _ in found.values()] else "none: it is one dataset"
-            raise UnknownSplitError(
-                f"{place.full_name} has no split {split!r:.60}{did_you_mean(split, found)}; its splits are {known}"
-            )
+            known = "none: it is one dataset" if is_one else ", ".join(found)
+            hint = f"{did_you_mean(split, found)}; its splits are {known}"
+            raise UnknownSplitError(f"{place.full_name} has no split {split!r:.60}{hint}")
         chosen = found if split is None else {split: found[split]}
         opened = {name: open_as(where, kind, target, columns, options) for name, (where, kind) in chosen.items()}
-        return next(iter(opened.values())) if split is not None or found[next(iter(found))][0] == place else Splits(opened)
+        return next(iter(opened.values())) if split is not None or is_one else Splits(opened)
 
 
 def location_of_place(source: str | os.PathLike[str]) -> Location:
@@ -152,31 +191,24 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
         raise ConfigError(f"unknown format {kind!r:.40}{did_you_mean(kind, FORMATS)}; known formats: {', '.join(FORMATS)}")
     try:
         return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"))}
-    except ConfigError:
-        found = _find_splits(place.as_folder())
-        if not found:
-            raise
-    kinds = {kind for _, kind in found.values()}
-    if len(kinds) > 1:
-        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
-        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
-    return found
-
-
-def _find_splits(folder: Any) -> dict[str, tuple[Location, str]]:
+    except ConfigError as error:
+        folder, refused = place.as_folder(), error
     found: dict[str, tuple[Location, str]] = {}
     for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
         split, where = name.partition(".")[0], Location(folder, name)
         with contextlib.suppress(ConfigError):  # a licence or a readme
             found[name if split in found else split] = where, _find_format(where)
+    if not found:
+        raise refused
+    if len({kind for _, kind in found.values()}) > 1:
+        held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
+        raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
     return found
 
 
 def format_of_name(name: str) -> str | None:
     """The format of a file by the suffix of its name; None if the suffix is unknown."""
-    plain = name.lower()
-    for ending in _COMPRESSED:
-        plain = plain.removesuffix(ending)
+    plain = re.sub(r"(\.(gz|bz2|xz|zst))+$", "", name.lower())
     found = format_of_suffix(os.path.splitext(plain)[1])
     return None if found is None or (plain != name.lower() and not found.is_streamed) else found.name
 
@@ -194,15 +226,11 @@ def open_as(
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> DatasetIteratorIF:
     """The samples of one file or folder of a known format; see :meth:`Place.load`."""
-    known = FORMATS[kind].options
+    taken = ["format", "target", "columns", *sorted(FORMATS[kind].options)]
     for name in options:
-        if name not in known:
-            taken = ["format", "target", "columns", *sorted(known)]
-            raise ConfigError(
-                f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}"
-                f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; "
-                f"its options: {', '.join(taken)}"
-            )
+        if name not in taken[3:]:
+            hint = f"{explain(name, ARGUMENTS) or did_you_mean(name, taken)}; its options: {', '.join(taken)}"
+            raise ConfigError(f"{place.full_name} is opened as {kind}, which has no option {name!r:.60}{hint}")
     if ".tsv" in place.name.lower():
         options = {"delimiter": "\t", **options}
     iterator = _open(place, kind, target, options)

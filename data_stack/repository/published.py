@@ -17,8 +17,7 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.manifest import Manifest
-from data_stack.factories.resource_names import MANIFEST
+from data_stack.factories.manifest import MANIFEST, Manifest
 from data_stack.io.folder import Folder
 from data_stack.io.identifiers import check_identifier, check_prefix
 from data_stack.io.integrity import BLOCK_BYTES
@@ -64,10 +63,8 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
     try:
         data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)
     except ResourceNotFoundError:
-        raise ResourceNotFoundError(
-            f"{files!r} is not a published dataset: {DESCRIPTION}, which `data-stack publish` writes, is missing; download "
-            f"other files of web servers first"
-        ) from None
+        advice = f"{DESCRIPTION}, which `data-stack publish` writes, is missing; download other files of web servers first"
+        raise ResourceNotFoundError(f"{files!r} is not a published dataset: {advice}") from None
     published = PublishedDataset.parse(data, repr(files), pin)
     return published, _PublishedFiles(files, published)
 
@@ -154,38 +151,37 @@ class _PublishedFiles(StorageConnector):
     knows_digests = checks_reads = True
 
     def __init__(self, files: WebFiles | _FolderFiles, published: PublishedDataset) -> None:
-        self._files, self._published = files, published
-        self._prefix = f"{published.manifest.name}/{published.manifest.version}/"
-        self._records = {self._prefix + each.identifier: each for each in published.manifest.prepared}
-        self._manifest = published.manifest.to_json()
+        self._files, self._blocks, self._manifest = files, published.blocks, published.manifest.to_json()
+        manifest = published.manifest
+        facts = {each.identifier: (each.size, each.sha256) for each in manifest.prepared}
+        facts[MANIFEST] = len(self._manifest), hashlib.sha256(self._manifest).hexdigest()
+        self._prefix = f"{manifest.name}/{manifest.version}/"
+        self._infos = {self._prefix + name: ResourceInfo(self._prefix + name, *fact) for name, fact in facts.items()}
 
     def __repr__(self) -> str:
         return f"<published dataset at {self._files!r}>"
 
     def get_resource(self, identifier: str, resource_type: SupportedStreamedResourceTypes = BINARY) -> StreamedResource:
-        if check_identifier(identifier) == self._prefix + MANIFEST:
-            info = ResourceInfo(identifier, len(self._manifest), hashlib.sha256(self._manifest).hexdigest())
+        info, file = self.stat(identifier), identifier.removeprefix(self._prefix)
+        if file == MANIFEST:
             return self._make_resource(identifier, BytesSource(self._manifest, info), resource_type)
-        info = self.stat(identifier)
-        file = identifier.removeprefix(self._prefix)
-        blocks = _VerifiedBlocks(self._files, file, info, self._published.blocks[file])
+        blocks = _VerifiedBlocks(self._files, file, info, self._blocks[file])
         return self._make_resource(identifier, BlockedSource(blocks), resource_type)
 
     def set_resource(self, identifier: str, resource: Storable) -> None:
         raise UnsupportedStorageOperationError(f"{self!r} cannot be written")
 
     def has_resource(self, identifier: str) -> bool:
-        return check_identifier(identifier) in self._records or identifier == self._prefix + MANIFEST
+        return check_identifier(identifier) in self._infos
 
     def list_resources(self, prefix: str = "") -> list[str]:
         check_prefix(prefix)
-        return sorted(each for each in (*self._records, self._prefix + MANIFEST) if each.startswith(prefix))
+        return sorted(each for each in self._infos if each.startswith(prefix))
 
     def stat(self, identifier: str) -> ResourceInfo:
-        if check_identifier(identifier) not in self._records:
+        if not self.has_resource(identifier):
             raise ResourceNotFoundError(identifier, repr(self))
-        record = self._records[identifier]
-        return ResourceInfo(identifier, record.size, record.sha256)
+        return self._infos[identifier]
 
 
 class _VerifiedBlocks(Blocks):
@@ -202,7 +198,6 @@ class _VerifiedBlocks(Blocks):
             found = hashlib.sha256(block).digest()[:DIGEST_BYTES]
             expected = self._digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
             if found != expected:
-                raise DamagedBlockError(
-                    self._file, repr(self._files), number, BLOCK_BYTES, expected.hex(), found.hex(), "sha256 (16 bytes)"
-                )
+                where = (self._file, repr(self._files), number, BLOCK_BYTES)
+                raise DamagedBlockError(*where, expected.hex(), found.hex(), "sha256 (16 bytes)")
         return blocks

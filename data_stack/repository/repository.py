@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
+import importlib.metadata
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from data_stack.exception import ConfigError, DatasetNotFoundError, RevisionNotFoundError
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.meta import IteratorMeta
+from data_stack.exception import ConfigError, DatasetNotFoundError, PluginError, RevisionNotFoundError
+from data_stack.factories.base_factory import BaseDatasetFactory
+from data_stack.factories.catalogue import Catalogue, CatalogueName
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.plugins.dataset_class import check_dataset_class
-from data_stack.plugins.manager import PluginManager, default_manager
-from data_stack.repository.catalogues import Catalogues
-from data_stack.repository.default_storage import Storage
-from data_stack.repository.description import DatasetDescription
-from data_stack.repository.places import Place, find_published, is_place
+from data_stack.io.storage_connectors.connector import StorageConnector
+from data_stack.plugins.installed import PluginRecord
+from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
+from data_stack.repository.catalogues import explain_unknown_dataset, install_command, list_names
+from data_stack.repository.default_storage import Storage, as_storage_connector
+from data_stack.repository.places import DatasetDescription, Place, find_published, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
-from data_stack.repository.unknown_names import explain_unknown_dataset, install_command, list_names
 from data_stack.util.distributions import distribution_of
-
-if TYPE_CHECKING:
-    from data_stack.dataset.iterator import DatasetIteratorIF
-    from data_stack.dataset.meta import IteratorMeta
-    from data_stack.factories.factory import BaseDatasetFactory
-
-__all__ = ["DatasetDescription", "DatasetRepository", "default_repository"]
 
 _Names: TypeAlias = list[str]  # in the class below, list is a method
 
@@ -43,9 +41,8 @@ class DatasetRepository:
 
     def __init__(self, plugins: PluginManager | None = None, storage: Storage | None = None) -> None:
         self._registered: dict[str, FactoryOrClass] = {}
-        self._plugins = plugins
-        self._catalogues = Catalogues(plugins or PluginManager())
-        self._storage = storage
+        self._plugins, self._storage = plugins, storage
+        self._found: dict[str, BaseDatasetFactory] = {}  # by exact names of catalogues
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {list_names(self.list())}>"
@@ -71,12 +68,15 @@ class DatasetRepository:
             check_dataset_class(dataset_factory)
         elif not callable(getattr(dataset_factory, "get_dataset_iterator", None)):
             raise ConfigError(
-                f"dataset {identifier!r} needs a factory, with a method get_dataset_iterator(config), got {dataset_factory!r:.80}"
+                f"a factory has a method get_dataset_iterator(config), not {dataset_factory!r:.80} of {identifier!r}"
             )
-        providers = () if self._plugins is None else self._plugins.providers(identifier)
-        present: Any = self._registered.get(identifier) or next(iter(providers), None)
-        is_free = present is None or present is dataset_factory or _is_redefined(present, dataset_factory)
-        if not (is_free or replace):
+        present: Any = self._registered.get(identifier) or next(iter(self._providers(identifier)), None)
+        is_redefined = (
+            isinstance(present, type)
+            and isinstance(dataset_factory, type)
+            and ((present.__module__, present.__qualname__) == (dataset_factory.__module__, dataset_factory.__qualname__))
+        )
+        if not (present is None or present is dataset_factory or is_redefined or replace):
             raise ConfigError(f"the name {identifier!r} is taken ({present!s:.80}); pass replace=True to replace that dataset")
         self._registered[identifier] = dataset_factory
 
@@ -161,8 +161,7 @@ class DatasetRepository:
             DatasetNotFoundError: it is not registered.
         """
         if self._registered.pop(identifier, None) is None:
-            is_of_plugin = self._plugins is not None and self._plugins.providers(identifier)
-            hint = "; DATA_STACK_DISABLE_PLUGINS removes datasets of plugins" if is_of_plugin else ""
+            hint = "; DATA_STACK_DISABLE_PLUGINS removes datasets of plugins" if self._providers(identifier) else ""
             raise self._not_found(identifier, f"no dataset {identifier!r:.80} is registered{hint}")
 
     def list(self) -> _Names:
@@ -170,8 +169,7 @@ class DatasetRepository:
 
         A name that two distributions provide is listed as ``distribution:name`` for each.
         """
-        names = self._plugins.dataset_names() if self._plugins is not None else []
-        return sorted({*(name for name in names if "@" not in name), *self._registered})
+        return sorted({*(name for name in self._installed() if "@" not in name), *self._registered})
 
     def versions(self, identifier: str) -> _Names:
         """The versions of a dataset that can be loaded, as ``name@version``, the one of plain ``name`` first. Imports its plugin.
@@ -185,8 +183,14 @@ class DatasetRepository:
 
     # ------------------------------------------------------------------ inside
 
+    def _installed(self) -> _Names:
+        return [] if self._plugins is None else self._plugins.dataset_names()
+
+    def _providers(self, name: str) -> Sequence[PluginRecord]:
+        return () if self._plugins is None else self._plugins.providers(name)
+
     def _versions(self, dataset: Resolved) -> _Names:
-        names = {*self._registered, *(self._plugins.dataset_names() if self._plugins is not None else ())}
+        names = {*self._registered, *self._installed()}
         kept = sorted((name.rpartition("@")[2] for name in names if name.rpartition("@")[0] == dataset.name), reverse=True)
         return [each for each in dict.fromkeys([dataset.version, *kept]) if each is not None]
 
@@ -200,12 +204,15 @@ class DatasetRepository:
             raise self._not_found(identifier, "" if self._plugins is None else self._plugins.explain_missing_dataset(name))
         if version and found.version != version:
             offered = ", ".join(self._versions(found)) or "no named version"
-            raise RevisionNotFoundError(
-                f"dataset {name!r:.80} is installed without version {version!r:.40}; it offers: {offered}. Install a release of "
-                f"its plugin that has this version, or load {name!r:.80} as it is"
-            )
+            advice = f"Install a release of its plugin that has this version, or load {name!r:.80} as it is"
+            problem = f"is installed without version {version!r:.40}; it offers: {offered}"
+            raise RevisionNotFoundError(f"dataset {name!r:.80} {problem}. {advice}")
+        declared = getattr(found.provided, "sources", ())
+        definitions = (
+            [each for each in declared if isinstance(each, ResourceDefinition)] if isinstance(declared, (tuple, list)) else []
+        )
         if self._plugins is not None:
-            self._plugins.register_retrievers(_sources(found.provided))
+            self._plugins.register_retrievers(place for each in definitions for place in each.sources)
         return dataclasses.replace(found, name=str(identifier)) if version else found
 
     def _find(self, name: str, storage: Storage | None) -> NamedDataset | None:
@@ -214,21 +221,32 @@ class DatasetRepository:
         if name in self._registered:
             factory = self._registered[name]
             if storage is not None and not isinstance(factory, type):
-                raise ConfigError(
-                    f"dataset {name!r} was registered with a factory that has its own store; "
-                    f"register the class {type(factory).__name__} to choose a store when loading"
-                )
+                advice = f"register the class {type(factory).__name__} to choose a store when loading"
+                raise ConfigError(f"dataset {name!r} was registered with a factory that has its own store; {advice}")
             return NamedDataset(name, factory, store)
         if self._plugins is None:
             return None
-        if (catalogue_name := self._catalogues.parse(name)) is not None:
-            exact, found = self._catalogues.find(catalogue_name, store)
-            distribution, _, version = (distribution_of(type(found).__module__) or "").partition(" ")
-            return NamedDataset(exact, found, store, (distribution, version) if distribution else None)
         if providers := self._plugins.providers(name):
             package = (providers[0].distribution, providers[0].version)
             return NamedDataset(name, self._plugins.load_dataset(name), store, package)
-        return None
+        parsed = CatalogueName.parse(name)
+        catalogue = None if parsed is None else self._plugins.catalogues().get(parsed.scheme)
+        return None if parsed is None or catalogue is None else self._find_in(catalogue, parsed, as_storage_connector(store))
+
+    def _find_in(self, catalogue: Catalogue, name: CatalogueName, store: StorageConnector) -> NamedDataset:
+        """A dataset of a catalogue, named with its exact version; remembers the last 64."""
+        found = self._found.get(str(name)) or catalogue.find(name, store)
+        card = getattr(found, "card", None)
+        if card is None or card.name != name.folder:
+            raise PluginError(f"the catalogue {name.scheme!r} returned a card whose name is not {name.folder!r}: {card!r:.200}")
+        exact = str(dataclasses.replace(name, version=card.version))
+        self._found[exact] = found
+        if len(self._found) > 64:
+            self._found.pop(next(iter(self._found)), None)
+        made = copy.copy(found)
+        made.storage_connector = store
+        distribution, _, version = (distribution_of(type(found).__module__) or "").partition(" ")
+        return NamedDataset(exact, made, store, (distribution, version) if distribution else None)
 
     def _resolve_place(self, identifier: Any) -> Resolved:
         if (place := find_published(identifier)) is None:
@@ -252,14 +270,30 @@ def default_repository() -> DatasetRepository:
     return DatasetRepository(default_manager())
 
 
-def _is_redefined(old: object, new: object) -> bool:
-    """Whether both are classes of the same qualified name."""
-    classes = [each for each in (old, new) if isinstance(each, type)]
-    return len(classes) == 2 and len({(each.__module__, each.__qualname__) for each in classes}) == 1
+def search_datasets(text: str, repository: DatasetRepository | None = None) -> list[DatasetDescription]:
+    """The datasets in which each word of ``text`` is found, those with a word in their name first.
+
+    Imports the plugins; a broken one is found by its name.
+
+    Args:
+        text: words; upper and lower case are equal.
+        repository: the datasets to search; None for the default one.
+    """
+    repository = default_repository() if repository is None else repository
+    words, found = text.casefold().split(), list[DatasetDescription]()
+    for name in repository.list():
+        try:
+            each = repository.describe(name)
+        except PluginError:
+            each = DatasetDescription(name)
+        facts = (each.name, each.description, each.license, each.citation, *each.class_names, *keywords_of(each.distribution))
+        known = " ".join(filter(None, facts)).casefold()
+        if all(word in known for word in words):
+            found.append(each)
+    return sorted(found, key=lambda each: not any(word in each.name for word in words))
 
 
-def _sources(factory: FactoryOrClass) -> list[str]:
-    """The sources that a factory declares."""
-    declared = getattr(factory, "sources", ())
-    definitions = declared if isinstance(declared, (tuple, list)) else ()
-    return [place for each in definitions if isinstance(each, ResourceDefinition) for place in each.sources]
+def keywords_of(distribution: str | None) -> list[str]:
+    """The keywords that the package of a dataset declares."""
+    declared = [] if distribution is None else importlib.metadata.metadata(distribution).get_all("Keywords", [])
+    return [each.strip() for text in declared for each in text.split(",") if each.strip()]

@@ -3,25 +3,111 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from data_stack.exception import DatasetFileCorruptError, PluginError
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    LicenceDeniedError,
+    PluginError,
+    describe_error,
+)
+from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.manifest import Manifest
 from data_stack.io.work import progress_as
 from data_stack.plugins.dataset_class import make_factory
+from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.description import DatasetDescription
-from data_stack.repository.places import Place
-from data_stack.repository.policy import current_policies
+from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.split_expressions import load_expression
+from data_stack.show.licences import is_denied
 
-if TYPE_CHECKING:
-    from data_stack.factories.factory import BaseDatasetFactory
+#: Patterns of licences separated by commas, and the word ``allow-unknown``.
+VARIABLE = "DATA_STACK_LICENCE_POLICY"
+_ALLOW_UNKNOWN = "allow-unknown"
+
+
+class LicencePolicy:
+    """Licences that are refused; :func:`policy` puts one in force. As a context manager it is lifted when the block ends.
+
+    Attributes:
+        deny: patterns of SPDX identifiers.
+        allow_unknown: whether datasets whose licence is not known are loaded.
+    """
+
+    def __init__(self, deny: Iterable[str], allow_unknown: bool) -> None:
+        patterns: tuple[Any, ...] = (None,) if isinstance(deny, (str, bytes)) else tuple(deny)
+        if not all(isinstance(each, str) and each.strip() for each in patterns):
+            raise ConfigError(f'deny is a list of patterns such as ["*-NC-*"], got {deny!r:.80}')
+        self.deny, self.allow_unknown = tuple(each.strip() for each in patterns), allow_unknown
+
+    def __repr__(self) -> str:
+        return f"policy(deny={list(self.deny)}, allow_unknown={self.allow_unknown})"
+
+    def __enter__(self) -> LicencePolicy:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.lift()
+
+    def lift(self) -> None:
+        """End the policy; ending it twice does nothing."""
+        _in_force[:] = [each for each in _in_force if each is not self]
+
+    def check(self, dataset: str, licence: str | None) -> None:
+        """Refuse a dataset if its licence is denied.
+
+        Raises:
+            LicenceDeniedError: the licence is denied; the message names the policy.
+        """
+        denied = is_denied(licence, self.deny)
+        if denied or (denied is None and not self.allow_unknown):
+            problem = f"its licence is {licence}" if denied else f"its licence {licence!r:.80} is not known"
+            problem = "its card has no licence" if licence is None else problem
+            advice = f"Read its licence, and change the policy (data_stack.policy, or {VARIABLE}) if you may use it"
+            raise LicenceDeniedError(f"dataset {dataset!r} is refused by {self!r}: {problem}. Nothing was retrieved. {advice}")
+
+
+_in_force: list[LicencePolicy] = []
+
+
+def policy(*, deny: Iterable[str], allow_unknown: bool = False) -> LicencePolicy:
+    """Refuse to load datasets by their licences, from now on; in a ``with`` statement, until its block ends.
+
+    ::
+
+        data_stack.policy(deny=["*-NC-*", "*-ND-*"])      # of this process
+        data_stack.load("some-set")                       # LicenceDeniedError, before anything is retrieved
+
+    A dataset whose licence is missing, or is not an SPDX expression, is refused too. Of ``A OR B`` one licence
+    that is not denied is enough. ``DATA_STACK_LICENCE_POLICY="*-NC-*,*-ND-*"`` does the same for all processes, with the word
+    ``allow-unknown`` for that option. All policies in force apply.
+
+    Args:
+        deny: patterns of SPDX identifiers, in upper or lower case; ``*`` stands for any characters.
+        allow_unknown: load datasets whose licence is not known.
+
+    Raises:
+        ConfigError: ``deny`` is not a list of patterns.
+    """
+    made = LicencePolicy(deny, allow_unknown)
+    _in_force.append(made)
+    return made
+
+
+def current_policies() -> list[LicencePolicy]:
+    """The policies in force: of the environment, and of this process."""
+    words = [word.strip() for word in os.environ.get(VARIABLE, "").split(",") if word.strip()]
+    deny = [word for word in words if word != _ALLOW_UNKNOWN]
+    return [*([LicencePolicy(deny, _ALLOW_UNKNOWN in words)] if words else []), *_in_force]
+
 
 FactoryOrClass: TypeAlias = "BaseDatasetFactory | type[BaseDatasetFactory]"
 
@@ -49,9 +135,18 @@ class NamedDataset:
         Raises:
             PluginError: the constructor of its class failed.
         """
-        if isinstance(self.provided, type):
-            return make_factory(self.provided, lambda: as_storage_connector(self.storage))
-        return self.provided
+        kind = self.provided
+        if not isinstance(kind, type):
+            return kind
+        parameters = inspect.signature(kind).parameters.values()
+        takes_store = any(each.name == "storage_connector" or each.kind is each.VAR_KEYWORD for each in parameters)
+        arguments = {"storage_connector": as_storage_connector(self.storage)} if takes_store else {}
+        try:
+            return kind(**arguments)
+        except DataStackError:
+            raise
+        except Exception as error:
+            raise PluginError(f"the constructor of {kind.__qualname__} failed: {describe_error(error)[:500]}") from error
 
     @property
     def version(self) -> str | None:
@@ -74,21 +169,11 @@ class NamedDataset:
 
     def describe(self) -> DatasetDescription:
         """Licence, splits, options and so on; prepares nothing."""
-        card = getattr(self.provided, "card", None)
-        distribution, distribution_version = self.package or (None, None)
-        return DatasetDescription(
-            name=self.name,
-            version=self.version,
-            description=inspect.cleandoc(self.provided.__doc__ or ""),
-            license=getattr(card, "license", None),
-            homepage=getattr(card, "homepage", None),
-            citation=getattr(card, "citation", None),
-            splits=self.splits,
-            options=_options(self.provided),
-            class_names=tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ())),
-            distribution=distribution,
-            distribution_version=distribution_version,
-        )
+        card, about = getattr(self.provided, "card", None), inspect.cleandoc(self.provided.__doc__ or "")
+        facts = [getattr(card, name, None) for name in ("license", "homepage", "citation")]
+        classes = tuple(map(str, _names(getattr(self.provided, "class_names", None)) or ()))
+        how: tuple[Any, ...] = (*facts, self.splits, _options(self.provided), classes, *(self.package or (None, None)))
+        return DatasetDescription(self.name, self.version, about, *how)
 
     def check_licence(self) -> None:
         """Refuse a dataset whose licence the policy of this process denies; see :func:`data_stack.policy`.
@@ -122,12 +207,12 @@ class NamedDataset:
         origin = self._origin(split, config)
         if isinstance(given, InformedDatasetIteratorIF):
             return InformedDatasetIterator(given, given.dataset_meta, origin=origin)
-        is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[1], IteratorMeta)
-        if not (is_pair and hasattr(given[0], "__getitem__")):
+        pair: tuple[Any, Any] = given if isinstance(given, tuple) and len(given) == 2 else (None, None)
+        iterator, iterator_meta = pair
+        if not (isinstance(iterator_meta, IteratorMeta) and hasattr(iterator, "__getitem__")):
             raise PluginError(
-                f"the factory of dataset {self.name!r} returned {given!r:.80}; it must return (iterator, IteratorMeta)"
+                f"the factory of dataset {self.name!r} returned {given!r:.80}, but must return (iterator, IteratorMeta)"
             )
-        iterator, iterator_meta = given
         name = self.plain_name.rpartition(":")[2]
         meta = MetaFactory.get_dataset_meta(name if split is None else f"{name}/{split}", name, split, iterator_meta)
         factory = self.factory
@@ -140,15 +225,14 @@ class NamedDataset:
     def _origin(self, split: str | None, config: Mapping[str, Any]) -> dict[str, Any]:
         """What a recipe records of a loaded dataset."""
         description = asdict(self.describe())
-        opened = getattr(self.factory, "_opened_manifest", None)
-        manifest = opened if isinstance(opened, Manifest) else None
-        facts = {} if manifest is None else asdict(manifest)
+        manifest = getattr(self.factory, "_opened_manifest", None)
+        facts = asdict(manifest) if manifest else {}
         facts.pop("prepared", None)  # the recipe has their digests
         return {
             "name": self.plain_name,
             "split": split,
             "config": dict(config),
-            "resources": None if manifest is None else manifest.digests(),
+            "resources": manifest.digests() if manifest else None,
             "preparation": facts or None,
             **{name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")},
         }

@@ -64,9 +64,8 @@ def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound 
     terms = [(match[1], _bound(match[2]), _bound(match[3])) for match in found if match]
     bounds = [bound for _, *of_term in terms for bound in of_term if bound is not None]
     if None in found or any(is_percentage and abs(number) > 100 for number, is_percentage in bounds):
-        raise UnknownSplitError(
-            f"split {split!r:.80} is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
-        )
+        problem = f"is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
+        raise UnknownSplitError(f"split {split!r:.80} {problem}")
     return terms
 
 

@@ -26,7 +26,7 @@ from data_stack.factories.stored import StoredDataset
 from data_stack.io.progress import with_bar
 from data_stack.io.redaction import shorten
 from data_stack.io.url import shorten
-from data_stack.repository.unknown_names import install_command
+from data_stack.repository.catalogues import install_command
 from data_stack.util.logger import logger
 from data_stack.values.digests import row_digests
 from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json

@@ -146,7 +146,7 @@ def plan(
     )
     if not isinstance(factory, DatasetFactory):
         return base
-    definition = DatasetDefinition.of(factory, DatasetFactory)
+    definition = DatasetDefinition(factory, DatasetFactory)
     base = replace(base, problems=base.problems + _problem(ConfigError, lambda: definition.check_config(config)))
     readiness = factory.readiness()
     if readiness.manifest is not None or factory.is_ready():

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from data_stack.exception import DatasetNotFoundError, PreparationError, UnsupportedStorageOperationError
-from data_stack.factories.catalogue_name import stored_name
-from data_stack.factories.journal import Journal, fingerprint
-from data_stack.factories.manifest import Manifest
-from data_stack.factories.resource_names import JOURNAL, MANIFEST
+from data_stack.factories.catalogue import stored_name
+from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal, Manifest, fingerprint
 from data_stack.io.copying import CopyFault, CopyReport, Parcel, Wanted, check_apart, copy_parcels
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there

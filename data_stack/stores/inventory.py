@@ -13,9 +13,8 @@ from data_stack.exception import (
     ResourceNotFoundError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.catalogue_name import stored_name
-from data_stack.factories.manifest import Manifest
-from data_stack.factories.resource_names import JOURNAL, MANIFEST
+from data_stack.factories.catalogue import stored_name
+from data_stack.factories.manifest import JOURNAL, MANIFEST, Manifest
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.storage_connectors.connector import ResourceInfo, StorageConnector
 from data_stack.io.work import Workers

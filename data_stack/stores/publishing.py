@@ -58,7 +58,7 @@ def publish(
     dataset = default_repository().resolve(name, storage)
     dataset.check_licence()
     name, factory = dataset.name, dataset.factory
-    if not isinstance(factory, DatasetFactory) or not DatasetDefinition.of(factory, DatasetFactory).needs_store:
+    if not isinstance(factory, DatasetFactory) or not DatasetDefinition(factory, DatasetFactory).needs_store:
         raise ConfigError(f"dataset {name!r} stores no prepared resources, so it cannot be published")
     factory.prepare(progress=progress)
     manifest = factory.manifest()
@@ -67,7 +67,7 @@ def publish(
     folder = destination if isinstance(destination, Folder) else location_of_place(destination).as_folder()
     _check(manifest, folder)
     connector: Any = factory.storage_connector
-    stored = StoredDataset(connector, DatasetDefinition.of(factory, DatasetFactory))
+    stored = StoredDataset(connector, DatasetDefinition(factory, DatasetFactory))
     blocks = {}
     for record in sorted(manifest.prepared, key=lambda record: record.identifier):
         with connector.get_resource(stored.identifier(record.identifier)) as resource:

@@ -22,6 +22,8 @@ from data_stack.factories.journal import Journal
 from data_stack.factories.resource_names import JOURNAL, MANIFEST
 from data_stack.io.parallel import Workers
 from data_stack.io.progress import byte_bar
+from data_stack.factories.catalogue import stored_name
+from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there, existing_storage

@@ -82,5 +82,4 @@ class TestInstalled(DatasetContract):
             if _IS_OFFLINE or all(place.startswith("package:") for place in source.sources):
                 pytest.skip(f"{'--offline: ' if _IS_OFFLINE else ''}{error.attempts[-1][1]}")
             pytest.fail(str(error), pytrace=False)
-        with store.get_resource(source.identifier) as resource:
-            self._contents[source.identifier] = bytes(resource.read())
+        self._contents[source.identifier] = bytes(store.get_resource(source.identifier).read())

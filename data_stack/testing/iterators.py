@@ -1,17 +1,42 @@
-"""The test suite of dataset iterators."""
+"""The test suites of dataset iterators, their layers."""
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView
+from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
 from data_stack.exception import ConfigError
+from data_stack.loader import Loader
+from data_stack.loader.workers.automatic import WorkerKind
+from data_stack.processes.pickling import dump, load
 from data_stack.values.stacking import stack_samples
+
+#: Each process is a fork of a fresh interpreter that has imported data_stack, and nothing else of this one.
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload([__name__, "data_stack.loading", "data_stack.formats"])
+
+
+def call_in_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of ``function(*arguments)`` in another process; code that the process cannot import is sent by value."""
+    with ProcessPoolExecutor(1, mp_context=_FORKS) as pool:
+        return load(pool.submit(_call, _packed((function, arguments))).result(60.0))
+
+
+def _call(pickled: bytes) -> bytes:
+    function, arguments = load(pickled)
+    return _packed(function(*arguments))
+
+
+def _packed(value: Any) -> bytes:
+    return bytes(dump(value, in_one_piece=True)[0])
 
 
 class DatasetIteratorContract:
@@ -54,10 +79,9 @@ class DatasetIteratorContract:
     def test_a_position_outside_is_an_index_error(self, indexable: DatasetIteratorIF, expected: list[Any]) -> None:
         n_samples = len(expected)
         for position in (n_samples, n_samples + 1, 10**12, 10**30, -n_samples - 1, -(10**30), np.int64(n_samples)):
-            with pytest.raises(IndexError):
-                indexable[position]
-            with pytest.raises(IndexError):
-                indexable[[0, position]]
+            for wrong in (position, [0, position]):
+                with pytest.raises(IndexError):
+                    indexable[wrong]
             with pytest.raises(IndexError):
                 indexable.read_batch([position])
 
@@ -108,10 +132,9 @@ class DatasetIteratorContract:
                     assert_same(iterator.read_column(key, positions), part[key])
 
     def test_a_column_that_is_not_there_is_an_error_of_ours(self, iterator: DatasetIteratorIF, expected: list[Any]) -> None:
-        for key in (99, "no such key"):
-            if keys_of(expected[0]):
-                with pytest.raises(ConfigError):
-                    iterator.read_column(key)
+        for key in (99, "no such key") if keys_of(expected[0]) else ():
+            with pytest.raises(ConfigError):
+                iterator.read_column(key)
 
     def test_what_it_is_stacked_on_are_iterators(self, iterator: DatasetIteratorIF) -> None:
         underlying = iterator.underlying_iterators
@@ -164,3 +187,83 @@ def assert_same(actual: Any, expected: Any) -> None:
             np.testing.assert_array_equal(np.asarray(actual), np.asarray(expected))
     else:
         assert actual == expected or (actual != actual and expected != expected)  # NaN
+
+
+class LayerContract(DatasetIteratorContract):
+    """Inherit it in a test class, and define :meth:`make_layer` and :meth:`expect`.
+
+    The layer is tested on arrays, and on an iterator of a third party. Its samples are seven of
+    ``(image, label, tag)``: float32 of shape ``(2, 2)``, an int, a str; override the fixture ``samples`` for others.
+    """
+
+    def make_layer(self, iterator: DatasetIteratorIF) -> DatasetIteratorIF:
+        """The layer on ``iterator``."""
+        raise NotImplementedError
+
+    def expect(self, samples: list[Any]) -> list[Any]:
+        """The samples of the layer on an iterator with these samples; at least three."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def samples(self) -> list[Any]:
+        """The samples below the layer: tuples."""
+        return [(np.full((2, 2), i, dtype=np.float32), i % 3, "abcdefg"[i]) for i in range(7)]
+
+    @pytest.fixture(params=["columns", "third party"])
+    def source(self, request: pytest.FixtureRequest, samples: list[Any]) -> DatasetIteratorIF:
+        """The iterator below the layer."""
+        return SequenceDatasetIterator([*zip(*samples, strict=True)]) if request.param == "columns" else PlainIterator(samples)
+
+    @pytest.fixture
+    def iterator(self, source: DatasetIteratorIF) -> DatasetIteratorIF:
+        """The layer."""
+        return self.make_layer(source)
+
+    @pytest.fixture
+    def expected(self, samples: list[Any]) -> list[Any]:
+        """Its samples."""
+        return self.expect(samples)
+
+    def test_it_is_stacked_on_its_source_and_leaves_it_as_it_is(
+        self, iterator: DatasetIteratorIF, source: DatasetIteratorIF, samples: list[Any]
+    ) -> None:
+        list(iterator)
+
+        assert any(below is source for below in iterator.underlying_iterators)
+        del iterator
+        assert_same([source[i] for i in range(len(source))], samples)
+
+    @pytest.mark.filterwarnings("ignore:worker process:RuntimeWarning")  # that it takes long to start, on a busy machine
+    @pytest.mark.parametrize("kind", ["threads", "processes"])
+    def test_workers_of_a_loader_read_the_same_samples(self, iterator: DatasetIteratorIF, kind: WorkerKind) -> None:
+        if kind == "processes" and not self.pickles:
+            pytest.skip("pickles is False")
+
+        with Loader(iterator, 2, workers=1, worker_kind=kind, timeout_seconds=60) as batches:
+            assert_same(list(batches), list(Loader(iterator, 2, workers=0)))
+
+    def test_its_recipe_is_json_and_its_fingerprint_the_same_in_every_process(self, iterator: DatasetIteratorIF) -> None:
+        assert json.loads(json.dumps(iterator.recipe())) == iterator.recipe()
+        if self.pickles:
+            assert call_in_process(_fingerprint, iterator) == iterator.fingerprint()
+
+
+class PlainIterator(DatasetIteratorIF):
+    """As third parties write them: the three methods of the original DataStack, and no call of ``super().__init__()``."""
+
+    def __init__(self, samples: Sequence[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return []
+
+
+def _fingerprint(iterator: DatasetIteratorIF) -> str:
+    return iterator.fingerprint()

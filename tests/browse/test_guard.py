@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import pytest
 from browse_kit import TOKEN, Answer, Served, labelled, serving
 
-from data_stack.browse.connection import MAX_CONNECTIONS
+from data_stack.browse.server import MAX_CONNECTIONS
 
 PATHS = ("/", "/app.js", "/api/overview", "/api/samples?split=0&start=0", "/picture?split=0&position=0&column=0", "/nothing")
 

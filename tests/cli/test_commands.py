@@ -14,7 +14,7 @@ from PIL import Image
 
 from data_stack.cli.main import main
 from data_stack.formats import records
-from data_stack.repository.search import search_datasets
+from data_stack.repository.repository import search_datasets
 
 RAW = "digits/1.0.0/raw/digits.csv.gz"
 DIGITS = Path(sklearn.__file__).parent / "datasets" / "data" / "digits.csv.gz"

@@ -20,7 +20,8 @@ from sizes import sized
 
 from data_stack.distributed import ProcessEngine
 from data_stack.exception import PreparationError, TaskError
-from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources, dataset_folder
+from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
+from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -66,7 +67,7 @@ def attempts(log: Path) -> Counter[str]:
 def assert_nothing_left(factory: DatasetFactory) -> None:
     """Only what the manifest lists is there, and every byte of it is right."""
     connector: Any = factory.storage_connector
-    name = dataset_folder(factory)
+    name = DatasetDefinition(factory, DatasetFactory).folder
     manifest = factory.manifest()
     assert manifest is not None
     expected = {f"{name}/{record.identifier}" for record in manifest.prepared} | {f"{name}/manifest.json"}

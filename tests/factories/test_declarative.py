@@ -87,7 +87,7 @@ DICT = {"image": "image", "label": 3}
     ],
 )
 def test_columns_that_samples_lack_are_refused(words: type[WordsFactory], declared: dict[str, Any], sample: Any) -> None:
-    definition = DatasetDefinition.of(type("Wrong", (words,), declared)(), DatasetFactory)
+    definition = DatasetDefinition(type("Wrong", (words,), declared)(), DatasetFactory)
 
     with pytest.raises(ConfigError):
         definition.check_sample(sample)

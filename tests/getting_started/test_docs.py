@@ -105,7 +105,7 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
 
 def test_every_command_of_a_page_exists_with_its_options() -> None:
     import_module("data_stack.cli.main")  # puts all of them together
-    from data_stack.cli.commands import data_stack as command
+    from data_stack.cli.common import cli as command
 
     lines = [line for text in TEXTS.values() for line in commands(text)]
     with mock.patch.dict(os.environ):  # --offline sets a variable

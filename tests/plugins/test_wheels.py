@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from data_stack.cli.new_package import write_package
+from data_stack.cli.authors import write_package
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = {"data_stack": ROOT} | {

@@ -14,7 +14,7 @@ import pytest
 import data_stack
 from data_stack.exception import ConfigError, DatasetNotFoundError
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.unknown_names import FOLDERS, SCHEME_FOLDERS
+from data_stack.repository.catalogues import FOLDERS, SCHEME_FOLDERS
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -18,8 +18,7 @@ from data_stack.io.resources import Storable, StreamedResource, SupportedStreame
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
 from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
-from data_stack.testing.iterators import assert_same
-from data_stack.testing.layers import PlainIterator
+from data_stack.testing.iterators import PlainIterator, assert_same
 
 
 class NaiveConnector(StorageConnector):

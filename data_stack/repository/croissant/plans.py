@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy as np
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet import Field, NestedCodec, Schema
 from data_stack.formats.parquet.types import arrow_type_of_dtype, describe_type
-from data_stack.repository.croissant.patterns import rewrite_texts
 from data_stack.repository.croissant.values import (
     MAX_PATTERN_LENGTH,
     UNFIT,
     bounding_box,
     cast_value,
     parse_path,
+    rewrite_texts,
     text_of,
     transform_value,
 )
@@ -33,8 +34,6 @@ _DTYPES: Mapping[str, Any] = {
     "BoundingBox": np.float64,
 }
 _MEDIA = ("ImageObject", "AudioObject", "VideoObject")
-#: Why fields are not read.
-_LEAVE_OUT = "which is not read; leave the field out of the document to read the others"
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,6 @@ class Column:
     kind: str
     where: str
 
-    @property
-    def is_image(self) -> bool:
-        """Whether the values are pictures."""
-        return self.kind == _MEDIA[0]
-
     def convert(self, values: Sequence[Any], paths: Sequence[str]) -> list[Any]:
         """Values of rows of a file, transformed, of the dtype that the document declares.
 
@@ -81,10 +75,11 @@ class Column:
             DatasetFileCorruptError: a value is of another type, or a regular expression takes too long.
         """
         for transform in self.transforms:
-            values = [
-                self._attempt(path, self._transform, transform, value)
-                for value, path in zip(self._rewrite(transform, values), paths, strict=True)
-            ]
+            if transform.regex is not None or transform.replace is not None:
+                values = self._rewrite(transform, values)
+            else:
+                step = functools.partial(_map_each, functools.partial(transform_value, transform))
+                values = [self._attempt(path, step, value) for value, path in zip(values, paths, strict=True)]
         return [self._attempt(path, self._cast, value) for value, path in zip(values, paths, strict=True)]
 
     def _attempt(self, path: str, function: Any, *arguments: Any) -> Any:
@@ -92,28 +87,17 @@ class Column:
             return function(*arguments)
         except UNFIT as error:
             value = arguments[-1]
-            raise DatasetFileCorruptError(
-                f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
-            ) from error
+            problem = f"{path!r} holds {value!r:.80}, but {self.where} needs {self.dtype}: {error!s:.200}"
+            raise DatasetFileCorruptError(problem) from error
 
     def _rewrite(self, transform: Any, values: Sequence[Any]) -> Sequence[Any]:
-        """The values after a ``regex`` or ``replace``; unchanged for other transforms."""
-        if transform.regex is None and transform.replace is None:
-            return values
+        """The values after a ``regex`` or ``replace``."""
         pattern, _, replacement = (transform.regex, "", None) if transform.regex is not None else transform.replace.partition("/")
-        listed = [value if isinstance(value, (list, np.ndarray)) else [value] for value in values]
-        texts = [[None if _is_missing(each) else text_of(each) for each in each_list] for each_list in listed]
-        distinct = dict.fromkeys(text for each_list in texts for text in each_list if text is not None)
+        distinct: dict[str, None] = {}
+        for value in values:
+            _map_each(lambda each: distinct.setdefault(text_of(each)), value)
         new = rewrite_texts(distinct, pattern, replacement, self.where)
-        done = [[None if text is None else new[text] for text in each_list] for each_list in texts]
-        return [each if isinstance(value, (list, np.ndarray)) else each[0] for value, each in zip(values, done, strict=True)]
-
-    def _transform(self, transform: Any, value: Any) -> Any:
-        if _is_missing(value) or transform.regex is not None or transform.replace is not None:
-            return value
-        if isinstance(value, (list, np.ndarray)):
-            return [None if _is_missing(each) else transform_value(transform, each) for each in value]
-        return transform_value(transform, value)
+        return [_map_each(lambda each: new[text_of(each)], value) for value in values]
 
     def _cast(self, value: Any, depth: int | None = None) -> Any:
         depth = self.depth if depth is None else depth
@@ -133,6 +117,13 @@ class Column:
 
 def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, (float, np.floating)) and value != value)
+
+
+def _map_each(function: Callable[[Any], Any], value: Any) -> Any:
+    """``function`` of a value, or of each in a list; what is missing stays as it is."""
+    if isinstance(value, (list, np.ndarray)):
+        return [_map_each(function, each) for each in value]
+    return value if _is_missing(value) else function(value)
 
 
 @dataclass(frozen=True)
@@ -190,19 +181,16 @@ class Plans:
 
     def __init__(self, metadata: Any) -> None:
         if not metadata.record_sets:
-            raise ConfigError(
-                f"the croissant document of {metadata.name!r:.80} has no record sets, which describe how files become samples"
-            )
+            raise ConfigError(f"croissant document {metadata.name!r:.80} has no record sets, which say how files become samples")
         self.files = {node.uuid: node for node in metadata.distribution}
-        for identifier, node in self.files.items():
+        for name, node in self.files.items():
             if any(len(each) > MAX_PATTERN_LENGTH for each in (*globs_of(node, "includes"), *globs_of(node, "excludes"))):
-                raise ConfigError(
-                    f"a glob of {identifier!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read"
-                )
+                raise ConfigError(f"a glob of {name!r:.200} has more than {MAX_PATTERN_LENGTH} characters, which is not read")
         self.all: dict[str, Plan] = {}
         self._record_sets = {each.uuid: each for each in metadata.record_sets}
-        self._fields = {field.uuid: field for each in metadata.record_sets for field in _all_fields(each.fields)}
-        self._owners = {field.uuid: each.uuid for each in metadata.record_sets for field in _all_fields(each.fields)}
+        owned = [(field, each.uuid) for each in metadata.record_sets for field in _all_fields(each.fields)]
+        self._fields = {field.uuid: field for field, _ in owned}
+        self._owners = {field.uuid: owner for field, owner in owned}
         self._waiting: list[str] = []
         others = [each for each in metadata.record_sets if not _is_a(each, "Split", "Enumeration")]
         self.chosen = [self._plan(each.uuid) for each in others or metadata.record_sets]
@@ -214,7 +202,7 @@ class Plans:
             raise ConfigError(f"the record sets {' and '.join(map(repr, self._waiting))} refer to each other")
         self._waiting.append(identifier)
         record_set, rows = self._record_sets[identifier], tuple[Mapping[str, Any], ...]()
-        leaves = list(_leaves(record_set.fields))
+        leaves = [field for field in _all_fields(record_set.fields) if not field.sub_fields]
         if not leaves:
             raise ConfigError(f"the record set {identifier!r} has no fields, so its records are not described")
         columns = [self._column(record_set, field) for field in leaves]
@@ -233,14 +221,12 @@ class Plans:
         methods: dict[str, str] = {}
         for column in columns:
             kind, colon, name = column.key.partition(":")
-            by = "the path" if (kind, colon) == ("json", ":") else "the column" if kind != "file" or not colon else name
+            by = {"json": "the path", "file": name}.get(kind, "the column") if colon else "the column"
             if column.table in self.files and by in ("the path", "the column", "content", "lines"):
                 other = methods.setdefault(str(column.table), by)
                 if other != by:
-                    raise ConfigError(
-                        f"{column.where} reads {by} of a file, but other fields read {other}, and a file has one way: leave "
-                        f"the field out of the document, or name the file in a second FileObject"
-                    )
+                    advice = "leave the field out of the document, or name the file in a second FileObject"
+                    raise ConfigError(f"{column.where} reads {by} of a file, but other fields read {other}: {advice}")
 
     def _find_split(self, leaves: Sequence[Any], columns: Sequence[Column]) -> tuple[Column | None, tuple[str, ...]]:
         """The column that refers to a list of splits, and their names."""
@@ -267,10 +253,8 @@ class Plans:
             joined.add(found[0].right.table)
         if rest := [each for each in tables if each not in joined]:
             column = next(each for each in columns if each.table == rest[0])
-            raise ConfigError(
-                f"{column.where} needs a join of {' and '.join(map(repr, tables))}, but no field of the record set refers "
-                f"from one to the other; leave the field out of the document to read the others"
-            )
+            advice = "but no field refers from one to the other; leave the field out of the document to read the others"
+            raise ConfigError(f"{column.where} needs a join of {' and '.join(map(repr, tables))}, {advice}")
         return first, tuple(ordered)
 
     def _source(self, source: Any) -> tuple[str, str, tuple[Any, ...]]:
@@ -294,19 +278,18 @@ class Plans:
         is_whole = table in self.files and key == "file:content"
         transforms_files = any(each.sampling_rate or each.un_archive or each.read_lines for each in transforms)
         patterns = [text for each in transforms for text in (each.regex, each.replace, each.json_path, each.format) if text]
-        for is_wrong, what in (
-            (table is not None and table not in self.files and table not in self._record_sets, f"refers to {table!r:.80}"),
-            (any(each.parent_field for each in (field, *_parents(field))), "nests records of another record set"),
-            (field.source.sampling_rate or transforms_files, "transforms files or sound"),
-            (
-                max(map(len, patterns), default=0) > MAX_PATTERN_LENGTH,
-                f"has a pattern of more than {MAX_PATTERN_LENGTH} characters",
+        problems = {
+            f"refers to {table!r:.80}": table is not None and table not in self.files and table not in self._record_sets,
+            "nests records of another record set": any(each.parent_field for each in (field, *_parents(field))),
+            "transforms files or sound": field.source.sampling_rate or transforms_files,
+            f"has a pattern of more than {MAX_PATTERN_LENGTH} characters": any(
+                len(text) > MAX_PATTERN_LENGTH for text in patterns
             ),
-            (type_ is None, "has no dataType of Croissant, nor does its source"),
-            (is_whole and kind not in (*_MEDIA, "bytes"), f"has the type {kind} for a whole file"),
-        ):
-            if is_wrong:
-                raise ConfigError(f"{where} {what}, {_LEAVE_OUT}")
+            "has no dataType of Croissant, nor does its source": type_ is None,
+            f"has the type {kind} for a whole file": is_whole and kind not in (*_MEDIA, "bytes"),
+        }
+        for what in (what for what, is_wrong in problems.items() if is_wrong):
+            raise ConfigError(f"{where} {what}, which is not read; leave the field out of the document to read the others")
         for path in [each.json_path for each in transforms if each.json_path] + [key[5:]] * key.startswith("json:"):
             parse_path(path)
         name = ".".join(map(_name_of, [*_parents(field), field]))
@@ -318,8 +301,11 @@ class Plans:
             taken = next(column for column in self.all[str(table)].columns if column.uuid == key)
             shape, depth = taken.field.shape, taken.depth
         stored = Field(name, dtype, shape, nullable=True)
-        if depth:
-            stored = _nested_field(name, dtype, depth + (kind == "BoundingBox"))
+        if depth:  # elements of nested lists may be missing
+            inner: Any = describe_type(arrow_type_of_dtype(dtype))
+            for _ in range(depth + (kind == "BoundingBox")):
+                inner = {"list": inner}
+            stored = Field(name, object, (), NestedCodec(inner), nullable=True)
         return Column(field.uuid, table, key, field.value, transforms, stored, dtype, depth, kind, where)
 
     def _type_of(self, field: Any) -> Any:
@@ -343,23 +329,11 @@ def _shape(field: Any) -> tuple[int | None, ...]:
     return tuple(None if extent < 0 else extent for extent in field.array_shape_tuple or ((-1,) if field.repeated else ()))
 
 
-def _nested_field(name: str, dtype: np.dtype[Any], depth: int) -> Field:
-    """A column of nested lists whose elements may be missing."""
-    inner: Any = describe_type(arrow_type_of_dtype(dtype))
-    for _ in range(depth):
-        inner = {"list": inner}
-    return Field(name, object, (), NestedCodec(inner), nullable=True)
-
-
 def _all_fields(fields: Sequence[Any]) -> Iterator[Any]:
     """The fields, and those inside of them."""
     for field in fields:
         yield field
         yield from _all_fields(field.sub_fields or ())
-
-
-def _leaves(fields: Sequence[Any]) -> Iterator[Any]:
-    return (field for field in _all_fields(fields) if not field.sub_fields)
 
 
 def _parents(field: Any) -> list[Any]:

@@ -5,28 +5,153 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import itertools
 import os
+import posixpath
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+import warnings
+from collections.abc import Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 
 from data_stack.codecs.codec import codec_of, decode_file, type_of_bytes
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingDependencyError, MissingFileError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.folder import folder_of
+from data_stack.io.redaction import shorten
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.retriever import Limits, retrieve
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.io.url import StorageURL
+from data_stack.io.web import is_web
 from data_stack.plugins.manager import default_manager
-from data_stack.repository.croissant.document import parse_document, read_document
-from data_stack.repository.croissant.plans import EVERYTHING, Column, Plan, Plans
+from data_stack.repository.croissant.plans import EVERYTHING, Plan, Plans
 from data_stack.repository.croissant.rows import RowReader
 from data_stack.repository.croissant.sources import Sources, slug
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.resolved import NamedDataset
 from data_stack.show.page import Splits
+from data_stack.util.untrusted_text import parse_json
+from data_stack.values.strict_json import distinct_fields
+
+try:
+    import mlcroissant
+except ImportError as error:
+    raise MissingDependencyError("from_croissant()", "mlcroissant", "croissant") from error
+
+MAX_BYTES: Final = 32 << 20
+#: Objects and lists inside of each other.
+MAX_DEPTH: Final = 64
+#: Nodes of a document with each reference written out, which is how mlcroissant goes through it.
+_MAX_NODES: Final = 1_000_000
+#: Objects but those of inline data, for each of which mlcroissant takes half a millisecond; a field has about four.
+MAX_OBJECTS: Final = 50_000
+
+
+def read_document(place: str | os.PathLike[str]) -> tuple[str, bytes]:
+    """The absolute path or URL of a document, and its bytes.
+
+    Raises:
+        RetrievalError, MissingFileError: it cannot be read, or exceeds the limit of size.
+    """
+    text = os.fspath(place)
+    if is_web(text):
+        store = InMemoryStorageConnector()
+        limits = Limits(max_bytes=MAX_BYTES, n_retries=1)
+        retrieve([ResourceDefinition("croissant.json", text)], store, progress=False, limits=limits)
+        with store.get_resource("croissant.json") as resource:
+            return text, resource.read()
+    url = StorageURL.parse(place)
+    path = Path(text if url is None else url.local_path()).expanduser().resolve()
+    if not path.is_file():
+        raise MissingFileError(str(path))
+    with path.open("rb") as file:
+        return str(path), file.read(MAX_BYTES + 1)
+
+
+def parse_document(place: str, data: bytes) -> Any:
+    """Parse a document as mlcroissant's ``Metadata``.
+
+    Raises:
+        DatasetFileCorruptError: it is not valid JSON or Croissant, refers to itself, or names contexts elsewhere.
+    """
+    try:
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        document = parse_json(data, max_bytes=None, object_pairs_hook=distinct_fields)
+        _check(document)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # rdflib's own use of what it deprecates
+            return mlcroissant.Dataset(jsonld=document).metadata
+    except Exception as error:  # mlcroissant raises anything
+        reason = re.sub(r"\s+", " ", str(error))[:1000]
+        problem = f"is not a valid Croissant document: {reason or type(error).__name__}. Ask its publisher to fix it"
+        raise DatasetFileCorruptError(f"{shorten(place)} {problem}") from error
+
+
+def _check(document: Any) -> None:
+    """Refuse what would make a parser fetch other documents, or go round in circles."""
+    context = document.get("@context") if isinstance(document, dict) else None
+    if not isinstance(context, dict):
+        raise ValueError("it is not an object with an object as @context; contexts elsewhere are not fetched")
+    body = {key: value for key, value in document.items() if key != "@context"}
+    plain = {name for name, what in context.items() if isinstance(what, dict) and what.get("@type") == "@json"}
+    nodes = list(itertools.islice(_objects(body, plain), MAX_OBJECTS + 1))
+    if len(nodes) > MAX_OBJECTS:
+        raise ValueError(f"it has more than {MAX_OBJECTS:,} objects, besides inline data")
+    words = {"@context", "@import", "@base", "@graph", "@reverse", "@included", "@nest"}
+    for node in (*nodes, *_objects(context)):
+        if found := words & node.keys():
+            raise ValueError(f"{min(found)} is only understood at the top, where it is an object")
+    if any(isinstance(value, str) and value.startswith("@") for value in context.values()):
+        raise ValueError("its @context renames words that begin with @")
+    known: dict[str, list[Any]] = {}
+    for node in nodes:
+        if "@id" in node:
+            known.setdefault(_full_id(node["@id"], context), []).extend(node.values())
+    weights: dict[str, int] = {}
+
+    def weigh(value: Any, above: tuple[str, ...]) -> int:
+        """The number of nodes below a value with each reference written out."""
+        if not isinstance(value, (dict, list)):
+            return 1
+        inside = [child for key, child in value.items() if key not in plain] if isinstance(value, dict) else value
+        identifier = _full_id(value["@id"], context) if isinstance(value, dict) and "@id" in value else None
+        if identifier is not None:
+            if identifier in above:
+                raise ValueError(f"{identifier!r:.80} refers to itself")
+            if identifier in weights:
+                return weights[identifier]
+            inside, above = known[identifier], (*above, identifier)
+        weight = 1 + sum(weigh(child, above) for child in inside)
+        if weight > _MAX_NODES:
+            raise ValueError(f"its references, written out, are more than {_MAX_NODES:,} nodes")
+        return weight if identifier is None else weights.setdefault(identifier, weight)
+
+    weigh(body, ())
+
+
+def _objects(value: Any, plain: Container[str] = ()) -> Iterator[dict[str, Any]]:
+    """The objects in a value, but those in inline data, which are the values of ``plain`` keys."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise ValueError(f"its objects and lists are more than {MAX_DEPTH} deep inside of each other")
+        objects = [each for each in level if isinstance(each, dict)]
+        yield from objects
+        level = [child for each in level if isinstance(each, list) for child in each]
+        level += [child for each in objects for key, child in each.items() if key not in plain]
+
+
+def _full_id(identifier: Any, context: Mapping[str, Any]) -> str:
+    prefix, colon, rest = str(identifier).partition(":")
+    return f"{context[prefix]}{rest}" if colon and isinstance(context.get(prefix), str) else posixpath.normpath(str(identifier))
 
 
 def from_croissant(place: str | os.PathLike[str], storage: Storage | None = None, *, progress: bool | None = None) -> Any:
@@ -83,20 +208,21 @@ class CroissantFactory(DatasetFactory):
         # Plain attributes, by which an interrupted preparation recognizes its own.
         self._place, self._document = place, document
         metadata, plans = _understand(place, document)
-        tables = dict.fromkeys(column.table for plan in plans.all.values() for column in _columns_of(plan))
+        tables = dict.fromkeys(
+            column.table for plan in plans.all.values() for column in (*plan.columns, *(join.right for join in plan.joins))
+        )
         sources = Sources(place, plans.files, [plans.files[table] for table in tables if table in plans.files])
         self._places = sources.places
-        self._parts = {
-            _part(plan.identifier, split, is_only=len(plans.chosen) == 1): (number, split)
-            for number, plan in enumerate(plans.chosen)
-            for split in plan.splits
-        }
+        self._parts: dict[str, tuple[int, str]] = {}
+        for number, plan in enumerate(plans.chosen):
+            for split in plan.splits:
+                part = plan.identifier if split in (EVERYTHING, plan.identifier) else f"{plan.identifier}/{split}"
+                self._parts[split if len(plans.chosen) == 1 else part] = number, split
         digest = hashlib.sha256("\0".join([*sources.facts, ""]).encode() + document).hexdigest()
         name, version = f"croissant-{slug(metadata.name)}", f"{slug(metadata.version)}-{digest[:16]}"
         card = DatasetCard(name, version, _licence(metadata.license), metadata.url, metadata.cite_as)
-        vars(self).update(
-            card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=str(metadata.description or "")
-        )
+        about = str(metadata.description or "")
+        vars(self).update(card=card, splits=tuple(self._parts), sources=sources.definitions, __doc__=about)
 
     def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
         """Turn the records into Parquet, a folder for each split."""
@@ -117,7 +243,7 @@ class CroissantFactory(DatasetFactory):
         """The records of one split; pictures are decoded when they are read."""
         records = ParquetDataset(folder_of(prepared, _folder(split)))
         plan = _understand(self._place, self._document)[1].chosen[self._parts[split][0]]
-        images = frozenset(column.field.name for column in plan.columns if column.is_image)
+        images = frozenset(column.field.name for column in plan.columns if column.kind == "ImageObject")
         return records.map(functools.partial(_decode_images, images)) if images else records
 
 
@@ -126,15 +252,6 @@ def _understand(place: str, document: bytes) -> tuple[Any, Plans]:
     """The metadata of a document, and the plans of its record sets."""
     metadata = parse_document(place, document)
     return metadata, Plans(metadata)
-
-
-def _columns_of(plan: Plan) -> list[Column]:
-    """The columns of a record set, and those by which tables are joined."""
-    return [*plan.columns, *(join.right for join in plan.joins)]
-
-
-def _part(record_set: str, split: str, *, is_only: bool) -> str:
-    return split if is_only else record_set if split in (EVERYTHING, record_set) else f"{record_set}/{split}"
 
 
 def _divide(plan: Plan, rows: Sequence[tuple[Any, ...]]) -> dict[str, dict[str, list[Any]]]:

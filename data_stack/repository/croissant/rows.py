@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import glob
 import io
@@ -63,26 +62,22 @@ class RowReader:
             yield list(zip(*(_convert(column, batch) for column in plan.columns), strict=True))
 
     def _join(self, plan: Plan, join: Join, rows: Iterator[_Row]) -> Iterator[_Row]:
-        table = str(join.right.table)
-        columns = _taken(plan, table)
-        matches: dict[Any, list[dict[tuple[str, str], Any]]] = {}
-        n_read = n_joined = 0
+        table, matches = str(join.right.table), dict[Any, list[dict[tuple[str, str], Any]]]()
+        columns, n_read, n_joined = _taken(plan, table), 0, 0
         for batch in _batches(self._rows_of_table(plan, table, columns)):
             n_read += len(batch)
             for key, (_, row) in zip(_convert(join.right, batch), batch, strict=True):
                 if key is not None:
                     matches.setdefault(key, []).append(row)
-        nothing: list[dict[tuple[str, str], Any]] = [{(table, column.key): None for column in columns}]
+        nothing = [dict.fromkeys((table, column.key) for column in columns)]
         for batch in _batches(rows):
             n_read += len(batch)
             for key, (path, row) in zip(_convert(join.left, batch), batch, strict=True):
                 found = matches.get(key, nothing)
                 n_joined += len(found)
                 if n_joined > max(_MAX_JOINED, _MAX_JOINED_PER_ROW * n_read):
-                    raise DatasetFileCorruptError(
-                        f"the join of {table!r} by {join.left.where} has more than {n_joined - 1:,} rows, made of {n_read:,}, "
-                        f"as its values repeat too often. Ask the document's publisher to correct it"
-                    )
+                    limit = f"more than {n_joined - 1:,} rows, made of {n_read:,}, as its values repeat too often"
+                    raise DatasetFileCorruptError(f"the join of {table!r} by {join.left.where} has {limit}; ask its publisher")
                 for each in found:
                     yield path, {**row, **each}
 
@@ -150,8 +145,7 @@ def _taken(plan: Plan, table: str | None) -> list[Column]:
 
 
 def _batches(rows: Iterator[_Row], n_rows: int = _BATCH_FILES) -> Iterator[list[_Row]]:
-    while batch := list(itertools.islice(rows, n_rows)):
-        yield batch
+    return iter(lambda: list(itertools.islice(rows, n_rows)), [])
 
 
 def _convert(column: Column, batch: Sequence[_Row]) -> list[Any]:
@@ -160,28 +154,22 @@ def _convert(column: Column, batch: Sequence[_Row]) -> list[Any]:
 
 
 def _rows_of_file(node: Any, columns: Sequence[Column], path: str, stream: Any) -> Iterator[Mapping[str, Any]]:
-    kinds = " ".join(node.encoding_formats or ())
-    keys = {column.key: column.dtype for column in columns}
+    kinds, keys = " ".join(node.encoding_formats or ()), {column.key: column.dtype for column in columns}
     in_json = [key for key in keys if key.startswith("json:")]
     if any(not key.startswith(("file:", "json:")) for key in keys):
-        yield from _rows_of_table_file(kinds, keys, stream)
+        if "parquet" in kinds:
+            yield from ParquetDataset(stream)
+        elif "json" in kinds:
+            yield from from_jsonl(stream)
+        else:
+            texts = {key: str for key, dtype in keys.items() if dtype.kind == "U" and not key.startswith("file:")}
+            yield from from_csv(stream, delimiter="\t" if "tab-separated" in kinds else ",", dtypes=texts)
     elif in_json:
         yield from _rows_of_json(in_json, path, stream, is_lines="lines" in kinds or "jsonl" in kinds)
     elif keys.keys() & {"file:lines", "file:lineNumbers"}:
-        for line in _read(_decompress(stream), path).splitlines():
-            yield {"file:lines": line}
+        yield from ({"file:lines": line} for line in _read(_decompress(stream), path).splitlines())
     else:
         yield {"file:content": _read(stream, path)} if "file:content" in keys else {}
-
-
-def _rows_of_table_file(kinds: str, keys: Mapping[str, Any], stream: Any) -> Iterator[Mapping[str, Any]]:
-    if "parquet" in kinds:
-        yield from ParquetDataset(stream)
-    elif "json" in kinds:
-        yield from from_jsonl(stream)
-    else:
-        texts = {key: str for key, dtype in keys.items() if dtype.kind == "U" and not key.startswith("file:")}
-        yield from from_csv(stream, delimiter="\t" if "tab-separated" in kinds else ",", dtypes=texts)
 
 
 def _rows_of_json(keys: Sequence[str], path: str, stream: Any, *, is_lines: bool) -> Iterator[Mapping[str, Any]]:
@@ -221,17 +209,17 @@ def _members(path: str, stream: Any) -> _Files:
 
     A compressed tar can only be read from its start for each file, so it is decompressed first.
     """
-    with contextlib.ExitStack() as stack:
+    with tempfile.TemporaryFile() as unpacked:
         opened = _decompress(stream)
         if opened is not stream:
-            unpacked, opened = opened, stack.enter_context(tempfile.TemporaryFile())
-            shutil.copyfileobj(unpacked, opened)
+            shutil.copyfileobj(opened, unpacked)
+            opened = unpacked
             opened.seek(0)
             is_tar = looks_like_tar(opened.read(512))
             opened.seek(0)
             if not is_tar:
                 yield posixpath.splitext(posixpath.basename(path))[0], lambda: opened
                 return
-        archive = stack.enter_context(open_archive(opened, strip_parents=True))
-        for name in sorted(archive.names()):
-            yield name, lambda name=name: io.BytesIO(archive.read(name))
+        with open_archive(opened, strip_parents=True) as archive:
+            for name in sorted(archive.names()):
+                yield name, lambda name=name: io.BytesIO(archive.read(name))

@@ -15,13 +15,15 @@ from urllib.parse import quote, unquote, urlsplit
 
 from data_stack.exception import ConfigError, MaliciousFilePathError
 from data_stack.factories.catalogue_name import CatalogueName
+from data_stack.factories.catalogue import CatalogueName
+from data_stack.io.redaction import shorten
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.url import shorten
 from data_stack.io.web import WebError, follow, is_web
 from data_stack.plugins.manager import default_manager
+from data_stack.repository.catalogues import explain_scheme
 from data_stack.repository.croissant.plans import globs_of
 from data_stack.repository.croissant.rows import containers_of, matches
-from data_stack.repository.unknown_names import explain_scheme
 from data_stack.util.logger import logger
 
 #: Files of a FileSet that is a folder, or in a repository.
@@ -95,40 +97,31 @@ class Sources:
         patterns = globs_of(node, "includes")
         if is_web(self._place):
             if not patterns or any(map(_GLOB.search, (_unescape(each) for each in patterns))):
-                raise ConfigError(
-                    f"{node.uuid!r} of {shorten(self._place)} is a FileSet without containedIn, but the files of a web server "
-                    f"cannot be listed; copy the document and its files to a folder, or write full names"
-                )
+                problem = "is a FileSet without containedIn, but the files of a web server cannot be listed"
+                advice = "copy the document and its files to a folder, or write full names"
+                raise ConfigError(f"{node.uuid!r} of {shorten(self._place)} {problem}; {advice}")
             paths: Iterable[str] = sorted(map(_unescape, patterns))
         else:
             paths = sorted(itertools.islice(_list_folder(Path(self._place).parent, patterns), MAX_FILES + 1))
-        excludes = globs_of(node, "excludes")
-        chosen = [path for path in paths if not matches(path, excludes)]
-        self._check_number(node, chosen)
-        for path in chosen:
+        for path in _choose(node, paths, ["*"]):
             known = self._by_path.get(path)
             definition = ResourceDefinition("", "") if known is None else define_source(known, self._place)
             self._add(node, path, replace(definition, source=_locate(self._place, quote(path), node)))
 
     def _add_of_repositories(self, node: Any, repositories: Sequence[Any]) -> None:
         """The files of a FileObject or FileSet in repositories of the Hub."""
-        excludes = globs_of(node, "excludes")
         includes = [*globs_of(node, "includes"), glob.escape(posixpath.normpath(getattr(node, "content_url", None) or "."))]
         for repository in repositories:
             listed = self._list_repository(repository)
-            chosen = [each for each in sorted(listed) if matches(each, includes) and not matches(each, excludes)]
-            self._check_number(node, chosen)
-            for path in chosen:
+            for path in _choose(node, sorted(listed), includes):
                 self._add(node, path, listed[path], is_listed=True)
 
     def _list_repository(self, node: Any) -> Mapping[str, ResourceDefinition]:
         match = _HUB.fullmatch(node.content_url or "")
         if match is None:
-            raise ConfigError(
-                f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}, but only "
-                f"repositories on huggingface.co are read: copy the document and the repository's files to a folder, and remove "
-                f"containedIn from its FileSets"
-            )
+            what = f"{node.uuid!r} of {shorten(self._place)} is a git repository, {shorten(node.content_url or ''):.200}"
+            advice = "copy the document and the repository's files to a folder, and remove containedIn from its FileSets"
+            raise ConfigError(f"{what}, but only those on huggingface.co are read: {advice}")
         repo, revision = match[1].removesuffix(".git"), unquote(match[2] or "main")
         catalogue = default_manager().catalogues().get("hf")
         if catalogue is None:
@@ -137,12 +130,16 @@ class Sources:
             self._listings[node.content_url] = catalogue.list_files(CatalogueName("hf", repo, revision))
         return self._listings[node.content_url]
 
-    @staticmethod
-    def _check_number(node: Any, paths: Sequence[str]) -> None:
-        if not paths or len(paths) > MAX_FILES:
-            patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
-            number = f"more than {MAX_FILES:,} files match" if paths else "no file matches"
-            raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
+
+def _choose(node: Any, paths: Iterable[str], includes: Sequence[str]) -> list[str]:
+    """The paths that a FileObject or FileSet includes, and does not exclude."""
+    excludes = globs_of(node, "excludes")
+    chosen = [path for path in paths if matches(path, includes) and not matches(path, excludes)]
+    if not chosen or len(chosen) > MAX_FILES:
+        patterns = ", ".join(globs_of(node, "includes") or [str(node.content_url)])
+        number = f"more than {MAX_FILES:,} files match" if chosen else "no file matches"
+        raise ConfigError(f"{number} {patterns!r:.200} of {node.uuid!r}")
+    return chosen
 
 
 def define_source(node: Any, place: str) -> ResourceDefinition:
@@ -169,9 +166,8 @@ def _locate(place: str, url: str, node: Any) -> str:
         if source.is_relative_to(Path(place).parent):
             return str(source)
         refused = f"leads to {shorten(url)[:200]}, which is outside of its folder"
-    raise MaliciousFilePathError(
-        f"{shorten(place)} {refused}, for {node.uuid!r}. Nothing was retrieved; ask its publisher to correct it"
-    )
+    advice = "Nothing was retrieved; ask its publisher to correct it"
+    raise MaliciousFilePathError(f"{shorten(place)} {refused}, for {node.uuid!r}. {advice}")
 
 
 def _digest(node: Any, name: str, n_bytes: int) -> str | None:

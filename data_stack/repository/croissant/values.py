@@ -1,16 +1,95 @@
-"""Values of files as the fields of a document declare them: paths into JSON, transforms, data types."""
+"""Values of files as the fields of a document declare them: paths into JSON, transforms, regular expressions, data types."""
 
 from __future__ import annotations
 
 import datetime
+import io
 import json
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.processes.isolation import ISOLATION, run_apart
+
+#: Limit of processor time for the texts of one run.
+MAX_SECONDS: Final = 10.0
+#: Texts of one run, in characters; a longer text is a run of its own.
+_RUN_LENGTH: Final = 1 << 18
+#: What comes back of a run has a limit of bytes.
+MAX_TEXT_LENGTH: Final = 1 << 21
+
+
+def rewrite_texts(texts: Iterable[str], pattern: str, replacement: str | None, where: str) -> dict[str, str]:
+    """Each text after a ``regex`` of Croissant, or its ``replace``.
+
+    A text becomes the first group that matches at its start; without a match it stays as it is.
+
+    Args:
+        texts: distinct ones.
+        pattern: a regular expression of Python.
+        replacement: for all its matches; None for a ``regex``.
+        where: the field, for messages.
+
+    Raises:
+        DatasetFileCorruptError: the pattern is malformed, or takes too much time or memory; a text is too long.
+    """
+    rewritten: dict[str, str] = {}
+    is_off = os.environ.get(ISOLATION, "").strip().lower() in ("off", "0")
+    for run in _runs(texts, where):
+        data = json.dumps(run).encode()
+        how: dict[str, Any] = {"name": "texts", "size": len(data), "seconds": MAX_SECONDS, "read_at": partial(_part_of, data)}
+        try:
+            if is_off:
+                found = rewrite(io.BytesIO(data), pattern, replacement)
+            else:
+                found = run_apart(f"{__name__}:rewrite", [pattern, replacement], **how)
+        except DatasetFileCorruptError as error:
+            raise DatasetFileCorruptError(
+                f"the regular expression {pattern!r:.200} of {where} cannot be applied to {run[0]!r:.80} or a text after it: it "
+                f"is malformed, or takes more than {MAX_SECONDS:g} s of processor time or too much memory. Ask the document's "
+                f"publisher to correct it; if you trust it, set the environment variable {ISOLATION}=off ({error!s:.300})"
+            ) from error
+        rewritten.update(zip(run, found, strict=True))
+    return rewritten
+
+
+def _runs(texts: Iterable[str], where: str) -> Iterator[list[str]]:
+    run, length = list[str](), 0
+    for text in texts:
+        if len(text) > MAX_TEXT_LENGTH:
+            limit = f"at most {MAX_TEXT_LENGTH:,} are read"
+            raise DatasetFileCorruptError(f"{where} has a regular expression for a text of {len(text):,} characters: {limit}")
+        if run and length + len(text) > _RUN_LENGTH:
+            yield run
+            run, length = [], 0
+        run.append(text)
+        length += len(text)
+    if run:
+        yield run
+
+
+def _part_of(data: bytes, start: int, size: int) -> bytes:
+    return data[start : start + size]
+
+
+def rewrite(file: Any, pattern: str, replacement: str | None) -> list[str]:
+    """The same of texts in JSON; runs in the other process."""
+    try:
+        compiled = re.compile(pattern)
+        texts = json.loads(file.read())
+        if replacement is not None:
+            return [compiled.sub(replacement, text) for text in texts]
+        matches = [compiled.match(text) for text in texts]
+    except (re.error, RecursionError, OverflowError, LookupError) as error:
+        raise DatasetFileCorruptError(f"{type(error).__name__}: {error!s:.200}") from error
+    firsts = [next((group for group in match.groups() if group is not None), None) if match else None for match in matches]
+    return [text if first is None else first for text, first in zip(texts, firsts, strict=True)]
+
 
 #: Longer regular expressions, globs and paths of documents are refused.
 MAX_PATTERN_LENGTH: Final = 1000
@@ -33,8 +112,7 @@ def parse_path(path: str) -> _Steps:
     Raises:
         ConfigError: it has other steps.
     """
-    rest, steps = path.strip().removeprefix("$"), list[tuple[str, Any]]()
-    position = 0
+    rest, steps, position = path.strip().removeprefix("$"), list[tuple[str, Any]](), 0
     while position < len(rest) <= MAX_PATTERN_LENGTH and (match := _STEP.match(rest, position)):
         kind = str(match.lastgroup)
         if kind in ("below", "name_below"):
@@ -72,10 +150,9 @@ def _descend(value: Any) -> Iterator[Any]:
     """A value and all below it, each before what it contains."""
     waiting = [value]
     while waiting:
-        each = waiting.pop()
-        yield each
+        yield (each := waiting.pop())
         if isinstance(each, (dict, list)):
-            waiting.extend(reversed(list(each.values()) if isinstance(each, dict) else each))
+            waiting.extend(reversed(_children(each)))
 
 
 def transform_value(transform: Any, value: Any) -> Any:
@@ -118,7 +195,7 @@ def _time_of_day(value: Any) -> np.timedelta64:
     """The time since midnight, as Parquet's times are read."""
     time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
     if isinstance(time, datetime.time):
-        time = datetime.timedelta(hours=time.hour, minutes=time.minute, seconds=time.second, microseconds=time.microsecond)
+        time = datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None)) - datetime.datetime.min
     return np.timedelta64(time, "us")
 
 

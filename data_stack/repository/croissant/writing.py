@@ -2,36 +2,94 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import csv
+import datetime
 import glob
 import io
 import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
+
+import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
 from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.exception import ConfigError
-from data_stack.factories.declarative import DatasetFactory, dataset_folder
+from data_stack.factories.declarative import DatasetFactory
+from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import SourceRecord
 from data_stack.factories.prepared import Resources
 from data_stack.formats.conversion.format import name_of_position
 from data_stack.formats.conversion.formats import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
-from data_stack.repository.croissant.vocabulary import CONFORMS_TO, CONTEXT, describe_type
 from data_stack.repository.default_storage import Storage
 from data_stack.repository.repository import DatasetDescription, default_repository
 from data_stack.repository.search import keywords_of
 from data_stack.show.explanation import spdx_problem
+from data_stack.repository.places import DatasetDescription
+from data_stack.repository.repository import default_repository, keywords_of
+from data_stack.show.licences import spdx_problem
 
-_SPLITS, _SPLIT_NAME = "dataset_splits", "dataset_splits/name"
+CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
+
+_OWN_WORDS = (
+    "arrayShape citeAs column containedIn equivalentProperty extract field fileObject fileProperty fileSet format includes "
+    "isArray isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
+    "separator source subField transform"
+)
+_LANGUAGES: Final = {"@container": "@language"}
+
+#: The ``@context`` that https://docs.mlcommons.org/croissant/docs/croissant-spec-1.1.html asks for.
+CONTEXT: Final[dict[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": _LANGUAGES,
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "name": _LANGUAGES,
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
+    **{word: f"cr:{word}" for word in _OWN_WORDS.split()},
+}
+
+_KINDS = {"b": "sc:Boolean", "i": "cr:Int", "u": "cr:UInt", "f": "cr:Float", "M": "sc:DateTime"}
+
+
+def describe_type(value: Any, declared: DeclaredColumn | None) -> dict[str, Any]:
+    """The ``dataType`` of a column, with ``isArray`` and ``arrayShape`` where its values are arrays.
+
+    Args:
+        value: one of them; None if missing.
+        declared: their type in a schema; None if the schema has none.
+    """
+    if type(value).__module__.startswith("PIL."):
+        return {"dataType": "sc:ImageObject"}
+    array = np.asarray(value)
+    dtype, shape = array.dtype, array.shape
+    if declared is not None and declared.dtype is not None and declared.shape is not None:
+        shape = tuple(-1 if extent is None else extent for extent in declared.shape)
+        with contextlib.suppress(TypeError):  # of a name that numpy does not know
+            dtype = np.dtype(declared.dtype)
+    kind = _KINDS.get(dtype.kind, "sc:Text")
+    if isinstance(value, datetime.date):
+        kind = "sc:DateTime" if isinstance(value, datetime.datetime) else "sc:Date"
+    kind += str(8 * dtype.itemsize) * kind.startswith("cr:")
+    return {"dataType": kind} | ({"isArray": True, "arrayShape": ",".join(map(str, shape))} if shape else {})
+
+
+_SPLIT_NAME = "dataset_splits/name"
 #: Media types of archives and compressed files by suffix; each format of data declares its own.
 _ARCHIVES = {".zip": "application/zip", ".tgz": "application/x-tar", ".gz": "application/gzip"}
-_IDENTIFIER = re.compile(r"[A-Za-z0-9.+-]+", re.ASCII)
 
 
 def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> dict[str, Any]:
@@ -61,12 +119,9 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
     dataset = default_repository().resolve(name, storage)
     description, factory = dataset.describe(), dataset.factory
     if not isinstance(factory, DatasetFactory):
-        raise ConfigError(
-            f"dataset {name!r} is a legacy factory ({type(factory).__qualname__}) without a card, which Croissant needs; "
-            f"derive it from DatasetFactory"
-        )
-    manifest = factory.manifest()
-    document = _describe_card(factory, description)
+        who = f"dataset {name!r} is a legacy factory ({type(factory).__qualname__})"
+        raise ConfigError(f"{who} without a card, which Croissant needs; derive it from DatasetFactory")
+    manifest, document = factory.manifest(), _describe_card(factory, description)
     recorded = {} if manifest is None else {each.identifier: each for each in manifest.sources}
     sources = sorted(factory.sources, key=lambda each: each.identifier)
     document["distribution"] = [_describe_source(each, recorded.get(each.identifier), factory.card.name) for each in sources]
@@ -76,40 +131,33 @@ def to_croissant(name: str, storage: Storage | None = None, **config: Any) -> di
         if record.identifier not in recorded:
             facts = {"contentUrl": quote(record.identifier), "sha256": record.sha256, "contentSize": f"{record.size} B"}
             document["distribution"].append(_file(record.identifier, facts))
-    resources = Resources(factory.storage_connector, dataset_folder(factory), manifest.prepared)
+    resources = Resources(factory.storage_connector, DatasetDefinition(factory, DatasetFactory).folder, manifest.prepared)
     record_sets = []
     for split in description.splits:
         iterator = dataset.load(split, **config)
-        files, record_set = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
-        document["distribution"] += files
-        record_sets += record_set
-    return {**document, "recordSet": [_describe_splits(description.splits), *record_sets]} if record_sets else document
+        file_sets, found = _describe_split(split, iterator, _files_of(split, description.splits, resources), resources)
+        document["distribution"] += file_sets
+        record_sets += found
+    names, key = [{"name": split} for split in description.splits], {"@id": _SPLIT_NAME}
+    splits = _inline("dataset_splits", "dataset_splits", names, dataType="cr:Split", key=key)
+    return {**document, "recordSet": [splits, *record_sets]} if record_sets else document
 
 
 def _describe_card(factory: DatasetFactory, description: DatasetDescription) -> dict[str, Any]:
     licence = factory.card.license
-    if licence is not None and _IDENTIFIER.fullmatch(licence) and spdx_problem(licence) is None:
+    if licence is not None and re.fullmatch(r"[A-Za-z0-9.+-]+", licence, re.ASCII) and spdx_problem(licence) is None:
         licence = f"https://spdx.org/licenses/{licence}.html"
-    facts = {
-        "name": factory.card.name,
-        "description": description.description or factory.card.name,
-        "conformsTo": CONFORMS_TO,
-        "version": factory.card.version,
-        "license": licence,
-        "url": factory.card.homepage,
-        "citeAs": factory.card.citation,
-        "keywords": keywords_of(description.distribution),
-    }
+    card, keywords = factory.card, keywords_of(description.distribution)
+    facts: dict[str, Any] = {"name": card.name, "description": description.description or card.name, "conformsTo": CONFORMS_TO}
+    facts |= {"version": card.version, "license": licence, "url": card.homepage, "citeAs": card.citation, "keywords": keywords}
     return {"@context": copy.deepcopy(CONTEXT), "@type": "sc:Dataset", **{key: fact for key, fact in facts.items() if fact}}
 
 
 def _describe_source(source: ResourceDefinition, record: SourceRecord | None, dataset: str) -> dict[str, Any]:
     sha256 = source.sha256 or (record and record.sha256)
     if not (sha256 or source.md5_sum):
-        raise ConfigError(
-            f"no digest is known of the source {source.identifier!r} of dataset {dataset!r}, and Croissant needs one: prepare "
-            f"the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
-        )
+        advice = "prepare the dataset first, which computes it, or declare sha256 in its ResourceDefinition"
+        raise ConfigError(f"Croissant needs a digest of the source {source.identifier!r} of dataset {dataset!r}: {advice}")
     size = source.size if record is None or record.size is None else record.size
     url = next((place for place in source.sources if re.match("https?:", place)), quote(source.identifier))  # no path of ours
     facts = {"contentUrl": url, "sha256": sha256, "md5": None if sha256 else source.md5_sum, "contentSize": size and f"{size} B"}
@@ -163,12 +211,6 @@ def _columns_in(name: str, resources: Resources) -> dict[str, bool]:
     return dict.fromkeys(found, False)
 
 
-def _describe_splits(splits: Sequence[str]) -> dict[str, Any]:
-    names = _node("Field", _SPLIT_NAME, "name", dataType="sc:Text")
-    data = [{_SPLIT_NAME: split} for split in splits]
-    return _node("RecordSet", _SPLITS, _SPLITS, dataType="cr:Split", key={"@id": _SPLIT_NAME}, field=[names], data=data)
-
-
 def _describe_split(
     split: str, iterator: DatasetIteratorIF, files: Sequence[str], resources: Resources
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -211,8 +253,8 @@ def _list_files(split: str, files: Sequence[str], types: Mapping[str, Mapping[st
     ]
 
 
-def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+def _inline(identifier: str, name: str, rows: Sequence[Mapping[str, str]], **facts: Any) -> dict[str, Any]:
     """A RecordSet whose rows of text are in the document."""
     fields = [_node("Field", f"{identifier}/{each}", each, dataType="sc:Text") for each in rows[0]]
     data = [{f"{identifier}/{each}": text for each, text in row.items()} for row in rows]
-    return _node("RecordSet", identifier, name, field=fields, data=data)
+    return _node("RecordSet", identifier, name, **facts, field=fields, data=data)

@@ -155,7 +155,7 @@ class HubDataset(data_stack.CatalogueDataset):
         """Open one split; with ``"lazy": True`` nothing is prepared."""
         if not (config or {}).get("lazy"):
             return super().get_dataset_iterator(config)[0], self.iterator_meta
-        definition = DatasetDefinition.of(self, DatasetFactory)
+        definition = DatasetDefinition(self, DatasetFactory)
         records = [ResourceRecord(key, each.size, each.sha256) for key, each in self._files.items()]
         files = HubFiles({f"{definition.folder}/{key}": each for key, each in self._files.items()})
         prepared = data_stack.Resources(files, definition.folder, records)

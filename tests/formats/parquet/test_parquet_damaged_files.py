@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from sizes import FULL, sized
 
-from data_stack.cli.parquet_facts import facts_of
+from data_stack.cli.files import facts_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceChangedError, ResourceNotFoundError
 from data_stack.formats.parquet import Field, ParquetDataset, Schema
 from data_stack.formats.parquet.codecs import NdarrayCodec

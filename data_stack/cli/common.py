@@ -1,0 +1,213 @@
+"""The options, the completion, the output of every command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+from click.shell_completion import CompletionItem
+
+from data_stack.exception import ConfigError
+from data_stack.show.markup import Block, Paragraph, Table, as_text, printable
+
+if TYPE_CHECKING:
+    from data_stack.io.storage_connectors import StorageConnector
+    from data_stack.repository.repository import DatasetRepository
+
+
+def complete_names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The installed datasets whose names begin with ``incomplete``."""
+    from data_stack.plugins.installed import InstalledPlugins, read_disabled
+
+    names = InstalledPlugins(read_disabled()).dataset_names
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def complete_places(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files and folders."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_names)
+
+#: Set by ``--offline``.
+OFFLINE = "DATA_STACK_OFFLINE"
+
+
+@dataclass
+class Settings:
+    """The options that every command has.
+
+    Attributes:
+        storage: URL or path of the store; None: the default store.
+        as_json: print JSON on stdout instead of text.
+        debug: show tracebacks and all log messages.
+        stdout: receives the JSON; all other output then goes to stderr.
+    """
+
+    storage: str | None = None
+    as_json: bool = False
+    debug: bool = False
+    stdout: TextIO | None = None
+
+    def connector(self) -> StorageConnector:
+        """The chosen store, or the default store; nothing is created or contacted yet.
+
+        Raises:
+            ConfigError: the URL is not that of a store.
+        """
+        from data_stack.repository.default_storage import as_storage_connector
+
+        return as_storage_connector(self.storage)
+
+    def existing_connector(self, *, may_be_new: bool = False) -> StorageConnector:
+        """The store for commands that only read; a folder must exist, so that a typo does not look like an empty store.
+
+        Args:
+            may_be_new: whether the folder of ``DATA_STACK_HOME`` may be missing.
+
+        Raises:
+            StorageError: the folder does not exist, or is a file.
+            ConfigError: the URL is not that of a store.
+        """
+        from data_stack.repository.default_storage import HOME, check_there
+
+        connector = self.connector()
+        check_there(connector, may_be_new=self.storage is None and (may_be_new or not os.environ.get(HOME)))
+        return connector
+
+
+def repository() -> DatasetRepository:
+    """The repository of ``data_stack.load``."""
+    from data_stack.repository.repository import default_repository
+
+    return default_repository()
+
+
+def _take(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    if value is None:
+        return
+    if parameter.name == "offline":
+        os.environ[OFFLINE] = "1"  # also read by legacy factories; main restores it
+        return
+    settings = context.ensure_object(Settings)
+    setattr(settings, str(parameter.name), value)
+    if parameter.name == "as_json" and settings.stdout is None:
+        # Plugins may print; stdout must stay JSON.
+        settings.stdout = sys.stdout
+        context.with_resource(contextlib.redirect_stdout(sys.stderr))
+    if parameter.name == "debug":
+        logging.getLogger("data_stack").setLevel(logging.DEBUG)
+
+
+def _common_options() -> list[click.Parameter]:
+    """The options of :class:`Settings`; the one nearest to the end of the line wins."""
+    flag: dict[str, Any] = {"is_flag": True, "default": None, "expose_value": False, "callback": _take}
+    return [
+        click.Option(
+            ["--storage"],
+            metavar="URL_OR_PATH",
+            help="The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.\n"
+            "[env: DATA_STACK_HOME; default: the user's cache folder]",
+            shell_complete=complete_places,
+            expose_value=False,
+            callback=_take,
+        ),
+        click.Option(["--json", "as_json"], help="Print JSON on standard output.", **flag),
+        click.Option(["--offline"], help="Use no network. [env: DATA_STACK_OFFLINE]", **flag),
+        click.Option(["--debug"], help="Show tracebacks and all log messages.", **flag),
+    ]
+
+
+class Command(click.Command):
+    """A command that has the options of :class:`Settings`, and gets them as its first argument."""
+
+    def __init__(self, callback: Any, params: list[click.Parameter], **options: Any) -> None:
+        run = click.make_pass_decorator(Settings, ensure=True)(callback)
+        super().__init__(callback=run, params=[*params, *_common_options()], **options)
+
+
+class Group(click.Group):
+    """Commands that have the options of :class:`Settings`, also before the name of the command."""
+
+    command_class = Command
+    group_class = type
+
+    def __init__(self, params: list[click.Parameter], **options: Any) -> None:
+        super().__init__(params=[*params, *_common_options()], **options)
+
+
+_EXIT_CODES = """\b
+Exit codes:
+  0    done
+  1    the data or the operation failed; see the message
+  2    wrong usage, or an unknown dataset, split or option
+  130  interrupted
+"""
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
+@click.version_option(package_name="datastack", message=f"data-stack %(version)s, Python {sys.version.split()[0]}")
+def cli() -> None:
+    """List, prepare, show, verify and copy datasets."""
+
+
+def _parse_options(context: click.Context, parameter: click.Parameter, pairs: Sequence[str]) -> dict[str, Any]:
+    """Options by name; a VALUE is JSON (``true``, ``3``, ``[1, 2]``), or else text."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise ConfigError(f"an option must be KEY=VALUE, got {pair!r:.80}")
+        options[key] = value
+        with contextlib.suppress(ValueError):
+            options[key] = json.loads(value)
+    return options
+
+
+dataset_options = click.option(
+    "-O",
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="An option of the dataset; VALUE is JSON, or else text.",
+    callback=_parse_options,
+)
+
+
+def is_place(settings: Settings, text: str, options: Mapping[str, Any]) -> bool:
+    """Whether a text is a path or URL, not the name of an installed dataset.
+
+    Raises:
+        UsageError: it is a path or URL, and options for a dataset are given.
+    """
+    found = "://" in text or os.path.exists(os.path.expanduser(text))
+    if found and (options or settings.storage is not None):
+        raise click.UsageError(f"--storage and -O require an installed dataset, but {text!r} is a file, folder or URL")
+    return found
+
+
+def answer(settings: Settings, value: Any, *blocks: Block | str | None) -> None:
+    """Write a result: ``value`` as JSON, in ASCII for any locale, or those of ``blocks`` that are neither None nor empty."""
+    if settings.as_json:
+        click.echo(json.dumps(value, indent=2, default=str), file=settings.stdout)
+    else:
+        echo(as_text([Paragraph(block) if isinstance(block, str) else block for block in blocks if block]))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> Table:
+    """A table with all of its rows; the columns numbered in ``right`` are flush right."""
+    return Table(header, rows, frozenset(right), max_rows=sys.maxsize)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Write lines on stdout or stderr, with control characters escaped."""
+    click.echo(printable(text, keep="\n\t"), err=err)

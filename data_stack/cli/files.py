@@ -1,0 +1,207 @@
+"""The commands on files in formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from data_stack.cli import common
+from data_stack.cli.common import Settings, answer, cli, table
+from data_stack.show.markup import Facts
+
+_FORMAT = "FORMAT"
+_FORMATS = "records, hdf5, npz, torch, webdataset, parquet or images"
+
+
+@cli.command("convert")
+@click.argument("source", metavar="SRC", shell_complete=common.complete_places)
+@click.argument("target", metavar="DST", shell_complete=common.complete_places)
+@click.option("--from", "source_format", metavar=_FORMAT, help=f"The format of SRC: {_FORMATS}.  [default: detected]")
+@click.option("--to", "target_format", metavar=_FORMAT, help="The format of DST.  [default: by its suffix, else records]")
+@click.option("--columns", metavar="A,NEW=OLD", help="Only these columns; NEW=OLD renames one, or names a position: image=0.")
+@click.option("--shardlen", type=click.IntRange(min=1), help="Samples per shard, for records, webdataset and parquet.")
+@click.option("--verify/--no-verify", default=True, show_default=True, help="Read all samples back and compare them.")
+@common.dataset_options
+def convert_dataset(settings: Settings, source: str, target: str, options: dict[str, Any], **how: Any) -> None:
+    """Convert a dataset into another format.
+
+    For example: data-stack convert train.h5 train --columns image=x,label=y
+
+    SRC is a file, a folder, an installed dataset (mnist:train), or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME);
+    DST is a file or a folder, local or in a store. Formats: records, hdf5 (.h5), npz, torch (.pt), webdataset (.tar, or a folder
+    of shards), parquet (a folder of files), images (a folder for each class).
+
+    An existing DST is never overwritten. DST appears under its name when it is complete and verified; an interrupted conversion
+    leaves nothing behind and starts over.
+    """
+    from data_stack.formats.conversion import convert
+    from data_stack.repository.places import locate
+
+    report = convert(_source(settings, source, options, how["source_format"]), locate(target), **how)
+    compared = f"{report.n_verified:,} read back and equal" if report.n_verified else "not verified"
+    text = (
+        f"{report.target} ({report.target_format}) has {report.n_samples:,} samples of {report.source}; {compared}, in "
+        f"{report.seconds:.3f} s\ncolumns: " + ", ".join(f"{name} ({kind})" for name, kind in report.columns.items())
+    )
+    answer(settings, asdict(report), text)
+
+
+def _source(settings: Settings, text: str, options: Mapping[str, Any], source_format: str | None) -> Any:
+    """A path or URL, or else the samples of an installed dataset.
+
+    Raises:
+        ConfigError: the dataset has several splits, and ``text`` names none of them.
+        DatasetNotFoundError: neither a path nor a dataset of this name exists.
+    """
+    from data_stack.exception import ConfigError, DatasetNotFoundError
+    from data_stack.repository.places import locate
+
+    if common.is_place(settings, text, options):
+        return locate(text)
+    if source_format is not None:
+        raise ConfigError(f"no file or folder exists at {text!r}")
+    try:
+        common.repository().describe(text)
+        name, split = text, ""
+    except DatasetNotFoundError:
+        name, _, split = text.rpartition(":")
+        if not name or not split or "/" in split:
+            raise
+    loaded = common.repository().load(name, split or None, settings.connector(), **options)
+    if not isinstance(loaded, dict):
+        return loaded
+    if len(loaded) > 1:
+        raise ConfigError(f"dataset {name!r} has the splits {', '.join(loaded)}; choose one, such as {name}:{next(iter(loaded))}")
+    return next(iter(loaded.values()))
+
+
+@cli.group("records")
+def records() -> None:
+    """Update the manifests of record datasets."""
+
+
+@records.command("seal")
+@click.argument("folder", metavar="FOLDER")
+def seal(settings: Settings, folder: str) -> None:
+    """Write the manifest of a record dataset, or of each of its shards, that Granular wrote or appended to.
+
+    The manifest has checksums of all complete samples. Samples in an earlier manifest are verified against it.
+    """
+    from data_stack.formats.records import seal
+
+    n_samples = seal(folder)
+    answer(settings, {"n_samples": n_samples}, f"sealed {n_samples:,} samples of {folder}")
+
+
+def facts_of(source: Any) -> dict[str, Any]:
+    """Collect the facts in the footers of a dataset, as plain JSON data.
+
+    Args:
+        source: as for ``ParquetDataset``.
+
+    Raises:
+        ResourceNotFoundError: ``source`` has no Parquet files.
+        DatasetFileCorruptError: a footer, or a metadata file, is damaged.
+    """
+    from data_stack.formats.parquet.files import find_files, partition_names
+    from data_stack.formats.parquet.footers import Footers
+    from data_stack.formats.parquet.inference import read_schema
+    from data_stack.formats.parquet.metadata import is_foreign
+    from data_stack.formats.parquet.schema import SCHEMA_KEY
+    from data_stack.formats.parquet.types import dtype_name
+
+    footers = Footers(find_files(source))
+    schema, metadata, manifest = read_schema(footers), footers.metadata, None if footers.files.given else footers.manifest
+    stored: dict[str, int] = {}
+    for footer in map(footers.of, range(len(footers.files.paths))):
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                name = column.path_in_schema.partition(".")[0]
+                stored[name] = stored.get(name, 0) + column.total_compressed_size
+    listed = {each.name: each.row_groups for each in manifest.files} if manifest else {}
+    there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
+    state = "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"
+    writer = "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if any(map(is_foreign, metadata)) else "the columns"
+    return {
+        "name": footers.files.folder.name,
+        "n_rows": int(footers.n_rows.sum()),
+        "n_files": len(footers.files.paths),
+        "stored_bytes": sum(stored.values()),
+        "n_row_groups": len(footers),
+        "row_group_rows": [min(footers.n_rows.tolist(), default=0), max(footers.n_rows.tolist(), default=0)],
+        "partition_by": partition_names(footers.files.partitions),
+        "manifest": state if manifest else "none",
+        "schema_from": writer,
+        "schema": schema.to_json(),
+        "fields": [
+            {
+                "name": field.name,
+                "dtype": dtype_name(field.dtype),
+                "shape": str(field.shape),
+                "codec": repr(field.codec),
+                "nullable": field.nullable,
+                "stored_bytes": stored.get(field.name),
+            }
+            for field in schema
+        ],
+    }
+
+
+_place = click.argument("source", metavar="SRC", shell_complete=common.complete_places)
+
+
+@cli.group("parquet")
+def parquet() -> None:
+    """Describe Parquet datasets, and rebuild their metadata.
+
+    SRC is a folder, a file or a URL (mongodb://HOST/DATABASE/NAME, s3://BUCKET/NAME, hdfs://…).
+    """
+
+
+@parquet.command("info")
+@_place
+def info(settings: Settings, source: str) -> None:
+    """Describe a Parquet dataset; reads only footers.
+
+    Prints the schema and its origin, files, row groups and sizes.
+    """
+    facts = facts_of(_folder(source))
+    fields, schema = facts["fields"], facts["schema"]
+    others = {key: value for key, value in facts.items() if key != "fields"} | {"schema": schema["name"]}
+    rows = [tuple(map(_text, field.values())) for field in fields]
+    answer(settings, facts, _facts(others), table(tuple(fields[0]), rows) if fields else None)
+
+
+@parquet.command("generate-metadata")
+@_place
+@click.option("--petastorm", is_flag=True, help="Also write Petastorm's metadata; existing metadata is always updated.")
+def generate(settings: Settings, source: str, petastorm: bool) -> None:
+    """Rebuild the manifest of a Parquet dataset from the footers of its files.
+
+    Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
+    """
+    from data_stack.formats.parquet.metadata_generation import generate_metadata
+
+    manifest = generate_metadata(_folder(source), petastorm=petastorm)
+    facts = {"n_files": len(manifest.files), "n_row_groups": manifest.n_row_groups, "n_rows": manifest.n_rows}
+    answer(settings, facts, _facts(facts))
+
+
+def _facts(facts: dict[str, Any]) -> Facts:
+    return Facts([(key, _text(value)) for key, value in facts.items()])
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    return f"{value:,}" if type(value) is int else str(value)
+
+
+def _folder(text: str) -> Any:
+    from data_stack.repository.places import locate
+
+    source = locate(text)
+    return source if isinstance(source, str) else source.as_folder()
