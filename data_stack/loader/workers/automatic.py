@@ -31,7 +31,7 @@ _START_SECONDS = {"threads": 0.0, "processes": 0.25}
 _MAX_BYTES_SENT = 4 << 30
 
 # Small batches out of blocks are read in one request: 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
-_N_TOGETHER = 8
+_MAX_TOGETHER = 32
 _MAX_BYTES_TOGETHER = 1 << 20
 _MAX_SECONDS_TOGETHER = 0.008
 
@@ -88,8 +88,8 @@ class InlineWorkers(Workers):
             self.cancel()
             raise
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        is_small = _N_TOGETHER * made.n_bytes <= _MAX_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MAX_SECONDS_TOGETHER
-        self.capacity = _N_TOGETHER if is_small and self._maker.can_join else 1
+        n_small = min(_MAX_BYTES_TOGETHER // max(made.n_bytes, 1), int(_MAX_SECONDS_TOGETHER / max(seconds, 1e-9)), _MAX_TOGETHER)
+        self.capacity = max(1, n_small) if self._maker.can_join else 1
         return made
 
     def _make(self) -> MadeBatch:
