@@ -24,11 +24,10 @@ from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.inference import adapt_schema, read_schema
-from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Gathering, Places, Selection, select
+from data_stack.formats.parquet.selection import Gathering, Places, Selection, files_that_could_match, select
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -206,7 +205,7 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
         """Start to read a row group; keep only the rows that the filter selects."""
-        return self._groups.reading(group, names, self._select().rows_of(group))
+        return GroupReading(self._groups, group, names, self._select().rows_of(group))
 
     # ------------------------------------------------------------------ samples
 

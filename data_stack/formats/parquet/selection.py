@@ -1,18 +1,31 @@
-"""Maps the samples of a dataset to rows of row groups."""
+"""Chooses the files, row groups and rows of a dataset, without reading more than a filter needs."""
 
 from __future__ import annotations
 
 import bisect
+import functools
+import operator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.known_values import instants_of, types_of
-from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import InstantColumns, Predicate, PredicateError, could_match, suits_bounds_of_floats
+from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.row_groups import RowGroups, partition_array, partition_guarantee, partition_value
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.selecting import (
+    InstantColumns,
+    Predicate,
+    PredicateError,
+    could_match,
+    is_instant,
+    suits_bounds_of_floats,
+    types_seen,
+)
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
@@ -99,6 +112,55 @@ class Selection:
         return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
 
 
+# ---------------------------------------------------------------------- what a filter selects
+
+
+def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
+    """The files that may have rows that a predicate selects, by the names of their folders; at least one file.
+
+    Raises:
+        DatasetFileCorruptError: the name of a folder is not a value of its field.
+    """
+    fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
+    if not fields:
+        return files
+    values = [
+        [partition_value(field, texts.get(field.name), files, number) for field in fields]
+        for number, texts in enumerate(files.partitions)
+    ]
+    if len(fields) == len(predicate.fields):  # it needs partition columns only
+        columns = {}
+        for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
+            columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
+        mask = predicate.mask(InstantColumns(columns, _instants_of(schema, predicate)))
+    elif predicate.bound is not None:
+        types, names = _types_of(schema, predicate), [field.name for field in fields]
+        guarantees = [
+            functools.reduce(operator.and_, [partition_guarantee(*each, types) for each in zip(names, of_file, strict=True)])
+            for of_file in values
+        ]
+        mask = could_match(predicate.bound, types, guarantees)
+    else:
+        return files
+    kept = np.flatnonzero(mask).tolist() or [0]
+    if len(kept) == len(files.paths):
+        return files
+    return replace(
+        files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
+    )
+
+
+def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
+    """The types by which the bound of a predicate sees its columns."""
+    types = pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
+    return types if predicate.bound is None else types_seen(predicate.bound, types)
+
+
+def _instants_of(schema: Schema, predicate: Predicate) -> frozenset[str]:
+    """The columns of a predicate that are times with a zone."""
+    return frozenset(name for name in predicate.fields if is_instant(schema[name].arrow_type()))
+
+
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
     """The rows of the chosen row groups that a predicate selects; None selects all.
 
@@ -115,10 +177,10 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
     chosen = chosen[n_rows > 0]
     if predicate.bound is not None:
         with_floats = suits_bounds_of_floats(predicate.bound)
-        types = types_of(groups.schema, predicate)
+        types = _types_of(groups.schema, predicate)
         guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
         chosen = chosen[could_match(predicate.bound, types, guarantees)]
-    instants = instants_of(groups.schema, predicate)
+    instants = _instants_of(groups.schema, predicate)
     found: dict[int, npt.NDArray[np.int32] | None] = {}
 
     def look_at(group: int) -> None:
