@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.native_values import null_mask
+from data_stack.formats.parquet.codecs.binary import null_mask
 from data_stack.formats.parquet.columns import ArrayColumn, CellError
 from data_stack.formats.parquet.inference import infer_schema, schema_of_columns
 from data_stack.formats.parquet.schema import Field

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, SUFFIXES, is_hidden
-from data_stack.formats.parquet.metadata import ParquetManifest, find_metadata
+from data_stack.formats.parquet.metadata import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, ParquetManifest, find_metadata
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.lent_resources import LentResource
 from data_stack.io.location import location_of
@@ -28,8 +27,8 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 
-__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths", "partition_names"]
-
+#: Suffixes of files of rows; Hive writes none.
+SUFFIXES: Final = (".parquet", ".parq", ".pq")
 #: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -300,3 +299,8 @@ def _errors(name: str, verb: str = "read") -> Iterator[None]:
 def partition_names(partitions: Sequence[Mapping[str, str | None]]) -> list[str]:
     """The names of all partition columns, in the order of the folders."""
     return list(dict.fromkeys(name for values in partitions for name in values))
+
+
+def is_hidden(path: str) -> bool:
+    """Whether tools ignore a file: its name, or the name of a folder, begins with ``_`` or ``.`` and has no ``=``."""
+    return any(part.startswith(("_", ".")) and "=" not in part for part in path.split("/"))

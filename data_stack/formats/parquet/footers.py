@@ -20,8 +20,14 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
-from data_stack.formats.parquet.metadata import MANIFEST_KEY, RECREATE, ParquetFileRecord, ParquetManifest, read_metadata
-from data_stack.formats.parquet.metadata import reading_parquet as reading_parquet
+from data_stack.formats.parquet.metadata import (
+    MANIFEST_KEY,
+    RECREATE,
+    ParquetFileRecord,
+    ParquetManifest,
+    read_metadata,
+    reading_parquet,
+)
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
@@ -252,7 +258,7 @@ class Footers:
 
     def _record(self, file: int) -> ParquetFileRecord | None:
         """The manifest's record of a file; None without one."""
-        return self.manifest.file(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
+        return self.manifest.by_name.get(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
 
     def _trusted_record(self, file: int) -> ParquetFileRecord | None:
         """The same, but None if the size of the file has changed: another tool replaced it."""

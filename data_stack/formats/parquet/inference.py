@@ -14,8 +14,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, NestedCodec, PngCodec, ScalarCodec
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.files import partition_names
-from data_stack.formats.parquet.footers import Footers, reading_parquet
-from data_stack.formats.parquet.foreign_metadata import read_foreign_schema
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import read_foreign_schema, reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 from data_stack.formats.parquet.writer_cells import plain_value

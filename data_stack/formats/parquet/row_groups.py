@@ -20,7 +20,8 @@ from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
-from data_stack.formats.parquet.footers import Footers, reading_parquet
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes

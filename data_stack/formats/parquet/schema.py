@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, read_codec
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, check_codec, default_codec, read_codec
+from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -80,7 +81,7 @@ class Field(FieldLike):
     @functools.cached_property
     def cells(self) -> ArrowCodec:
         """Encodes and decodes cells."""
-        return cells_of(self.codec)
+        return self.codec if isinstance(self.codec, ArrowCodec) else BinaryCells(self.codec)
 
     def arrow_type(self) -> pa.DataType:
         """The type of the Parquet column."""

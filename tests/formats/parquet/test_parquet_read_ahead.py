@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DatasetFileCorruptError, LoadingError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.group_cache import GroupCache
@@ -121,6 +122,6 @@ def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> Non
     small = ParquetDataset(tmp_path, max_cached_bytes=5 << 20)
     small.read_batch([0])
 
-    small.read_ahead(np.arange(1, 8) << 18)
+    access_to(small).prefetch(np.arange(1, 8) << 18)
     assert soon(lambda: has(small, 1) and has(small, 2))
     assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]

@@ -21,8 +21,8 @@ from data_stack.formats.parquet import (
     ParquetWriter,
     PngCodec,
     Schema,
-    foreign_metadata,
     generate_metadata,
+    metadata,
 )
 from data_stack.io.folder import folder_of
 
@@ -110,10 +110,10 @@ def test_a_partition_copied_alone_is_appended_to_once_its_manifest_is_recreated(
 
 
 def test_a_dataset_of_petastorm_names_the_package_that_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("data_stack.formats.parquet.foreign_metadata._GROUP", "data_stack.no_such_group")
-    foreign_metadata._plugin.cache_clear()
+    monkeypatch.setattr("data_stack.formats.parquet.metadata._GROUP", "data_stack.no_such_group")
+    metadata._plugin.cache_clear()
 
     with pytest.raises(ConfigError, match=r"timeseries: .*datastack-petastorm"):
         ParquetDataset(petastorm_folder("timeseries"))
 
-    foreign_metadata._plugin.cache_clear()
+    metadata._plugin.cache_clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,9 @@ import pyarrow as pa
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.checks import check_array, check_scalar
-from data_stack.formats.parquet.codecs.native_values import CellViews, cell_bytes
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike
+from data_stack.formats.parquet.types import FieldLike, is_bytes
 
 _Array = npt.NDArray[Any]
 
@@ -56,7 +55,7 @@ class BinaryCells(ArrowCodec):
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
-        views = CellViews(cells)
+        views = _CellViews(cells)
         decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
         return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
 
@@ -113,7 +112,7 @@ def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
 
 def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> ArrayColumn | None:
     """The values of cells with the same header and size; None if they differ, or do not fit the field."""
-    dtype, (data, offsets) = _dtype_of(field), cell_bytes(cells)
+    dtype, (data, offsets) = _dtype_of(field), _cell_bytes(cells)
     sizes = np.diff(offsets)
     if dtype is None or cells.null_count or not len(sizes) or not sizes[0] or not (sizes == sizes[0]).all():
         return None
@@ -129,3 +128,95 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
         return None
     strides = (rows.strides[0], *np.empty(layout.shape, layout.dtype).strides)
     return ArrayColumn(np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides), rows.nbytes)
+
+
+# ---------------------------------------------------------------------- cells of bytes
+
+
+def plain_cells(cells: pa.Array) -> pa.Array:
+    """Cells without extension types and dictionaries."""
+    if isinstance(cells, pa.ExtensionArray):
+        return plain_cells(cells.storage)
+    return plain_cells(cells.dictionary_decode()) if pa.types.is_dictionary(cells.type) else cells
+
+
+def as_binary(cells: pa.Array) -> pa.Array:
+    """Convert cells of any bytes or text type to binary or large binary.
+
+    Raises:
+        ValueError: the column has another type.
+    """
+    cells = plain_cells(cells)
+    type_ = cells.type
+    if type_ in (pa.binary(), pa.large_binary()):
+        return cells
+    if type_ in (pa.string(), pa.null()):
+        return cells.cast(pa.binary())
+    if type_ == pa.string_view():
+        cells = cells.cast(pa.large_string())
+    elif not is_bytes(type_) and type_ != pa.large_string():
+        raise ValueError(f"expected bytes, the column has type {type_}")
+    return cells.cast(pa.large_binary())
+
+
+def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """All bytes of a column, and the offsets of its cells, shape ``(n + 1,)``.
+
+    Raises:
+        ValueError: the column does not hold bytes.
+    """
+    cells = as_binary(cells)
+    if not len(cells):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    offset_dtype: Any = np.int64 if pa.types.is_large_binary(cells.type) else np.int32
+    _, offsets, data = cells.buffers()
+    starts = np.frombuffer(offsets, offset_dtype, count=cells.offset + len(cells) + 1)[cells.offset :]
+    return (np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), starts.astype(np.int64)
+
+
+class _CellViews(Sequence[Any]):
+    """The bytes of each cell; None for null.
+
+    Args:
+        cells: a column of bytes.
+
+    Attributes:
+        n_bytes: memory of the cells.
+
+    Raises:
+        ValueError: the column does not hold bytes.
+    """
+
+    def __init__(self, cells: pa.Array) -> None:
+        cells = as_binary(cells)
+        data, starts = _cell_bytes(cells)
+        self._data, self._starts = data.data, starts.data  # items of a memoryview are faster than of an array
+        self._is_null = null_mask(cells) if cells.null_count else None
+        self.n_bytes = cells.nbytes
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: Any) -> Any:
+        if self._is_null is not None and self._is_null[row]:
+            return None
+        return self._data[self._starts[row] : self._starts[row + 1]].tobytes()
+
+
+def numbers(cells: pa.Array) -> npt.NDArray[Any]:
+    """Integers, floats or booleans as an array, shape ``(n,)``; read-only unless it is a copy.
+
+    Args:
+        cells: cells of such a type; nulls have any value.
+    """
+    if pa.types.is_boolean(cells.type):  # bits
+        return numbers(cells.cast(pa.uint8())).view(bool)
+    buffer, dtype = cells.buffers()[1], np.dtype(cells.type.to_pandas_dtype())
+    if buffer is None or not len(cells):
+        return np.zeros(len(cells), dtype)
+    return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)
+
+
+def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which cells are null, shape ``(n,)``; without pandas, which pyarrow would import for arrays of booleans."""
+    return numbers(cells.is_null())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,25 +13,29 @@ import pyarrow as pa
 
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, check_scalar, is_missing, same_time
-from data_stack.formats.parquet.codecs.native_values import (
-    Values,
-    list_parts,
-    null_mask,
-    plain_cells,
-    plain_objects,
-    read_scalars,
-    time_dtype,
+from data_stack.formats.parquet.codecs.arrow_codec import (
+    ArrowCodec,
+    FieldValues,
+    check_array,
+    check_scalar,
+    is_missing,
+    same_time,
 )
+from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
 from data_stack.formats.parquet.types import (
+    FieldDtype,
     FieldLike,
     arrow_type_named,
     describe_type,
     dtype_name,
+    dtype_of_arrow,
     element_type,
+    is_bytes,
     is_list,
+    is_text,
+    kind_of,
+    numpy_dtype,
     type_described,
 )
 from data_stack.values.stacked_values import objects
@@ -63,16 +68,16 @@ class _TypedCodec(ArrowCodec):
         return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
-        if self.nulls == "nan" and not _is_float(field):
+        if self.nulls == "nan" and numpy_dtype(field.dtype).kind != "f":
             raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {dtype_name(field.dtype)}")
         return element_type(field.dtype, self.type)
 
-    def _read(self, field: FieldLike, cells: pa.Array) -> Values:
+    def _read(self, field: FieldLike, cells: pa.Array) -> _Values:
         """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
-        found = read_scalars(cells, field.dtype)
+        found = _read_scalars(cells, field.dtype)
         if self.nulls == "none" or found.is_null is None:
             return found
-        return Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
+        return _Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
 
 
 class ScalarCodec(_TypedCodec):
@@ -138,7 +143,8 @@ class ListCodec(_TypedCodec):
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = element_type(field.dtype, self.type)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
-            return _plain_array(check_array(field, value), type_)
+            array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
+            return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
@@ -155,7 +161,7 @@ class ListCodec(_TypedCodec):
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        (elements,), offsets = list_parts(plain_cells(cells))
+        (elements,), offsets = _list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
         expected = field.shape[0] if field.shape else None
@@ -172,10 +178,6 @@ class ListCodec(_TypedCodec):
             n_bytes = _object_bytes(elements) if found.array.dtype == object else None
             return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), n_bytes)
         return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
-
-
-def _is_float(field: FieldLike) -> bool:
-    return isinstance(field.dtype, np.dtype) and field.dtype.kind == "f"
 
 
 class NestedCodec(ArrowCodec):
@@ -214,7 +216,7 @@ class NestedCodec(ArrowCodec):
             return ArrayColumn(objects([None] * len(cells)))
 
         def make(rows: npt.NDArray[np.int64]) -> list[Any]:
-            return plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
+            return _plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
 
         return MadeColumn(len(cells), make, cells.nbytes)
 
@@ -228,7 +230,7 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     Raises:
         ValueError: the unit of the type cannot hold a time exactly.
     """
-    cells = pa.array(as_dtype(times, time_dtype(type_)))
+    cells = pa.array(as_dtype(times, _time_dtype(type_)))
     if pa.types.is_time32(type_):
         cells = cells.view(pa.int64()).cast(pa.int32())
     return cells if cells.type == type_ else cells.view(type_)
@@ -242,15 +244,10 @@ def _to_scalar(value: Any, type_: pa.DataType) -> Any:
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
         return value
-    stored = same_time(value, time_dtype(type_))
+    stored = same_time(value, _time_dtype(type_))
     if pa.types.is_time(type_) or (pa.types.is_timestamp(type_) and type_.tz is not None):
         return stored.astype(np.int64).item()  # pyarrow needs integers
     return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow does not accept dates of numpy
-
-
-def _plain_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
-    """Convert numbers for ``pyarrow.array``, which checks only Python numbers when the type differs."""
-    return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
 
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
@@ -280,3 +277,159 @@ def _has_none(value: Any) -> bool:
 def _object_bytes(cells: pa.Array) -> int:
     # a Python string has 49 bytes besides its characters, its reference 8
     return int(cells.nbytes) + 57 * len(cells)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+class _Values(NamedTuple):
+    """_Values of one dtype.
+
+    Attributes:
+        array: shape ``(n,)``; any content where a value is null.
+        is_null: shape ``(n,)``; None: no nulls.
+    """
+
+    array: npt.NDArray[Any]
+    is_null: npt.NDArray[np.bool_] | None
+
+    def as_objects(self) -> npt.NDArray[np.object_]:
+        """The values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
+        if self.array.dtype == object and self.is_null is None:
+            return self.array
+        found = objects(list(self.array))
+        if self.is_null is not None:
+            found[self.is_null] = None
+        return found
+
+
+def _read_scalars(cells: pa.Array, dtype: FieldDtype) -> _Values:
+    """Read scalars of any Arrow type as values of a dtype, without a change.
+
+    Raises:
+        CellError: a value does not fit.
+        ValueError: the cells are not scalars, are of another kind, or are not valid text.
+    """
+    cells = plain_cells(cells)
+    wanted = numpy_dtype(dtype)
+    is_null = null_mask(cells) if cells.null_count else None
+    if pa.types.is_null(cells.type) or (wanted.kind not in "USO" and is_null is not None and is_null.all()):
+        return _Values(np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null)
+    found = dtype_of_arrow(cells.type)
+    if kind_of(found) == "O" or kind_of(dtype) not in (kind_of(found), "O"):
+        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has type {cells.type}")
+    if found is Decimal:
+        if wanted.kind != "O":
+            return _Values(numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null)
+        return _Values(objects(cells.to_pylist()), is_null)
+    kind = numpy_dtype(found).kind
+    if kind in "US":
+        return _Values(_texts(cells, wanted.kind), is_null)
+    array = _times(cells) if kind in "mM" else numbers(cells)
+    if dtype is Decimal and kind in "iu":
+        return _Values(objects(list(map(Decimal, array.tolist()))), is_null)
+    return _Values(array if array.dtype == wanted or kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null)
+
+
+def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
+    """Text or bytes as objects, converted to the kind "U" or "S".
+
+    Raises:
+        pyarrow.ArrowException: the cells are not valid text.
+        MemoryError: not enough memory.
+    """
+    if kind == "U" and is_bytes(cells.type):
+        cells = as_binary(cells)
+        cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
+    elif kind == "S" and is_text(cells.type):
+        cells = as_binary(cells)
+    try:
+        return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
+    except pa.ArrowException:  # raised also without memory for a str
+        cells.validate(full=True)
+        raise MemoryError(f"not enough memory for {len(cells):,} texts") from None
+
+
+def _cast(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert numbers or times.
+
+    Raises:
+        CellError: a value does not fit.
+        ValueError: the values are of another kind.
+    """
+    if dtype.kind == "O":
+        raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
+            return cast
+        is_same = cast.astype(array.dtype) == array
+        if dtype.kind not in "mM":  # a number that is too large may wrap around twice
+            is_same &= (cast < 0) == (array < 0)
+    if array.dtype.kind == "f":
+        is_same |= np.isnan(array) & (np.isnan(cast) if dtype.kind == "f" else False)
+    if is_null is not None:
+        is_same |= is_null
+    if not is_same.all():
+        row = int(np.flatnonzero(~is_same)[0])
+        raise CellError(row, f"{array[row]} does not fit into dtype {dtype}")
+    return cast
+
+
+def _time_dtype(type_: pa.DataType) -> np.dtype[Any]:
+    """The dtype of dates, times and durations of an Arrow type."""
+    kind = "m" if pa.types.is_duration(type_) or pa.types.is_time(type_) else "M"
+    unit = "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
+    return np.dtype(f"{kind}8[{unit}]")
+
+
+def _plain_objects(cells: pa.Array) -> list[Any]:
+    """Convert values of any type to new objects: dicts for structs, lists of pairs for maps, lists, None for null.
+
+    Scalars are Python objects; times and durations are numpy's, because Python's have no nanoseconds.
+    """
+    cells = plain_cells(cells)
+    type_ = cells.type
+    is_null = null_mask(cells).tolist()
+    if pa.types.is_struct(type_):
+        names = [type_.field(number).name for number in range(type_.num_fields)]
+        # field() would ignore the offset of a slice
+        columns = [_plain_objects(child) for child in cells.flatten()]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
+        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
+    if pa.types.is_map(type_) or is_list(type_):
+        children, offsets = _list_parts(cells)
+        plain = [_plain_objects(child) for child in children]
+        elements = plain[0] if is_list(type_) else list(zip(*plain, strict=True))
+        ends = offsets.tolist()
+        return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
+    is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
+    found: list[Any] = _Values(_times(cells), null_mask(cells)).as_objects().tolist() if is_time else cells.to_pylist()
+    return found
+
+
+def _list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+    """The elements of lists (of maps: keys and items), and the offsets of the lists.
+
+    Raises:
+        ValueError: the cells are not lists.
+    """
+    type_ = cells.type
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        elements = cells.values.slice(cells.offset * size, len(cells) * size)
+        return [elements], np.arange(len(cells) + 1, dtype=np.int64) * size
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_)):
+        raise ValueError(f"expected lists, the column has type {type_}")
+    offsets = numbers(cells.offsets).astype(np.int64) if len(cells) else np.zeros(1, np.int64)
+    children = [cells.keys, cells.items] if pa.types.is_map(type_) else [cells.values]
+    return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
+
+
+def _times(cells: pa.Array) -> npt.NDArray[Any]:
+    """Dates and times as datetime64, times of day and durations as timedelta64."""
+    type_ = cells.type
+    is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
+    integers = cells.view(pa.int32() if is_narrow else pa.int64())
+    array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(_time_dtype(type_))
+    return array.astype("M8[D]") if pa.types.is_date64(type_) else array
