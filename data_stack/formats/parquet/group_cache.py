@@ -171,10 +171,10 @@ class GroupCache:
         """Take a prefetched row group, and wait for one that is being read; else start to read it."""
         with self._lock:
             expected = self._expected.pop(group, None)
-        if expected is not None and set(names) <= set(expected.reading.names):
-            if expected.future.cancel() or expected.future.exception() is None:
-                return expected.reading
-        return self._reading(group, names)
+        if expected is None or not set(names) <= set(expected.reading.names):
+            return self._reading(group, names)
+        is_read = expected.future.cancel() or expected.future.exception() is None
+        return expected.reading if is_read else self._reading(group, names)
 
     def _keep(self, group: int, columns: Columns) -> Columns:
         """Cache columns, and evict other row groups to make room."""

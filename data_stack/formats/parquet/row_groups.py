@@ -96,9 +96,6 @@ class RowGroups:
             self.with_nulls[field.name] = any(values[field.name] is None for values in self.partition_values)
         self.checked_pages: set[tuple[int, int]] = set()
 
-    def __len__(self) -> int:
-        return len(self.footers)
-
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         """Read columns of a row group.
 

@@ -75,11 +75,13 @@ def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     value = codec.decode(cell)
     if dtype is None or (type(value) is not np.ndarray and not shape):
         return value
-    value = np.asarray(value)
-    if value.dtype != dtype:
-        value = _as_dtype(value, dtype)
-    check_shape(value.shape, shape)
-    return value if value.ndim else value[()]
+    array = np.asarray(value)
+    if array.dtype != dtype:
+        found, array = array.dtype, array.astype(array.dtype.newbyteorder("="), copy=False)
+        if array.dtype != dtype and not (dtype.kind in "US" and array.dtype.kind == dtype.kind):
+            raise ValueError(f"expected dtype {dtype}, got {found}")
+    check_shape(array.shape, shape)
+    return array if array.ndim else array[()]
 
 
 def _check(field: FieldLike, value: Any) -> Any:
@@ -91,18 +93,6 @@ def _check(field: FieldLike, value: Any) -> Any:
         return check_array(field, value)[()]
     scalar = check_scalar(field, value)
     return dtype.type(scalar) if dtype.kind in "biuf" else scalar
-
-
-def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
-    """Convert ``array`` to native byte order.
-
-    Raises:
-        ValueError: it has another dtype.
-    """
-    native: _Array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if native.dtype != dtype and not (dtype.kind in "US" and native.dtype.kind == dtype.kind):
-        raise ValueError(f"expected dtype {dtype}, got {array.dtype}")
-    return native
 
 
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_codec import (
     ArrowCodec,
     FieldValues,
@@ -23,21 +24,7 @@ from data_stack.formats.parquet.codecs.arrow_codec import (
 )
 from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
-from data_stack.formats.parquet.types import (
-    FieldDtype,
-    FieldLike,
-    arrow_type_named,
-    describe_type,
-    dtype_name,
-    dtype_of_arrow,
-    element_type,
-    is_bytes,
-    is_list,
-    is_text,
-    kind_of,
-    numpy_dtype,
-    type_described,
-)
+from data_stack.formats.parquet.types import FieldLike
 from data_stack.values.stacked_values import objects
 
 Nulls = Literal["none", "nan"]
@@ -57,9 +44,9 @@ class _TypedCodec(ArrowCodec):
         if hasattr(type, "simpleString"):
             type = type.simpleString()  # noqa: A001  # likewise
         elif isinstance(type, pa.DataType):
-            type = describe_type(type)  # noqa: A001  # likewise
+            type = types.describe_type(type)  # noqa: A001  # likewise
         if type is not None:
-            arrow_type_named(type)
+            types.arrow_type_named(type)
         self.type, self.nulls = type, nulls
 
     def to_json(self) -> dict[str, Any]:
@@ -68,16 +55,21 @@ class _TypedCodec(ArrowCodec):
         return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
-        if self.nulls == "nan" and numpy_dtype(field.dtype).kind != "f":
-            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {dtype_name(field.dtype)}")
-        return element_type(field.dtype, self.type)
+        if self.nulls == "nan" and types.numpy_dtype(field.dtype).kind != "f":
+            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {types.dtype_name(field.dtype)}")
+        if self.type is None:
+            return types.arrow_type_of_dtype(field.dtype)
+        type_ = types.arrow_type_named(self.type)
+        if types.kind_of(field.dtype) not in (types.kind_of(types.dtype_of_arrow(type_)), "O"):
+            raise ConfigError(f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}")
+        return type_
 
     def _read(self, field: FieldLike, cells: pa.Array) -> _Values:
         """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
-        found = _read_scalars(cells, field.dtype)
-        if self.nulls == "none" or found.is_null is None:
-            return found
-        return _Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
+        array, is_null = _read_scalars(cells, field.dtype)
+        if self.nulls == "none" or is_null is None:
+            return array, is_null
+        return np.where(is_null, field.dtype.type("nan"), array), None  # type: ignore[union-attr]  # a float
 
 
 class ScalarCodec(_TypedCodec):
@@ -117,8 +109,8 @@ class ScalarCodec(_TypedCodec):
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        found = self._read(field, cells)
-        array = found.as_objects() if has_nulls and self.nulls == "none" else found.array
+        array, is_null = self._read(field, cells)
+        array = _as_objects(array, is_null) if has_nulls and self.nulls == "none" else array
         return ArrayColumn(array, _object_bytes(cells) if array.dtype == object else None)
 
 
@@ -141,8 +133,10 @@ class ListCodec(_TypedCodec):
         return list_length is not None
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        type_ = element_type(field.dtype, self.type)
-        if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
+        type_ = self._element_type(field)
+        may_have_nulls = value.dtype == object if isinstance(value, np.ndarray) else isinstance(value, (list, tuple))
+        has_nulls = may_have_nulls and any(each is None for each in value)
+        if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not has_nulls:
             array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
             return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
@@ -164,20 +158,18 @@ class ListCodec(_TypedCodec):
         (elements,), offsets = _list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
-        expected = field.shape[0] if field.shape else None
-        if expected is not None:
-            wrong = sizes != expected if is_null is None else (sizes != expected) & ~is_null
+        if field.shape and field.shape[0] is not None:
+            wrong = (sizes != field.shape[0]) & (True if is_null is None else ~is_null)
             if wrong.any():
                 row = int(np.flatnonzero(wrong)[0])
                 raise CellError(row, f"expected a list of shape {field.shape}, got {sizes[row]} elements")
         try:
-            found = self._read(field, elements)
+            array, no_elements = self._read(field, elements)
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
-        if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
-            n_bytes = _object_bytes(elements) if found.array.dtype == object else None
-            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), n_bytes)
-        return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
+        if not has_nulls and no_elements is None and len(sizes) and (sizes == sizes[0]).all():
+            return ArrayColumn(array.reshape(len(sizes), sizes[0]), _object_bytes(elements) if array.dtype == object else None)
+        return ListColumn(array, offsets, is_null, no_elements, as_objects=has_nulls)
 
 
 class NestedCodec(ArrowCodec):
@@ -197,8 +189,8 @@ class NestedCodec(ArrowCodec):
     kind = "nested"
 
     def __init__(self, type: Any) -> None:  # noqa: A002  # as above
-        self.type = describe_type(type) if isinstance(type, pa.DataType) else type
-        self._arrow = type_described(self.type)
+        self.type = types.describe_type(type) if isinstance(type, pa.DataType) else type
+        self._arrow = types.type_described(self.type)
 
     def to_json(self) -> dict[str, Any]:
         return {"codec": self.kind, "type": self.type}
@@ -214,11 +206,17 @@ class NestedCodec(ArrowCodec):
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         if pa.types.is_null(plain_cells(cells).type):
             return ArrayColumn(objects([None] * len(cells)))
+        return _NestedColumn(cells)
 
-        def make(rows: npt.NDArray[np.int64]) -> list[Any]:
-            return _plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
 
-        return MadeColumn(len(cells), make, cells.nbytes)
+class _NestedColumn(MadeColumn):
+    """Mutable values such as dicts, of which each access gets its own."""
+
+    def __init__(self, cells: pa.Array) -> None:
+        self._cells, self.n_bytes = cells, cells.nbytes
+
+    def make(self, rows: list[int]) -> list[Any]:
+        return _plain_objects(self._cells.slice(rows[0], 1) if len(rows) == 1 else self._cells.take(pa.array(rows)))
 
 
 # ---------------------------------------------------------------------- writing
@@ -252,26 +250,20 @@ def _to_scalar(value: Any, type_: pa.DataType) -> Any:
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
     """Convert a nested value for ``pyarrow.array``, which does not accept some times of numpy."""
-    types = pa.types
-    if isinstance(value, (np.datetime64, np.timedelta64)) and types.is_temporal(type_):
+    if isinstance(value, (np.datetime64, np.timedelta64)) and pa.types.is_temporal(type_):
         return None if is_missing(value) else _to_scalar(value, type_)
-    if types.is_struct(type_) and isinstance(value, Mapping):
+    if pa.types.is_struct(type_) and isinstance(value, Mapping):
         kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
         unknown = [name for name in value if name not in kinds]
         if unknown:  # pyarrow would drop it
             raise ValueError(f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}")
         return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
-    if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
+    if pa.types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
         return [(_to_nested(key, type_.key_type), _to_nested(item, type_.item_type)) for key, item in pairs]
-    if is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
+    if types.is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
         return [_to_nested(each, type_.value_type) for each in value]
     return value
-
-
-def _has_none(value: Any) -> bool:
-    is_array = isinstance(value, np.ndarray)
-    return (value.dtype == object if is_array else isinstance(value, (list, tuple))) and any(each is None for each in value)
 
 
 def _object_bytes(cells: pa.Array) -> int:
@@ -282,28 +274,21 @@ def _object_bytes(cells: pa.Array) -> int:
 # ---------------------------------------------------------------------- reading
 
 
-class _Values(NamedTuple):
-    """_Values of one dtype.
-
-    Attributes:
-        array: shape ``(n,)``; any content where a value is null.
-        is_null: shape ``(n,)``; None: no nulls.
-    """
-
-    array: npt.NDArray[Any]
-    is_null: npt.NDArray[np.bool_] | None
-
-    def as_objects(self) -> npt.NDArray[np.object_]:
-        """The values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
-        if self.array.dtype == object and self.is_null is None:
-            return self.array
-        found = objects(list(self.array))
-        if self.is_null is not None:
-            found[self.is_null] = None
-        return found
+_Values: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]"
+"""Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
 
 
-def _read_scalars(cells: pa.Array, dtype: FieldDtype) -> _Values:
+def _as_objects(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.object_]:
+    """Values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
+    if array.dtype == object and is_null is None:
+        return array
+    found = objects(list(array))
+    if is_null is not None:
+        found[is_null] = None
+    return found
+
+
+def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _Values:
     """Read scalars of any Arrow type as values of a dtype, without a change.
 
     Raises:
@@ -311,24 +296,24 @@ def _read_scalars(cells: pa.Array, dtype: FieldDtype) -> _Values:
         ValueError: the cells are not scalars, are of another kind, or are not valid text.
     """
     cells = plain_cells(cells)
-    wanted = numpy_dtype(dtype)
+    wanted = types.numpy_dtype(dtype)
     is_null = null_mask(cells) if cells.null_count else None
     if pa.types.is_null(cells.type) or (wanted.kind not in "USO" and is_null is not None and is_null.all()):
-        return _Values(np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null)
-    found = dtype_of_arrow(cells.type)
-    if kind_of(found) == "O" or kind_of(dtype) not in (kind_of(found), "O"):
-        raise ValueError(f"expected values of dtype {dtype_name(dtype)}, the column has type {cells.type}")
+        return np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null
+    found = types.dtype_of_arrow(cells.type)
+    if types.kind_of(found) == "O" or types.kind_of(dtype) not in (types.kind_of(found), "O"):
+        raise ValueError(f"expected values of dtype {types.dtype_name(dtype)}, the column has type {cells.type}")
     if found is Decimal:
         if wanted.kind != "O":
-            return _Values(numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null)
-        return _Values(objects(cells.to_pylist()), is_null)
-    kind = numpy_dtype(found).kind
+            return numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null
+        return objects(cells.to_pylist()), is_null
+    kind = types.numpy_dtype(found).kind
     if kind in "US":
-        return _Values(_texts(cells, wanted.kind), is_null)
+        return _texts(cells, wanted.kind), is_null
     array = _times(cells) if kind in "mM" else numbers(cells)
     if dtype is Decimal and kind in "iu":
-        return _Values(objects(list(map(Decimal, array.tolist()))), is_null)
-    return _Values(array if array.dtype == wanted or kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null)
+        return objects(list(map(Decimal, array.tolist()))), is_null
+    return array if array.dtype == wanted or types.kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null
 
 
 def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
@@ -338,10 +323,10 @@ def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
         pyarrow.ArrowException: the cells are not valid text.
         MemoryError: not enough memory.
     """
-    if kind == "U" and is_bytes(cells.type):
+    if kind == "U" and types.is_bytes(cells.type):
         cells = as_binary(cells)
         cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
-    elif kind == "S" and is_text(cells.type):
+    elif kind == "S" and types.is_text(cells.type):
         cells = as_binary(cells)
     try:
         return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
@@ -397,14 +382,14 @@ def _plain_objects(cells: pa.Array) -> list[Any]:
         columns = [_plain_objects(child) for child in cells.flatten()]
         rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
         return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
-    if pa.types.is_map(type_) or is_list(type_):
+    if pa.types.is_map(type_) or types.is_list(type_):
         children, offsets = _list_parts(cells)
         plain = [_plain_objects(child) for child in children]
-        elements = plain[0] if is_list(type_) else list(zip(*plain, strict=True))
+        elements = plain[0] if types.is_list(type_) else list(zip(*plain, strict=True))
         ends = offsets.tolist()
         return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
     is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
-    found: list[Any] = _Values(_times(cells), null_mask(cells)).as_objects().tolist() if is_time else cells.to_pylist()
+    found: list[Any] = _as_objects(_times(cells), null_mask(cells)).tolist() if is_time else cells.to_pylist()
     return found
 
 
