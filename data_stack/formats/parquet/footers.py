@@ -220,10 +220,7 @@ class Footers:
         return f"row group {self.index_of[group]} of {self.files.name(int(self.file_of[group]))}"
 
     def _of(self, file: int) -> _Footer:
-        footer = self._footers[file]
-        if footer is None:
-            footer = self._parse_and_check(file, *self._fetch(file))
-        return footer
+        return self._footers[file] or self._parse_and_check(file, *self._fetch(file))
 
     def _fetch(self, file: int) -> tuple[bytes, int, Any]:
         """Fetch the end of a file, its size and its version."""

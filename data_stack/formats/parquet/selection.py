@@ -132,7 +132,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         columns = {}
         for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
             columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
-        mask = predicate.mask(InstantColumns(columns, _instants_of(schema, predicate)))
+        mask = predicate.mask(InstantColumns(columns, _instants(schema, predicate)))
     elif predicate.bound is not None:
         types, names = _types_of(schema, predicate), [field.name for field in fields]
         guarantees = [
@@ -156,7 +156,7 @@ def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     return types if predicate.bound is None else types_seen(predicate.bound, types)
 
 
-def _instants_of(schema: Schema, predicate: Predicate) -> frozenset[str]:
+def _instants(schema: Schema, predicate: Predicate) -> frozenset[str]:
     """The columns of a predicate that are times with a zone."""
     return frozenset(name for name in predicate.fields if is_instant(schema[name].arrow_type()))
 
@@ -180,7 +180,6 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         types = _types_of(groups.schema, predicate)
         guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
         chosen = chosen[could_match(predicate.bound, types, guarantees)]
-    instants = _instants_of(groups.schema, predicate)
     found: dict[int, npt.NDArray[np.int32] | None] = {}
 
     def look_at(group: int) -> None:
@@ -193,7 +192,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(InstantColumns(values, instants))
+            mask = predicate.mask(InstantColumns(values, _instants(groups.schema, predicate)))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error

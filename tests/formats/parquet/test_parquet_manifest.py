@@ -13,8 +13,8 @@ import pytest
 
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
+from data_stack.formats.parquet.inference import generate_metadata
 from data_stack.formats.parquet.metadata import MANIFEST_KEY, ParquetManifest, write_metadata
-from data_stack.formats.parquet.metadata_generation import generate_metadata
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
