@@ -218,9 +218,8 @@ class _ParquetAccess(SourceAccess):
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
-        if not batch:
-            return [{} for _ in positions]
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        rows = zip(*batch.values(), strict=True) if batch else itertools.repeat((), len(positions))
+        return [dict(zip(batch, values, strict=True)) for values in rows]
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
         names = self.source._names

@@ -107,8 +107,7 @@ class Selection:
         rows = positions - self._blocks.starts[blocks]
         few = blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks  # sorted without comparisons
         order = np.argsort(few, kind="stable")
-        ends = np.flatnonzero(np.diff(blocks[order])) + 1
-        parts = np.split(order, ends)
+        parts = np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1)
         return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
 
 

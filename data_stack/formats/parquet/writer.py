@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -39,6 +40,7 @@ from data_stack.util.suggestions import did_you_mean
 _PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
+_NO_LIMIT: Final = 1 << 62
 
 
 class ParquetWriter:
@@ -114,10 +116,10 @@ class ParquetWriter:
             raise ConfigError(f"unknown compression {compression!r:.40}{near}; known: {known}")
         self._format = FileFormat(
             int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
-            None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
+            int(_at_least("row_group_rows", row_group_rows, 1)),
             compression,
             int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
-            None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
+            int(_at_least("rows_per_file", rows_per_file, 1)),
         )
         self._petastorm = bool(petastorm)
         self._folder = folder_of(target, prefix)
@@ -138,8 +140,7 @@ class ParquetWriter:
 
     def __len__(self) -> int:
         """Number of rows, including rows that are not durable yet; all rows of a newly opened writer are durable."""
-        begun = 0 if self._part is None else self._part.n_rows + self._cells.n_rows
-        return self._n_before + begun
+        return self._n_before + (0 if self._part is None else self._part.n_rows + self._cells.n_rows)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._name!r}: {len(self):,} rows{', ' + self._state if self._state else ''}>"
@@ -203,7 +204,6 @@ class ParquetWriter:
         self._flush_rows()
         if self._part is None:
             raise ConfigError("encoded cells do not determine a schema: pass schema=")
-        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         columns = dict(zip(table.column_names, table.columns, strict=True))
         self.append_columns(columns, encoded=columns)
 
@@ -353,23 +353,18 @@ class ParquetWriter:
     def _finish(self, part: WriterPart) -> None:
         """Complete all files, and write the metadata files, the manifest last."""
         with self._broken_by_errors():
-            if not (self._before or part.noted.files or part.has_files or part.noted.partition_by):
-                part.begin_file()  # other tools need a file to see the columns
-            part.complete(is_noted=True)
-        noted = part.noted
-        if self._manifest is None or noted.files or self._petastorm:
-            manifest = ParquetManifest(noted.schema, (*self._before, *noted.files), noted.partition_by, noted.n_parts)
-            self._write_metadata(noted.schema, manifest)
+            # other tools need a file to see the columns
+            part.complete(is_noted=True, needs_file=not (self._before or part.noted.files or part.noted.partition_by))
+        if self._manifest is None or part.noted.files or self._petastorm:
+            manifest = replace(part.noted, files=(*self._before, *part.noted.files))
+            before = read_metadata(self._folder) if self._folder.can_delete else None
+            metadata = {**(before.metadata if before is not None else {}), **manifest.schema.metadata()}
+            metadata.pop(INDEXES_KEY, None)  # they are out of date
+            if self._petastorm or any(map(is_foreign, metadata)):
+                metadata = make_foreign_metadata(manifest.schema, manifest.files, metadata)
+            names = [file.name for file in manifest.files]
+            write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
         clear_progress(self._folder)
-
-    def _write_metadata(self, schema: Schema, manifest: ParquetManifest) -> None:
-        before = read_metadata(self._folder) if self._folder.can_delete else None
-        metadata = {**(before.metadata if before is not None else {}), **schema.metadata()}
-        metadata.pop(INDEXES_KEY, None)  # they are out of date
-        if self._petastorm or any(map(is_foreign, metadata)):
-            metadata = make_foreign_metadata(schema, manifest.files, metadata)
-        names = tuple(file.name for file in manifest.files)
-        write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -383,6 +378,8 @@ class ParquetWriter:
 
 
 def _at_least(name: str, value: Any, least: float) -> float:
+    if value is None:
+        return _NO_LIMIT
     if not isinstance(value, (int, float, np.number)) or not value >= least or value <= 0:
         raise ConfigError(f"{name} must be a number {f'of at least {least}' if least else 'above 0'}, got {value!r:.40}")
     return float(value)

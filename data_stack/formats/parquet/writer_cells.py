@@ -34,7 +34,7 @@ class Cells:
         schema: of the rows.
         partition_by: the columns that become folders, ``day=2024-01-01/vehicle=7`` as Hive names them.
         name: of the dataset, for messages.
-        most_rows: maximum number of waiting rows; None for a default.
+        most_rows: maximum number of waiting rows.
 
     Attributes:
         n_rows: number of waiting rows.
@@ -43,10 +43,10 @@ class Cells:
         ConfigError: a column of ``partition_by`` is not in the schema or cannot name folders, or no column is left for the files.
     """
 
-    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int | None = None) -> None:
+    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int) -> None:
         self._schema, self._name = schema, name
         self._partitions = _partition_fields(schema, partition_by)
-        self._most_rows = min(MAX_ROWS, most_rows or MAX_ROWS)
+        self._most_rows = min(MAX_ROWS, most_rows)
         self._in_files = [field for field in schema if field not in self._partitions]
         types = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self._in_files]
         self.arrow_schema = pa.schema(types, metadata=schema.metadata())
@@ -148,13 +148,12 @@ def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
         values = values.copy()  # its owner may change it
     type_ = field.arrow_type()
     if not is_encoded:
-        cells = field.cells.encode_column(field, values)
-    else:
-        cells = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
-        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
-        if cells.null_count and not field.nullable:
-            raise ValueError("a cell is null, but the field is not nullable")
-    return cells if cells.type == type_ else cells.cast(type_)
+        return field.cells.encode_column(field, values).cast(type_)
+    cells = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    cells = cells if isinstance(cells, pa.Array) else pa.array(cells, type_)
+    if cells.null_count and not field.nullable:
+        raise ValueError("a cell is null, but the field is not nullable")
+    return cells.cast(type_)
 
 
 def plain_value(value: Any) -> Any:
@@ -209,7 +208,7 @@ def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
 
 def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
     """The names of the folders of a partition's values."""
-    plain: Iterable[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else map(plain_value, values)
+    plain: Iterable[Any] = values.to_pylist() if hasattr(values, "to_pylist") else map(plain_value, values)
     names = []
     for row, value in enumerate(plain):
         try:

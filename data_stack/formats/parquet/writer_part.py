@@ -35,21 +35,21 @@ class FileFormat:
 
     Attributes:
         row_group_bytes: bytes per row group, before compression.
-        row_group_rows: maximum rows per row group; None: no limit.
+        row_group_rows: maximum rows per row group.
         compression: one of :data:`COMPRESSIONS`.
         file_bytes: approximate bytes per file.
-        file_rows: maximum rows per file; None: no limit.
+        file_rows: maximum rows per file.
     """
 
     row_group_bytes: int
-    row_group_rows: int | None
+    row_group_rows: int
     compression: str
     file_bytes: int
-    file_rows: int | None
+    file_rows: int
 
     def is_full(self, n_bytes: int, n_rows: int) -> bool:
         """Whether a file with ``n_bytes`` and ``n_rows`` is complete."""
-        return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
+        return n_bytes >= self.file_bytes or n_rows >= self.file_rows
 
 
 class GrowingParquetFile:
@@ -104,8 +104,7 @@ class GrowingParquetFile:
         self.n_rows += batch.num_rows
         while self._pending_rows:
             n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
-            if self._format.row_group_rows is not None:
-                n_rows = min(n_rows, self._format.row_group_rows)
+            n_rows = min(n_rows, self._format.row_group_rows)
             if self._pending_rows < n_rows:
                 return
             self._write(n_rows)
@@ -160,13 +159,9 @@ def _options(schema: Schema, arrow_schema: pa.Schema, compression: str) -> dict[
     columns = [parquet.column(number) for number in range(len(parquet.names))]
     compressed = {field.name for field in schema if field.codec.is_compressed}
     # dictionaries pay for words and small numbers; floats and bytes rarely repeat
-    repeat = [
-        column.path
-        for column in columns
-        if column.physical_type not in ("FLOAT", "DOUBLE", "BYTE_ARRAY") or column.logical_type.type != "NONE"
-    ]
-    paths = [column.path for column in columns]
-    codecs = {path: "none" if path.partition(".")[0] in compressed else compression for path in paths}
+    rarely = ("FLOAT", "DOUBLE", "BYTE_ARRAY")
+    repeat = [each.path for each in columns if each.physical_type not in rarely or each.logical_type.type != "NONE"]
+    codecs = {each.path: "none" if each.path.partition(".")[0] in compressed else compression for each in columns}
     return {"compression": codecs, "use_dictionary": repeat}
 
 
@@ -202,9 +197,6 @@ class _Sink(io.RawIOBase):
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
-        pass
-
 
 #: Limit of the memory for rows of all open files together.
 _MAX_PENDING_BYTES: Final = 512 << 20
@@ -238,15 +230,6 @@ class WriterPart:
         self.n_rows = self._n_complete = 0
         self._note()
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the part has a file."""
-        return bool(self._open or self._published)
-
-    def begin_file(self) -> None:
-        """Open a file, so that a dataset without rows has one."""
-        self._file("")
-
     def add(self, cells: CellBatch) -> None:
         """Add rows to the files of their folders."""
         batch, folders = cells
@@ -262,9 +245,14 @@ class WriterPart:
         if self._format.is_full(n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders):
             self.complete()
 
-    def complete(self, *, is_noted: bool = False) -> None:
-        """Complete all open files, and note them: at once with ``is_noted``, or if the dataset has few files."""
-        if self.has_files:
+    def complete(self, *, is_noted: bool = False, needs_file: bool = False) -> None:
+        """Complete all open files, and note them: at once with ``is_noted``, or if the dataset has few files.
+
+        With ``needs_file``, a part without rows has an empty file.
+        """
+        if needs_file and not self._open:
+            self._file("")
+        if self._open or self._published:
             for file in self._open.values():
                 file.finish()
             while self._open:
@@ -303,9 +291,7 @@ class WriterPart:
         start = 0
         while start < batch.num_rows:
             file = self._file(folder)
-            n_rows = batch.num_rows - start
-            if self._format.file_rows is not None:
-                n_rows = min(n_rows, self._format.file_rows - file.n_rows)
+            n_rows = min(batch.num_rows - start, self._format.file_rows - file.n_rows)
             file.add(batch.slice(start, n_rows))
             self.n_rows += n_rows
             start += n_rows
