@@ -113,7 +113,7 @@ class ParquetDataset(AccessedDatasetIterator):
         read = adapt_schema(whole, nulls, timestamp_unit)
         self._schema = read if columns is None else read.view(columns)
         if predicate is None:
-            footers.find_row_groups()
+            footers.read_all(trusting=True)
         else:
             for name in predicate.fields:
                 whole[name]  # raises if the field does not exist

@@ -18,8 +18,7 @@ from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import (
     ParquetFileRecord,
     ParquetManifest,
-    is_foreign,
-    make_foreign_metadata,
+    add_foreign_metadata,
     read_foreign_schema,
     reading_parquet,
     write_metadata,
@@ -150,9 +149,7 @@ def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = 
         ParquetFileRecord.of(path, footers.size(number), footers.facts(number), footers.digest(number))
         for number, path in enumerate(files.paths)
     )
-    metadata = {**footers.metadata, **found.metadata()}
-    if petastorm or any(map(is_foreign, metadata)):
-        metadata = make_foreign_metadata(found, records, metadata)
+    metadata = add_foreign_metadata({**footers.metadata, **found.metadata()}, found, records, always=petastorm)
     try:
         before = footers.manifest
     except DatasetFileCorruptError:  # damaged, or of an earlier version: it is replaced here
@@ -206,7 +203,7 @@ def _field(name: str, values: Iterable[Any]) -> Field:
         return Field(name, "uint8", _IMAGE_SHAPES[mode], PngCodec(), nullable=True)
     value = plain_value(value)
     if isinstance(value, Decimal):
-        return Field(name, Decimal, (), nullable=True)
+        return Field(name, Decimal, nullable=True)
     if isinstance(value, (np.ndarray, np.generic)):
         return _field_of_dtype(name, value.dtype, (None,) * value.ndim)
     if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one

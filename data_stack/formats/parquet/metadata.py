@@ -203,13 +203,13 @@ class ParquetManifest:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
         """
         paths = find_metadata(folder)
-        found = read_metadata(folder, paths)
-        return None if found is None else cls.from_metadata(found.metadata, folder.full_name(paths[-1]))
+        return cls.in_metadata(read_metadata(folder, paths), folder, paths)
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[bytes, bytes], what: str) -> ParquetManifest | None:
-        """The manifest in key-value metadata; None without one. Raises as :meth:`from_json`."""
-        return cls.from_json(metadata[MANIFEST_KEY], what) if MANIFEST_KEY in metadata else None
+    def in_metadata(cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]) -> ParquetManifest | None:
+        """The manifest in what :func:`read_metadata` returned for ``paths``; None without one. Raises as :meth:`from_json`."""
+        data = None if found is None else found.metadata.get(MANIFEST_KEY)
+        return None if data is None else cls.from_json(data, folder.full_name(paths[-1]))
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -320,16 +320,18 @@ def read_foreign_schema(metadata: Mapping[bytes, bytes]) -> Schema | None:
     return schema
 
 
-def make_foreign_metadata(
-    schema: Schema, files: Sequence[ParquetFileRecord], before: Mapping[bytes, bytes]
-) -> dict[bytes, bytes]:
-    """The metadata ``before``, with what Petastorm needs to read the files.
+def add_foreign_metadata(
+    metadata: Mapping[bytes, bytes], schema: Schema, files: Sequence[ParquetFileRecord], *, always: bool
+) -> Mapping[bytes, bytes]:
+    """Add what Petastorm needs to read the files, or update it; metadata without it are unchanged, except with ``always``.
 
     Raises:
         ConfigError: the plugin that makes it is not installed, or Petastorm does not support a field.
     """
-    ours = {key: value for key, value in before.items() if not is_foreign(key)}
-    return {**ours, **_plugin().make_metadata(schema, files, before)}
+    if not always and not any(map(is_foreign, metadata)):
+        return metadata
+    ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
+    return {**ours, **_plugin().make_metadata(schema, files, metadata)}
 
 
 @functools.cache

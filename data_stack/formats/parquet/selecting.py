@@ -169,9 +169,6 @@ class ArrowPredicate(Predicate):
     def content(self) -> Any:
         return {"arrow": hashlib.sha256(self._serialized).hexdigest()}
 
-    def __repr__(self) -> str:
-        return str(self.bound)
-
 
 def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
     """The types of columns as :class:`ArrowPredicate` sees them.

@@ -23,9 +23,8 @@ from data_stack.formats.parquet.metadata import (
     RECREATE,
     ParquetFileRecord,
     ParquetManifest,
+    add_foreign_metadata,
     find_metadata,
-    is_foreign,
-    make_foreign_metadata,
     read_metadata,
     write_metadata,
 )
@@ -324,7 +323,9 @@ class ParquetWriter:
         partition_by = self._asked_partition_by or ()
         self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            make_foreign_metadata(schema, (), {})  # raises for fields that Petastorm lacks, before anything is written
+            add_foreign_metadata(
+                {}, schema, (), always=True
+            )  # raises for fields that Petastorm lacks before it writes
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
         self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
         self.schema = schema
@@ -360,10 +361,9 @@ class ParquetWriter:
             before = read_metadata(self._folder) if self._folder.can_delete else None
             metadata = {**(before.metadata if before is not None else {}), **manifest.schema.metadata()}
             metadata.pop(INDEXES_KEY, None)  # they are out of date
-            if self._petastorm or any(map(is_foreign, metadata)):
-                metadata = make_foreign_metadata(manifest.schema, manifest.files, metadata)
+            made = add_foreign_metadata(metadata, manifest.schema, manifest.files, always=self._petastorm)
             names = [file.name for file in manifest.files]
-            write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
+            write_metadata(self._folder, self._cells.arrow_schema.with_metadata(made), names, manifest)
         clear_progress(self._folder)
 
     def _check_usable(self) -> None:

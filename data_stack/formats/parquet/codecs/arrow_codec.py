@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 from abc import ABC, abstractmethod
@@ -225,11 +226,9 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
-    try:
-        with np.errstate(over="ignore"):
-            number = np.array(value).astype(dtype).item()
-    except OverflowError:
-        number = None
+    number = None
+    with np.errstate(over="ignore"), contextlib.suppress(OverflowError):
+        number = np.array(value).astype(dtype).item()
     rounds = type(value) is float and number is not None and math.isfinite(number)
     if number != value and value == value and not rounds:
         raise ValueError(f"{_show(value)} does not fit into dtype {dtype}")
@@ -237,21 +236,14 @@ def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _check_time(value: Any, dtype: np.dtype[Any]) -> Any:
-    if hasattr(value, "to_datetime64"):  # of pandas: an instant in nanoseconds
-        value = value.to_datetime64()
-    elif hasattr(value, "to_timedelta64"):
-        value = value.to_timedelta64()
-    elif isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
-        value = np.datetime64(value, "us")
-    elif isinstance(value, datetime.date):
-        value = np.datetime64(value, "D")
-    elif isinstance(value, datetime.time):
-        since_midnight = datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None)) - datetime.datetime.min
-        value = np.timedelta64(since_midnight, "us")
-    elif isinstance(value, datetime.timedelta):
-        value = np.timedelta64(value, "us")
+    if isinstance(value, datetime.time):
+        value = datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None)) - datetime.datetime.min
+    elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if hasattr(value, "to_numpy"):  # of pandas: in nanoseconds
+        value = value.to_numpy()
+    elif isinstance(value, (datetime.date, datetime.timedelta)):
+        value = np.datetime64(value) if isinstance(value, datetime.date) else np.timedelta64(value)
     if not isinstance(value, dtype.type):
         raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
     return same_time(value, dtype)
