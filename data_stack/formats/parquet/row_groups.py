@@ -78,20 +78,16 @@ class RowGroups:
         required = {field.name for field in schema if not field.nullable}
         self.absent = [stored.difference(footers.columns(file)) for file in range(len(files.paths))]
         for file, absent in enumerate(self.absent):
-            for name in absent & required:
+            for name in sorted(absent & required):
                 raise DatasetFileCorruptError(
-                    f"{files.name(file)} has no column {name!r}, unlike other files or the schema; it has "
-                    f"{', '.join(footers.columns(file))}. Exclude the column with columns=…, or make the field nullable with "
-                    f"schema=…"
+                    f"{files.name(file)} has no column {name!r}, unlike other files or the schema. "
+                    f"Exclude the column with columns=…, or make the field nullable with schema=…"
                 )
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
         kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
         counts = {name: {columns.get(name) for columns in kinds} for name in schema.fields}
         self.list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
-        somewhere_absent = set().union(*self.absent)
-        self.with_nulls = {
-            name: field.nullable and (name in somewhere_absent or None in counts[name]) for name, field in schema.fields.items()
-        }
+        self.with_nulls = {name: field.nullable and None in counts[name] for name, field in schema.fields.items()}
         for field in partitioned:
             self.with_nulls[field.name] = any(values[field.name] is None for values in self.partition_values)
         self.checked_pages: set[tuple[int, int]] = set()
@@ -127,10 +123,10 @@ class RowGroups:
 
         Lists count as equally long where the footers allow it, until a list of another length is read.
         """
-        fields = [self.schema[name] for name in names]
         return all(
-            field.cells.is_gathered(field, list_length=self.list_lengths.get(field.name), has_nulls=self.with_nulls[field.name])
-            for field in fields
+            field.cells.is_gathered(field, list_length=self.list_lengths.get(name), has_nulls=self.with_nulls[name])
+            for name, field in self.schema.fields.items()
+            if name in names
         )
 
     def estimate_bytes(self, names: Sequence[str]) -> float:
@@ -141,7 +137,7 @@ class RowGroups:
             return 0.0
         facts = footers.facts(0)
         leaves = [leaf for name in names for leaf in facts.columns.get(name, [])]
-        return float(facts.n_raw_bytes[:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
+        return float(facts.chunks["n_raw_bytes"][:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
 
     def empty(self, name: str) -> npt.NDArray[Any]:
         """A column without rows.
@@ -177,7 +173,7 @@ class RowGroups:
             if field.name in known:
                 found.append(partition_guarantee(field.name, known[field.name], types))
             elif len(leaves) == 1 and isinstance(field.codec, ScalarCodec) and (with_floats or field.dtype not in _FLOATS):
-                n_nulls = int(facts.n_nulls[index, leaves[0]])
+                n_nulls = int(facts.chunks["n_nulls"][index, leaves[0]])
                 found.append(_column_guarantee(types.field(field.name), stored.column(leaves[0]).statistics, n_rows, n_nulls))
         return functools.reduce(operator.and_, found)
 
@@ -235,8 +231,8 @@ class GroupReading:
             footers.check_unchanged(self.file, source)
             facts = footers.facts(self.file)
             numbers = self._numbers()
-            n_bytes = facts.n_values[self._index, numbers] * facts.value_bytes[numbers]
-            check_request(int(np.maximum(n_bytes, facts.n_raw_bytes[self._index, numbers]).sum()), name)
+            n_bytes = facts.chunks["n_values"][self._index, numbers] * facts.value_bytes[numbers]
+            check_request(int(np.maximum(n_bytes, facts.chunks["n_raw_bytes"][self._index, numbers]).sum()), name)
             if self.is_local:  # in a store, each check would be a request
                 self._check_pages(source, facts, numbers)
             # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
@@ -255,7 +251,7 @@ class GroupReading:
         """The size of the columns before compression, from the footer; 0 if the footer was not read."""
         if not self._footers.is_read(self.file):
             return 0
-        return int(self._footers.facts(self.file).n_raw_bytes[self._index, self._numbers()].sum())
+        return int(self._footers.facts(self.file).chunks["n_raw_bytes"][self._index, self._numbers()].sum())
 
     def _numbers(self) -> list[int]:
         """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
@@ -271,11 +267,11 @@ class GroupReading:
         for number in numbers:
             if (self._group, number) in self._groups.checked_pages:
                 continue
-            start, n_raw_bytes = int(facts.starts[index, number]), int(facts.n_raw_bytes[index, number])
-            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.n_bytes[index, number]))
+            start, n_raw_bytes = int(facts.chunks["start"][index, number]), int(facts.chunks["n_raw_bytes"][index, number])
+            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.chunks["n_bytes"][index, number]))
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(f"{name}, column {number} claims {claimed:,} bytes, the footer {n_raw_bytes:,}")
-            if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
+            if not facts.value_bytes[number] and dictionary * int(facts.chunks["n_values"][index, number]) > limit_bytes():
                 self._check_repeated(source, number)
             self._groups.checked_pages.add((self._group, number))
 

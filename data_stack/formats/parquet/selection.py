@@ -151,8 +151,7 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
 
 def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     """The types by which the bound of a predicate sees its columns."""
-    types = pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields])
-    return types if predicate.bound is None else types_seen(predicate.bound, types)
+    return types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
 
 
 def _instants(schema: Schema, predicate: Predicate) -> frozenset[str]:

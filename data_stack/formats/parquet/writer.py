@@ -164,9 +164,8 @@ class ParquetWriter:
             raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
         if self._part is None:
             self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
-        self._cells.append(row, number)
-        if self._cells.is_full:
-            self._spread(self._cells.take())
+        if self._cells.append(row, number):
+            self._flush_rows()
         return number
 
     def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
@@ -323,9 +322,7 @@ class ParquetWriter:
         partition_by = self._asked_partition_by or ()
         self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            add_foreign_metadata(
-                {}, schema, (), always=True
-            )  # raises for fields that Petastorm lacks before it writes
+            add_foreign_metadata({}, schema, (), always=True)  # raises for fields that Petastorm lacks before it writes
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
         self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
         self.schema = schema

@@ -6,7 +6,7 @@ import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -53,13 +53,8 @@ class Cells:
         self._waiting: list[CellBatch] = []
         self._n_bytes = self.n_rows = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether enough rows are waiting."""
-        return self.n_rows >= self._most_rows or self._n_bytes >= _MAX_BYTES
-
-    def append(self, row: Mapping[str, Any], number: int) -> None:
-        """Encode a row.
+    def append(self, row: Mapping[str, Any], number: int) -> bool:
+        """Encode a row; return whether enough rows are waiting.
 
         Args:
             row: values by name; nullable ones may be left out.
@@ -73,6 +68,7 @@ class Cells:
         self._waiting.append(cells)
         self._n_bytes += cells[0].nbytes
         self.n_rows += 1
+        return self.n_rows >= self._most_rows or self._n_bytes >= _MAX_BYTES
 
     def take(self) -> CellBatch:
         """Remove and return all waiting rows."""
@@ -118,27 +114,22 @@ class Cells:
                 return make(field, values, field.name in encoded)
             except (MissingDependencyError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001  # codecs of plugins raise anything
-                self._refuse(field.name, error, number)
+            except Exception as error:  # codecs of plugins raise anything
+                row = f", row {number + error.row}," if isinstance(error, CellError) else ""
+                where = f"field {field.name!r}{row} of {self._name!r}"
+                raise ConfigError(f"{where}: {error!s:.400}. {number} rows were appended") from error
 
         arrays = [encode(field, _encode_column) for field in self._in_files]
         folders = [encode(field, _encode_folders) for field in self._partitions]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
         return batch, list(map("/".join, zip(*folders, strict=True))) if folders else None
 
-    def _refuse(self, name: str, error: Exception, n_rows: int) -> NoReturn:
-        where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellError) else "")
-        raise ConfigError(f"{where} of {self._name!r}: {error!s:.400}. {n_rows} rows were appended") from error
-
     def _check_names(self, given: Collection[Any], what: str) -> None:
         unknown = [name for name in given if name not in self._schema]
         missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
         if unknown:
-            known = self._schema.fields
-            raise ConfigError(
-                f"unknown field {', '.join(map(repr, unknown))} in {what}"
-                f"{did_you_mean(unknown[0], known)}; the schema has: {', '.join(sorted(known))}"
-            )
+            names, near = ", ".join(map(repr, unknown)), did_you_mean(unknown[0], self._schema.fields)
+            raise ConfigError(f"unknown field {names} in {what}{near}; the schema has: {', '.join(sorted(self._schema.fields))}")
         if missing:
             raise ConfigError(f"{what} lacks {', '.join(map(repr, missing))}, which must not be null")
 
