@@ -73,15 +73,14 @@ class Field(FieldLike):
             kind = check_dtype(dtype)
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
-        for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
-            object.__setattr__(self, attribute, value)
-        object.__setattr__(self, "codec", default_codec(self) if codec is None else check_codec(name, codec))
+        self.__dict__.update(name=name, dtype=kind, shape=sizes, nullable=bool(nullable))
+        self.__dict__["codec"] = default_codec(self) if codec is None else check_codec(name, codec)
         self.arrow_type()  # raises if the codec does not fit
 
     @functools.cached_property
     def cells(self) -> ArrowCodec:
         """Encodes and decodes cells."""
-        return self.codec if isinstance(self.codec, ArrowCodec) else BinaryCells(self.codec)
+        return self.codec if isinstance(self.codec, ArrowCodec) else BinaryCells(self.codec, self)
 
     def arrow_type(self) -> pa.DataType:
         """The type of the Parquet column."""

@@ -142,11 +142,8 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     else:
         return files
     kept = np.flatnonzero(mask).tolist() or [0]
-    if len(kept) == len(files.paths):
-        return files
-    return replace(
-        files, paths=tuple(files.paths[number] for number in kept), partitions=tuple(files.partitions[number] for number in kept)
-    )
+    paths, partitions = (tuple(each[number] for number in kept) for each in (files.paths, files.partitions))
+    return files if len(kept) == len(files.paths) else replace(files, paths=paths, partitions=partitions)
 
 
 def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
@@ -178,7 +175,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         types = _types_of(groups.schema, predicate)
         guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
         chosen = chosen[could_match(predicate.bound, types, guarantees)]
-    found: dict[int, npt.NDArray[np.int32] | None] = {}
+    found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
 
     def look_at(group: int) -> None:
         columns = groups.read(group, predicate.fields)
@@ -195,12 +192,9 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error
         if mask.any():
-            found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32)
+            found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32), int(mask.sum())
 
     Workers(chosen.tolist(), look_at, n_threads()).run()
     hits = [group for group in chosen.tolist() if group in found]
-    rows = tuple(found[group] for group in hits)
-    lengths = [
-        int(groups.footers.n_rows[group]) if taken is None else len(taken) for group, taken in zip(hits, rows, strict=True)
-    ]
-    return Selection(np.array(hits, np.int64), rows, np.array(lengths, np.int64))
+    lengths = [found[group][1] for group in hits]
+    return Selection(np.array(hits, np.int64), tuple(found[group][0] for group in hits), np.array(lengths, np.int64))

@@ -15,59 +15,51 @@ from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike, is_bytes
+from data_stack.formats.parquet.types import FieldLike, is_bytes, numpy_dtype
 
 _Array = npt.NDArray[Any]
 
 
 class BinaryCells(ArrowCodec):
-    """Stores the bytes of a codec as cells. A field of dtype object holds any value of the codec.
+    """Stores the bytes of a codec as cells of one field. A field of dtype object holds any value of the codec.
 
     Args:
-        codec: encodes and decodes values; adapted to the dtype and shape of each field.
+        codec: encodes and decodes values.
+        field: the field, to whose dtype and shape the codec is adapted.
+
+    Raises:
+        ConfigError: the codec cannot hold values of this dtype and shape.
     """
 
     kind = "binary"
 
-    def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self._known: dict[tuple[Any, ...], Codec] = {}
-        self.releases_gil, self.is_compressed = codec.releases_gil, codec.is_compressed
-
-    def to_json(self) -> dict[str, Any]:
-        return self.codec.to_json()
+    def __init__(self, codec: Codec, field: FieldLike) -> None:
+        self._codec, self._column_of = codec, Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
+        if field.dtype != object or field.shape:
+            if not isinstance(field.dtype, np.dtype) or field.dtype == object:
+                raise ConfigError(f"{codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
+            self._codec = codec.adapt(self._column_of)
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
-        self._codec_for(field)
         return pa.binary()
 
     def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
         if has_nulls or not field.shape or not isinstance(field.dtype, np.dtype):
             return False
-        layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
+        layout = self._codec.derive_layout(self._column_of)
         return layout is not None and layout.shape == field.shape
 
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return self._codec_for(field).encode(_check(field, value))
+        return self._codec.encode(_check(field, value))
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        codec = self._codec_for(field)
+        codec = self._codec
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
         views = _CellViews(cells)
         decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
         return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
-
-    def _codec_for(self, field: FieldLike) -> Codec:
-        if field.dtype == object and not field.shape:
-            return self.codec
-        if not isinstance(field.dtype, np.dtype) or field.dtype == object:
-            raise ConfigError(f"{self.codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
-        key = (field.dtype, field.shape)
-        if key not in self._known:
-            self._known[key] = self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
-        return self._known[key]
 
 
 def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes) -> Any:
