@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import threading
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +18,12 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
-from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
+from data_stack.formats.parquet.selecting import is_instant
 from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 from data_stack.values.stacked_values import objects
@@ -56,7 +57,7 @@ class RowGroups:
         schema: of all fields, partition columns included.
 
     Attributes:
-        partition_values: the values of the partition columns of each file.
+        partitions: the partition columns, with a value for each file.
         absent: the fields that each file lacks.
         list_lengths: for each field of lists the length of all of them; None if they differ.
         with_nulls: for each field whether any value may be null.
@@ -70,11 +71,8 @@ class RowGroups:
         self.footers, self.schema = footers, schema
         files = footers.files
         partitioned = [schema[name] for name in partition_names(files.partitions) if name in schema]
-        self.partition_values = [
-            {field.name: partition_value(field, texts.get(field.name), files, number) for field in partitioned}
-            for number, texts in enumerate(files.partitions)
-        ]
-        stored = schema.fields.keys() - {field.name for field in partitioned}
+        self.partitions = {field.name: partition_column(field, files) for field in partitioned}
+        stored = schema.fields.keys() - self.partitions.keys()
         required = {field.name for field in schema if not field.nullable}
         self.absent = [stored.difference(footers.columns(file)) for file in range(len(files.paths))]
         for file, absent in enumerate(self.absent):
@@ -88,8 +86,7 @@ class RowGroups:
         counts = {name: {columns.get(name) for columns in kinds} for name in schema.fields}
         self.list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
         self.with_nulls = {name: field.nullable and None in counts[name] for name, field in schema.fields.items()}
-        for field in partitioned:
-            self.with_nulls[field.name] = any(values[field.name] is None for values in self.partition_values)
+        self.with_nulls |= {name: any(value is None for value in values) for name, values in self.partitions.items()}
         self.checked_pages: set[tuple[int, int]] = set()
 
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
@@ -167,7 +164,7 @@ class RowGroups:
         footers, found = self.footers, [pc.scalar(True)]
         file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
         facts, stored = footers.facts(file), footers.of(file).row_group(index)
-        known = {**dict.fromkeys(self.absent[file]), **self.partition_values[file]}
+        known = {**dict.fromkeys(self.absent[file]), **{name: values[file] for name, values in self.partitions.items()}}
         for field in map(self.schema.__getitem__, types.names):
             leaves = facts.columns.get(field.name, [])
             if field.name in known:
@@ -211,7 +208,7 @@ class GroupReading:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
         self.file, self._index = int(footers.file_of[group]), int(footers.index_of[group])
         self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
-        elsewhere = groups.partition_values[self.file].keys() | groups.absent[self.file]
+        elsewhere = groups.partitions.keys() | groups.absent[self.file]
         self._stored = [name for name in names if name not in elsewhere]
         self._table: pa.Table | None = None
         self.is_local = footers.files.folder.path is not None
@@ -303,11 +300,14 @@ class GroupReading:
 
     def _make(self, name: str) -> GroupColumn:
         """A column that the file does not store."""
-        value, field = self._groups.partition_values[self.file].get(name), self._groups.schema[name]
-        if value is None and _gives_nan(field):
-            return ArrayColumn(partition_array(field, np.nan, self._n_rows))
-        has_nulls = self._groups.with_nulls[name] and not _gives_nan(field)
-        return ArrayColumn(partition_array(field, value, self._n_rows, has_nulls=has_nulls))
+        groups, field = self._groups, self._groups.schema[name]
+        value = groups.partitions[name][self.file] if name in groups.partitions else None
+        gives_nan, n_rows = _gives_nan(field), self._n_rows
+        value = np.nan if value is None and gives_nan else value
+        is_fixed = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" and value is not None
+        if is_fixed and (gives_nan or not groups.with_nulls[name]):
+            return ArrayColumn(np.full(n_rows, value, field.dtype))
+        return ArrayColumn(objects([value] * n_rows))
 
     def _decode(self, name: str, stored: pa.ChunkedArray) -> GroupColumn:
         """Make a column from stored cells, and check that they match the schema and the footer."""
@@ -351,42 +351,28 @@ def _join(column: pa.ChunkedArray) -> pa.Array:
 # ---------------------------------------------------------------------- values in the names of folders
 
 
-def partition_value(field: Field, text: str | None, files: ParquetFiles, file: int) -> Any:
-    """The value in the name of a folder."""
-    if text is None:
-        if not field.nullable:
-            raise DatasetFileCorruptError(
-                f"{files.name(file)} has no folder {field.name}=…, or the folder for null, but the field {field.name!r} is not "
-                f"nullable"
-            )
-        return None
-    dtype = field.dtype
-    try:
-        if not isinstance(dtype, np.dtype):
-            return Decimal(text)
-        if dtype.kind == "U":
-            return text
-        if dtype.kind == "S":
-            return text.encode()
-        if dtype.kind == "b":
-            return {"true": True, "false": False, "1": True, "0": False}[text.lower()]
-        value = np.array(text).astype(dtype)[()]
-        if dtype.kind in "mM" and np.isnat(value):
-            raise ValueError("not a time")
-        if dtype.kind in "iu" and int(text) != value:  # older versions of numpy wrap numbers that are too large
-            raise ValueError("out of range")
-        return value
-    except (ValueError, ArithmeticError, KeyError) as error:
-        raise DatasetFileCorruptError(
-            f"{files.name(file)} is in the folder {field.name}={text!r:.60}, which is not a value of dtype {dtype}"
-        ) from error
+def partition_column(field: Field, files: ParquetFiles) -> npt.NDArray[Any]:
+    """The values in the names of the folders of each file, shape ``(n_files,)``.
 
+    Raises:
+        DatasetFileCorruptError: a name is not a value of the field.
+    """
+    type_ = pa.timestamp(field.arrow_type().unit) if is_instant(field.arrow_type()) else field.arrow_type()
 
-def partition_array(field: Field, value: Any, n_rows: int, *, has_nulls: bool = False) -> npt.NDArray[Any]:
-    """The column of a partition, shape ``(n_rows,)``; of objects if other files have nulls."""
-    if has_nulls or value is None or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
-        return objects([value] * n_rows)
-    return np.full(n_rows, value, field.dtype)
+    def convert(texts: list[str | None]) -> npt.NDArray[Any]:
+        cells = pa.array(texts, pa.string()).cast(type_)
+        return field.cells.column(field, cells, has_nulls=None in texts).take(np.arange(len(texts)))
+
+    texts = [values.get(field.name) for values in files.partitions]
+    with contextlib.suppress(ValueError, pa.ArrowException):
+        return convert(texts)
+    for number, text in enumerate(texts):
+        try:
+            convert([text])
+        except (ValueError, pa.ArrowException) as error:
+            folder = f"{field.name}={NULL_PARTITION if text is None else text:.60}"
+            raise DatasetFileCorruptError(f"{files.name(number)}: the folder {folder!r} is not a value: {error}") from error
+    return objects(texts)
 
 
 def partition_guarantee(name: str, value: Any, types: pa.Schema) -> pc.Expression:

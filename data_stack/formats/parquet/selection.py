@@ -15,7 +15,7 @@ import pyarrow as pa
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
-from data_stack.formats.parquet.row_groups import RowGroups, partition_array, partition_guarantee, partition_value
+from data_stack.formats.parquet.row_groups import RowGroups, partition_column, partition_guarantee
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selecting import (
     InstantColumns,
@@ -123,20 +123,14 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
     fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
     if not fields:
         return files
-    values = [
-        [partition_value(field, texts.get(field.name), files, number) for field in fields]
-        for number, texts in enumerate(files.partitions)
-    ]
+    columns = {field.name: partition_column(field, files) for field in fields}
     if len(fields) == len(predicate.fields):  # it needs partition columns only
-        columns = {}
-        for field, of_files in zip(fields, zip(*values, strict=True), strict=True):
-            columns[field.name] = np.concatenate([partition_array(field, value, 1) for value in of_files])
         mask = predicate.mask(InstantColumns(columns, _instants(schema, predicate)))
     elif predicate.bound is not None:
-        types, names = _types_of(schema, predicate), [field.name for field in fields]
+        types = _types_of(schema, predicate)
         guarantees = [
-            functools.reduce(operator.and_, [partition_guarantee(*each, types) for each in zip(names, of_file, strict=True)])
-            for of_file in values
+            functools.reduce(operator.and_, [partition_guarantee(name, values[file], types) for name, values in columns.items()])
+            for file in range(len(files.paths))
         ]
         mask = could_match(predicate.bound, types, guarantees)
     else:
