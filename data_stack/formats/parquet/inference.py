@@ -178,13 +178,7 @@ def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
     """
     if not columns:
         raise ConfigError(f"cannot infer a schema without fields: {_ADVICE}")
-    fields = []
-    for field, values in columns.items():
-        if not isinstance(field, str):
-            raise ConfigError(f"names of fields must be strings, got {field!r:.60}")
-        is_array = isinstance(values, np.ndarray) and values.dtype != object
-        fields.append(_field_of_dtype(field, values.dtype, values.shape[1:]) if is_array else _field(field, values))
-    return Schema(name, fields)
+    return Schema(name, [_field(field, values) for field, values in columns.items()])
 
 
 def _has_no_type(values: Iterable[Any]) -> bool:
@@ -192,7 +186,9 @@ def _has_no_type(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (list, tuple)) and _has_no_type(value)) for value in values)
 
 
-def _field(name: str, values: Iterable[Any]) -> Field:
+def _field(name: str, values: Any) -> Field:
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return _field_of_dtype(name, values.dtype, values.shape[1:])
     value = next((value for value in values if not _has_no_type([value])), None)
     if value is None:
         raise ConfigError(f"cannot infer the type of field {name!r}: its first values are null or empty; {_ADVICE}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final
 from urllib.parse import quote
@@ -199,32 +199,25 @@ def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
 
 def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
     """The names of the folders of a partition's values."""
-    plain: Iterable[Any] = values.to_pylist() if hasattr(values, "to_pylist") else map(plain_value, values)
     names = []
-    for row, value in enumerate(plain):
+    for row, value in enumerate(_encode_column(field, values, is_encoded).to_pylist()):
         try:
-            names.append(_folder(field, value))
-        except (TypeError, ValueError, OverflowError) as error:
+            names.append(_folder(field.name, value))
+        except ValueError as error:
             raise CellError(row, str(error)) from error
     return names
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _folder(field: Field, value: Any) -> str:
-    if value is None:
-        if not field.nullable:
-            raise ValueError("the value is null, but the field is not nullable")
-        text = NULL_PARTITION
-    else:
-        cell = field.cells.encode(field, value)
-        plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
-        if plain in ("", NULL_PARTITION):
-            raise ValueError(f"{plain!r} cannot name a partition's folder: it would mean null")
-        text = _quote(plain)
-    name = f"{_quote(field.name)}={text}"
-    if len(name.encode()) > _MAX_SEGMENT_BYTES:
-        raise ValueError(f"{name[:60]!r}… is too long to name a partition's folder")
-    return name
+def _folder(name: str, value: Any) -> str:
+    text = f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
+    if value is not None and text in ("", NULL_PARTITION):
+        raise ValueError(f"{text!r} cannot name a partition's folder: it would mean null")
+    folder = f"{_quote(name)}={NULL_PARTITION if value is None else _quote(text)}"
+    if len(folder.encode()) > _MAX_SEGMENT_BYTES:
+        raise ValueError(f"{folder[:60]!r}… is too long to name a partition's folder")
+    return folder
 
 
 def _quote(text: str) -> str:
