@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.codecs.fitting import check_shape, fit_array
+from data_stack.codecs.fitting import as_dtype, check_shape, fit_array
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
 from data_stack.values.stacking import as_array, exact_array
@@ -257,10 +257,7 @@ def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
     """
     if np.datetime_data(value.dtype)[0] == "generic" and not np.isnat(value):
         raise ValueError(f"{value!r} has no unit: use a unit, such as {dtype}")
-    found: Any = value.astype(dtype)
-    if found.astype(value.dtype) != value and not np.isnat(value):
-        raise ValueError(f"{value} does not fit into dtype {dtype}")
-    return found
+    return as_dtype(np.array(value), dtype)[()]
 
 
 def _show(value: Any) -> str:

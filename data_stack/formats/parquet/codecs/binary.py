@@ -15,7 +15,7 @@ from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike, is_bytes, numpy_dtype
+from data_stack.formats.parquet.types import FieldLike, is_bytes, is_text, numpy_dtype
 
 _Array = npt.NDArray[Any]
 
@@ -104,9 +104,8 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
         return None
     is_text = layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative
     header_bytes = len(layout.header)
-    if (layout.dtype != dtype and not is_text) or rows.shape[1] == header_bytes:
-        return None
-    if not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
+    is_other = (layout.dtype != dtype and not is_text) or rows.shape[1] == header_bytes
+    if is_other or not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
         return None
     strides = (rows.strides[0], *np.empty(layout.shape, layout.dtype).strides)
     return ArrayColumn(np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides), rows.nbytes)
@@ -130,15 +129,12 @@ def as_binary(cells: pa.Array) -> pa.Array:
     """
     cells = plain_cells(cells)
     type_ = cells.type
-    if type_ in (pa.binary(), pa.large_binary()):
-        return cells
-    if type_ in (pa.string(), pa.null()):
-        return cells.cast(pa.binary())
-    if type_ == pa.string_view():
-        cells = cells.cast(pa.large_string())
-    elif not is_bytes(type_) and type_ != pa.large_string():
+    if not (is_bytes(type_) or is_text(type_) or pa.types.is_null(type_)):
         raise ValueError(f"expected bytes, the column has type {type_}")
-    return cells.cast(pa.large_binary())
+    if type_ == pa.string_view():  # pyarrow converts it to text only
+        cells = cells.cast(pa.large_string())
+    is_small = type_ in (pa.binary(), pa.string(), pa.null())
+    return cells.cast(pa.binary() if is_small else pa.large_binary())
 
 
 def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
