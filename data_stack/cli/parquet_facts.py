@@ -25,11 +25,9 @@ def facts_of(source: Any) -> dict[str, Any]:
     footers = Footers(find_files(source))
     schema, metadata = read_schema(footers), footers.metadata
     stored: dict[str, int] = {}
-    for footer in map(footers.of, range(len(footers.files.paths))):
-        for group in map(footer.row_group, range(footer.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                name = column.path_in_schema.partition(".")[0]
-                stored[name] = stored.get(name, 0) + column.total_compressed_size
+    for facts in map(footers.facts, range(len(footers.files.paths))):
+        for name, numbers in facts.columns.items():
+            stored[name] = stored.get(name, 0) + int(facts.chunks["n_bytes"][:, numbers].sum())
     writer = "data_stack" if SCHEMA_KEY in metadata else "Petastorm" if any(map(is_foreign, metadata)) else "the columns"
     return {
         "name": footers.files.folder.name,
