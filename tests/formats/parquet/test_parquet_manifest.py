@@ -127,34 +127,16 @@ def test_a_dataset_of_petastorm_names_the_package_that_reads_it(monkeypatch: pyt
 
 # ---------------------------------------------------------------------- digests of footers
 
-N_ROWS = 400
-
-
-def columns() -> dict[str, Any]:
-    numbers = np.random.default_rng(0)
-    return {
-        "time": np.arange(N_ROWS),
-        "x": numbers.normal(size=(N_ROWS, 8)).astype("float32"),
-        "text": [f"text {i % 17} " * (i % 3) for i in range(N_ROWS)],
-    }
-
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
     """Two files of another tool, without checksums of pages, and a manifest made of them."""
     folder = tmp_path / "foreign"
     folder.mkdir()
-    table = pa.table({name: list(column) if name == "x" else column for name, column in columns().items()})
-    for number, start in enumerate((0, 200)):
-        pq.write_table(table.slice(start, 200), folder / f"{number}.parquet", row_group_size=100)
+    for number in range(2):
+        pq.write_table(pa.table({"text": ["same"] * 20}), folder / f"{number}.parquet", row_group_size=10)
     generate_metadata(folder)
     return folder
-
-
-def flip(path: Path, at: int, bit: int = 1) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= bit
-    path.write_bytes(content)
 
 
 @pytest.mark.parametrize("where", ["folder", "store"])
@@ -163,9 +145,9 @@ def test_a_flip_in_the_footer_is_noticed_when_a_row_of_the_file_is_read_or_filte
     with ParquetWriter(tmp_path / "set", rows_per_file=100) as writer:
         writer.append_columns({"time": np.arange(200)})
     path = tmp_path / "set" / "part-000001.parquet"
-    statistics = path.read_bytes().rindex(np.int64(199).tobytes())
+    before, _, after = path.read_bytes().rpartition(np.int64(199).tobytes())
 
-    flip(path, statistics)
+    path.write_bytes(before + np.int64(198).tobytes() + after)
 
     source: Any = tmp_path
     if where == "store":
@@ -195,9 +177,9 @@ def test_a_manifest_that_lies_about_a_footer_is_an_error(tmp_path: Path, change:
 
 
 def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
-    pq.write_table(pa.table({"time": [7], "x": [[1.0] * 8], "text": ["other"]}), foreign / "1.parquet")
+    pq.write_table(pa.table({"text": ["other"]}), foreign / "1.parquet")
 
-    assert ParquetDataset(foreign)[200]["text"] == "other"
+    assert ParquetDataset(foreign)[20]["text"] == "other"
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
@@ -208,4 +190,4 @@ def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path
 
     generate_metadata(foreign)
 
-    assert len(ParquetDataset(foreign)) == N_ROWS
+    assert len(ParquetDataset(foreign)) == 40
