@@ -15,10 +15,10 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.indices import check_indices, check_integer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import PartialContent
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.formats.parquet.columns import CellError, Rows
@@ -330,10 +330,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     """
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
-    numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ConfigError(f"row_groups must be numbers, got {choice!r:.80}")
-    outside = numbers[(numbers < -len(footers)) | (numbers >= len(footers))]
-    if len(outside):
-        raise ConfigError(f"row group {outside[0]} does not exist: the dataset has {len(footers)}, numbered from 0")
-    return np.unique(numbers.astype(np.int64) % max(1, len(footers)))
+    try:
+        return np.unique(check_indices(list(choice), len(footers))).astype(np.int64)
+    except (DatasetOutOfBoundsError, TypeError) as error:
+        raise ConfigError(f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}") from error

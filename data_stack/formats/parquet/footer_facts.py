@@ -6,6 +6,7 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -167,6 +168,7 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
 _Integers = npt.NDArray[np.int64]
 _CHUNK: Final = np.dtype([(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")])
 _OPTIONAL, _REPEATED = 1, 2
+_MAX_SCHEMA_DEPTH: Final = 100
 #: From UNCOMPRESSED to LZ4_RAW.
 _COMPRESSIONS: Final = range(8)
 _BYTE_ARRAY, _FIXED_BYTES = 6, 7
@@ -256,22 +258,23 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
 def _columns(elements: Sequence[Struct]) -> list[_Column]:
     """The columns of a schema. It is a tree in depth-first order."""
     columns: list[_Column] = []
-    parents: list[tuple[int, tuple[str, ...], int, int]] = [(elements[0].get(5, 0), (), 0, 0)]  # children left, path, levels
-    for element in elements[1:]:
-        while parents and not parents[-1][0]:
-            parents.pop()
-        if not parents or len(parents) > 100:
-            raise ValueError("its schema is not a tree of columns")
-        n_left, path, definition, repetition = parents[-1]
-        parents[-1] = n_left - 1, path, definition, repetition
-        kind = element.get(3, 0)
-        path = (*path, element[4].decode())
-        definition, repetition = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
-        if element.get(5):
-            parents.append((element[5], path, definition, repetition))
-        elif 1 in element:
-            value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
-            columns.append(_Column(path, element[1], value_bytes, definition, repetition))
+    rest = iter(elements[1:])
+
+    def walk(n_children: int, path: tuple[str, ...], definition: int, repetition: int) -> None:
+        if len(path) > _MAX_SCHEMA_DEPTH:
+            raise ValueError("its schema is nested too deeply")
+        for element in itertools.islice(rest, n_children):
+            kind, inner = element.get(3, 0), (*path, element[4].decode())
+            levels = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
+            if element.get(5):
+                walk(element[5], inner, *levels)
+            elif 1 in element:
+                value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
+                columns.append(_Column(inner, element[1], value_bytes, *levels))
+
+    walk(elements[0].get(5, 0), (), 0, 0)
+    if next(rest, None) is not None:
+        raise ValueError("its schema is not a tree of columns")
     return columns
 
 

@@ -121,7 +121,9 @@ class RowGroups:
         Lists count as equally long where the footers allow it, until a list of another length is read.
         """
         return all(
-            field.cells.is_gathered(field, list_length=self.list_lengths.get(name), has_nulls=self.with_nulls[name])
+            isinstance(field.codec, ScalarCodec)
+            or self.list_lengths.get(name) is not None
+            or (field.cells.is_fixed and not self.with_nulls[name])
             for name, field in self.schema.fields.items()
             if name in names
         )

@@ -298,8 +298,7 @@ class ParquetWriter:
         if self._manifest is not None and not can_resume:
             raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store can neither append to it nor remove it")
         has_note = can_resume and self._folder.has_file(PROGRESS_NOTE)
-        note = self._folder.full_name(PROGRESS_NOTE)
-        noted = ParquetManifest.from_json(self._folder.read(PROGRESS_NOTE), note) if has_note else None
+        noted = ParquetManifest.from_json(self._folder.read(PROGRESS_NOTE), PROGRESS_NOTE) if has_note else None
         there = [each for each in (self._manifest, noted) if each is not None]
         for each in there:
             if not resume:

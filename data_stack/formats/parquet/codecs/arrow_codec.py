@@ -36,6 +36,8 @@ class ArrowCodec(ABC):
     #: As in :class:`~data_stack.codecs.Codec`.
     releases_gil: bool = False
     is_compressed: bool = False
+    #: Whether columns without nulls are arrays of one dtype and shape, whose rows can be copied together.
+    is_fixed: bool = False
 
     @abstractmethod
     def arrow_type(self, field: FieldLike) -> pa.DataType:
@@ -107,16 +109,6 @@ class ArrowCodec(ABC):
                 except _UNSUITABLE as why:
                     raise CellError(row, f"{why!s:.300}") from why
             raise CellError(0, f"all values together: {error!s:.300}") from error
-
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        """Whether the columns of all row groups are arrays of one dtype and shape, whose rows can be copied together.
-
-        Args:
-            field: the field of the columns.
-            list_length: length of all lists of the dataset; None if lengths differ or are unknown.
-            has_nulls: as for :meth:`column`.
-        """
-        return False
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :func:`~data_stack.formats.parquet.codecs.read_codec`."""

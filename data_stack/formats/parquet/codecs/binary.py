@@ -34,20 +34,16 @@ class BinaryCells(ArrowCodec):
     kind = "binary"
 
     def __init__(self, codec: Codec, field: FieldLike) -> None:
-        self._codec, self._column_of = codec, Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
+        self._codec, declared = codec, Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
         if field.dtype != object or field.shape:
             if not isinstance(field.dtype, np.dtype) or field.dtype == object:
                 raise ConfigError(f"{codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
-            self._codec = codec.adapt(self._column_of)
+            self._codec = codec.adapt(declared)
+        layout = self._codec.derive_layout(declared) if field.shape and isinstance(field.dtype, np.dtype) else None
+        self.is_fixed = layout is not None and layout.shape == field.shape
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
         return pa.binary()
-
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        if has_nulls or not field.shape or not isinstance(field.dtype, np.dtype):
-            return False
-        layout = self._codec.derive_layout(self._column_of)
-        return layout is not None and layout.shape == field.shape
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         return self._codec.encode(_check(field, value))

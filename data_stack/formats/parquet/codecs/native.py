@@ -93,9 +93,6 @@ class ScalarCodec(_TypedCodec):
             raise ConfigError(f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another")
         return self._element_type(field)
 
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return True
-
     def encode(self, field: FieldLike, value: Any) -> Any:
         return _to_scalar(check_scalar(field, value), self.arrow_type(field))
 
@@ -128,9 +125,6 @@ class ListCodec(_TypedCodec):
         if len(field.shape) != 1:
             raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; use NdarrayCodec()")
         return pa.list_(self._element_type(field))
-
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return list_length is not None
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         type_ = self._element_type(field)
