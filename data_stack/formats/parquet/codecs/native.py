@@ -198,8 +198,6 @@ class NestedCodec(ArrowCodec):
         return _to_nested(value, self._arrow)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        if pa.types.is_null(plain_cells(cells).type):
-            return ArrayColumn(objects([None] * len(cells)))
         return _NestedColumn(cells)
 
 
@@ -229,23 +227,20 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """Convert a scalar for ``pyarrow.array``.
+    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers.
 
     Raises:
         ValueError: the unit of the type cannot hold the time exactly.
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
         return value
-    stored = same_time(value, _time_dtype(type_))
-    if pa.types.is_time(type_) or (pa.types.is_timestamp(type_) and type_.tz is not None):
-        return stored.astype(np.int64).item()  # pyarrow needs integers
-    return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow does not accept dates of numpy
+    return None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
 
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
-    """Convert a nested value for ``pyarrow.array``, which does not accept some times of numpy."""
-    if isinstance(value, (np.datetime64, np.timedelta64)) and pa.types.is_temporal(type_):
-        return None if is_missing(value) else _to_scalar(value, type_)
+    """Convert a nested value for ``pyarrow.array``."""
+    if pa.types.is_temporal(type_):
+        return _to_scalar(value, type_)
     if pa.types.is_struct(type_) and isinstance(value, Mapping):
         kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
         unknown = [name for name in value if name not in kinds]
