@@ -252,15 +252,11 @@ class _ParquetAccess(SourceAccess):
         return f"row {row if rows is None else rows[row]} of {self.source._footers.name_of(group)}"
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        return {
-            field.name: DeclaredColumn(
-                dtype_name(field.dtype),
-                field.shape,
-                field.nullable,
-                field.arrow_type() if isinstance(field.codec, ArrowCodec) else None,  # else its cells are bytes, not values
-            )
-            for field in self.source.schema
-        }
+        declared = {}
+        for field in self.source.schema:
+            type_ = field.arrow_type() if isinstance(field.codec, ArrowCodec) else None  # else its cells are bytes, not values
+            declared[field.name] = DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable, type_)
+        return declared
 
     def content_fingerprint(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)

@@ -145,10 +145,8 @@ def _folder_of(source: Any, filesystem: Any) -> Folder:
     try:
         filesystem, path = pafs.FileSystem.from_uri(source)
     except (OSError, ValueError) as error:
-        raise StorageError(
-            f"HDFS could not be reached: {error!s:.300}. pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
-            f"(`hadoop classpath --glob`), see https://arrow.apache.org/docs/python/filesystems.html"
-        ) from error
+        remedy = "pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH (`hadoop classpath --glob`)"
+        raise StorageError(f"HDFS could not be reached: {error!s:.300}. {remedy}") from error
     return ArrowFolder(filesystem, path.rstrip("/"))
 
 

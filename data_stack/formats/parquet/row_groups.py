@@ -77,10 +77,8 @@ class RowGroups:
         self.absent = [stored.difference(footers.columns(file)) for file in range(len(files.paths))]
         for file, absent in enumerate(self.absent):
             for name in sorted(absent & required):
-                raise DatasetFileCorruptError(
-                    f"{files.name(file)} has no column {name!r}, unlike other files or the schema. "
-                    f"Exclude the column with columns=…, or make the field nullable with schema=…"
-                )
+                remedy = "exclude it with columns=…, or make the field nullable with schema=…"
+                raise DatasetFileCorruptError(f"{files.name(file)} has no column {name!r}, unlike other files: {remedy}")
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
         kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
         counts = {name: {columns.get(name) for columns in kinds} for name in schema.fields}
@@ -212,7 +210,7 @@ class GroupReading:
         self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
         elsewhere = groups.partitions.keys() | groups.absent[self.file]
         self._stored = [name for name in names if name not in elsewhere]
-        self._table: pa.Table | None = None
+        self._table: Any = None
         self.is_local = footers.files.folder.path is not None
         self.is_decoded = not self._stored
         self.by_threads = n_threads() == n_processors()
@@ -295,10 +293,8 @@ class GroupReading:
         """
         self.decode()
         table, self._table = self._table, None
-        return {
-            name: self._decode(name, table.column(name)) if table is not None and name in self._stored else self._make(name)
-            for name in self.names
-        }
+        made = {name: self._make(name) for name in self.names if name not in self._stored}
+        return made | {name: self._decode(name, table.column(name)) for name in self._stored}
 
     def _make(self, name: str) -> GroupColumn:
         """A column that the file does not store."""

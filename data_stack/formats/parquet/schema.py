@@ -143,10 +143,8 @@ class Schema:
 
     def __getitem__(self, name: str) -> Field:
         if name not in self.fields:
-            known = ", ".join(self.fields)
-            raise ConfigError(
-                f"schema {self.name!r} has no field {name!r:.60}{did_you_mean(name, self.fields)}; it has: {known:.300}"
-            )
+            known, near = ", ".join(self.fields), did_you_mean(name, self.fields)
+            raise ConfigError(f"schema {self.name!r} has no field {name!r:.60}{near}; it has: {known:.300}")
         return self.fields[name]
 
     def __contains__(self, name: object) -> bool:

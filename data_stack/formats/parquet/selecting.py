@@ -276,15 +276,12 @@ def as_predicate(value: Any) -> Predicate:
         try:
             return ArrowPredicate(pq.filters_to_expression([value] if isinstance(value, tuple) else value))
         except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
-            raise ConfigError(
-                f"invalid filters {shorten(value)}: {error}. Pass filters such as [('speed', '>', 3), ('day', 'in', ['mon'])]"
-            ) from error
+            example = [("speed", ">", 3), ("day", "in", ["mon"])]
+            raise ConfigError(f"invalid filters {shorten(value)}: {error}. Pass filters such as {example}") from error
     if all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include")) and not isinstance(value, type):
         return RowPredicate(value)
-    raise ConfigError(
-        f'{shorten(value)} is not a filter. Pass an expression such as col("speed") > 3, filters such as [("speed", ">", 3)], or '
-        f"an object with get_fields() and do_include(values)"
-    )
+    known = 'an expression such as col("speed") > 3, filters such as [("speed", ">", 3)]'
+    raise ConfigError(f"{shorten(value)} is not a filter: pass {known}, or an object with get_fields() and do_include(values)")
 
 
 class RowPredicate(Predicate):

@@ -13,19 +13,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet import selecting
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.row_groups import RowGroups, partition_column, partition_guarantee
 from data_stack.formats.parquet.schema import Schema
-from data_stack.formats.parquet.selecting import (
-    InstantColumns,
-    Predicate,
-    PredicateError,
-    could_match,
-    is_instant,
-    suits_bounds_of_floats,
-    types_seen,
-)
+from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.io.parallel import Workers
 from data_stack.util.processors import n_threads
 from data_stack.util.stretches import Stretches
@@ -125,14 +118,14 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
         return files
     columns = {field.name: partition_column(field, files) for field in fields}
     if len(fields) == len(predicate.fields):  # it needs partition columns only
-        mask = predicate.mask(InstantColumns(columns, _instants(schema, predicate)))
+        mask = predicate.mask(selecting.InstantColumns(columns, _instants(schema, predicate)))
     elif predicate.bound is not None:
         types = _types_of(schema, predicate)
         guarantees = [
             functools.reduce(operator.and_, [partition_guarantee(name, values[file], types) for name, values in columns.items()])
             for file in range(len(files.paths))
         ]
-        mask = could_match(predicate.bound, types, guarantees)
+        mask = selecting.could_match(predicate.bound, types, guarantees)
     else:
         return files
     kept = np.flatnonzero(mask).tolist() or [0]
@@ -142,12 +135,12 @@ def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predi
 
 def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
     """The types by which the bound of a predicate sees its columns."""
-    return types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
+    return selecting.types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
 
 
 def _instants(schema: Schema, predicate: Predicate) -> frozenset[str]:
     """The columns of a predicate that are times with a zone."""
-    return frozenset(name for name in predicate.fields if is_instant(schema[name].arrow_type()))
+    return frozenset(name for name in predicate.fields if selecting.is_instant(schema[name].arrow_type()))
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
@@ -165,10 +158,10 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         return Selection(chosen[kept], (None,) * int(kept.sum()), n_rows[kept])
     chosen = chosen[n_rows > 0]
     if predicate.bound is not None:
-        with_floats = suits_bounds_of_floats(predicate.bound)
+        with_floats = selecting.suits_bounds_of_floats(predicate.bound)
         types = _types_of(groups.schema, predicate)
         guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
-        chosen = chosen[could_match(predicate.bound, types, guarantees)]
+        chosen = chosen[selecting.could_match(predicate.bound, types, guarantees)]
     found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
 
     def look_at(group: int) -> None:
@@ -181,7 +174,7 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(InstantColumns(values, _instants(groups.schema, predicate)))
+            mask = predicate.mask(selecting.InstantColumns(values, _instants(groups.schema, predicate)))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error

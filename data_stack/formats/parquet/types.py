@@ -85,10 +85,8 @@ def arrow_type_named(name: Any) -> pa.DataType:
         precision, scale = int(decimal[1]), int(decimal[2])
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if str(name) not in _BY_NAME:
-        raise ConfigError(
-            f"unknown scalar type {name!r:.60}{did_you_mean(str(name), _BY_NAME)}; "
-            f"known types: {', '.join(_BY_NAME)}, decimal(precision,scale)"
-        )
+        near, known = did_you_mean(str(name), _BY_NAME), ", ".join(_BY_NAME)
+        raise ConfigError(f"unknown scalar type {name!r:.60}{near}; known: {known}, decimal(precision,scale)")
     return _BY_NAME[str(name)]
 
 

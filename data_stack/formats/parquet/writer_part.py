@@ -85,9 +85,8 @@ class GrowingParquetFile:
         except MalformedIdentifierError as error:
             raise ConfigError(f"{name!r} cannot be stored: {error}. Local folders allow any values of partitions") from error
         try:
-            self._writer = pq.ParquetWriter(
-                self.sink, arrow_schema, write_page_checksum=True, **_options(schema, arrow_schema, file_format.compression)
-            )
+            options = _options(schema, arrow_schema, file_format.compression)
+            self._writer = pq.ParquetWriter(self.sink, arrow_schema, write_page_checksum=True, **options)
         except BaseException as error:
             self.discard(error)
             raise

@@ -19,7 +19,7 @@ from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
 from data_stack.values.stacking import as_array, exact_array
 
-FieldValues: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
+Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: a sequence, or an array of shape ``(n, ...)``."""
 
 #: Errors of pyarrow and Python for a value that does not fit a type.
@@ -55,7 +55,7 @@ class ArrowCodec(ABC):
             TypeError, ValueError, OverflowError: the value does not fit the field; the message says why.
         """
 
-    def encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         """Encode many values.
 
         Args:
@@ -91,7 +91,7 @@ class ArrowCodec(ABC):
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         """As :meth:`column`, which has checked for nulls."""
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         """As :meth:`encode_column`, which checks for nulls."""
         cells = []
         for row, value in enumerate(values):

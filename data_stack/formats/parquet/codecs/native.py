@@ -14,14 +14,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
-from data_stack.formats.parquet.codecs.arrow_codec import (
-    ArrowCodec,
-    FieldValues,
-    check_array,
-    check_scalar,
-    is_missing,
-    same_time,
-)
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values, check_array, check_scalar, is_missing, same_time
 from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
 from data_stack.formats.parquet.types import FieldLike
@@ -64,7 +57,7 @@ class _TypedCodec(ArrowCodec):
             raise ConfigError(f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}")
         return type_
 
-    def _read(self, field: FieldLike, cells: pa.Array) -> _Values:
+    def _read(self, field: FieldLike, cells: pa.Array) -> _ValuesAndNulls:
         """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
         array, is_null = _read_scalars(cells, field.dtype)
         if self.nulls == "none" or is_null is None:
@@ -96,7 +89,7 @@ class ScalarCodec(_TypedCodec):
     def encode(self, field: FieldLike, value: Any) -> Any:
         return _to_scalar(check_scalar(field, value), self.arrow_type(field))
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         dtype, type_ = field.dtype, self.arrow_type(field)
         is_plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind not in "OUST"
         if is_plain and isinstance(dtype, np.dtype) and dtype.kind != "O":
@@ -139,7 +132,7 @@ class ListCodec(_TypedCodec):
             raise ValueError(f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}")
         return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         is_plain = type(values) is np.ndarray and values.dtype == field.dtype and values.dtype.kind in "biuf"
         if is_plain and isinstance(values, np.ndarray) and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
             offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
@@ -263,7 +256,7 @@ def _object_bytes(cells: pa.Array) -> int:
 # ---------------------------------------------------------------------- reading
 
 
-_Values: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]"
+_ValuesAndNulls: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]"
 """Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
 
 
@@ -277,7 +270,7 @@ def _as_objects(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None) 
     return found
 
 
-def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _Values:
+def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _ValuesAndNulls:
     """Read scalars of any Arrow type as values of a dtype, without a change.
 
     Raises:
