@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from data_stack.values.stacked_values import objects
 from data_stack.values.stacking import stack_values
 
 Rows = npt.NDArray[np.int64]
+Mask: TypeAlias = "npt.NDArray[np.bool_] | None"
 
 
 class GroupColumn(ABC):
@@ -98,15 +99,7 @@ class ListColumn(GroupColumn):
         as_objects: always return arrays of objects.
     """
 
-    def __init__(
-        self,
-        flat: npt.NDArray[Any],
-        offsets: npt.NDArray[np.int64],
-        is_null: npt.NDArray[np.bool_] | None = None,
-        no_elements: npt.NDArray[np.bool_] | None = None,
-        *,
-        as_objects: bool = False,
-    ) -> None:
+    def __init__(self, flat: npt.NDArray[Any], offsets: Rows, is_null: Mask, no_elements: Mask, *, as_objects: bool) -> None:
         self._flat, self._offsets, self._is_null, self._no_elements = flat, offsets, is_null, no_elements
         self._as_objects = as_objects or is_null is not None
         self.n_bytes = flat.nbytes * (8 if flat.dtype == object else 1) + offsets.nbytes
@@ -162,13 +155,7 @@ class CellColumn(MadeColumn):
     """
 
     def __init__(
-        self,
-        cells: Sequence[Any],
-        decode: Callable[[Any], Any],
-        n_bytes: int,
-        *,
-        as_objects: bool = False,
-        is_compressed: bool = True,
+        self, cells: Sequence[Any], decode: Callable[[Any], Any], n_bytes: int, *, as_objects: bool, is_compressed: bool = True
     ) -> None:
         self._cells, self._decode = cells, decode
         self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes

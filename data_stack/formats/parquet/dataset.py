@@ -84,6 +84,9 @@ class ParquetDataset(AccessedDatasetIterator):
             each column. Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
         max_cached_bytes: limit of the cache of row groups.
 
+    Attributes:
+        schema: the fields of the samples.
+
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
@@ -111,7 +114,7 @@ class ParquetDataset(AccessedDatasetIterator):
         predicate = self._predicate = None if filters is None else as_predicate(filters)
         whole = read_schema(footers) if schema is None else schema
         read = adapt_schema(whole, nulls, timestamp_unit)
-        self._schema = read if columns is None else read.view(columns)
+        self.schema = read if columns is None else read.view(columns)
         if predicate is None:
             footers.read_all(trusting=True)
         else:
@@ -124,7 +127,7 @@ class ParquetDataset(AccessedDatasetIterator):
         self._groups = RowGroups(footers, read)
         self._stored_groups = self._groups if read is whole or predicate is None else RowGroups(footers, whole)
         self._chosen = _chosen_groups(row_groups, footers)
-        self._names = self._recent_names = list(self._schema.fields)
+        self._names = self._recent_names = list(self.schema.fields)
         self.limit_cache(check_integer("max_cached_bytes", max_cached_bytes, at_least=0))
 
     def limit_cache(self, max_cached_bytes: int) -> None:
@@ -141,11 +144,6 @@ class ParquetDataset(AccessedDatasetIterator):
 
     def __len__(self) -> int:
         return self._selection.n_rows
-
-    @property
-    def schema(self) -> Schema:
-        """The fields of the samples."""
-        return self._schema
 
     @property
     def metadata(self) -> Mapping[bytes, bytes]:
@@ -180,7 +178,7 @@ class ParquetDataset(AccessedDatasetIterator):
         if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
             reason = f"a function in the filter {self._predicate!r:.80} has no name; define it in a module"
             content = PartialContent(content, reason)
-        return {"fields": [field.to_json() for field in self._schema], "filter": content}
+        return {"fields": [field.to_json() for field in self.schema], "filter": content}
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = {"_cache"} if self._predicate is not None else {"_cache", "_selection"}
@@ -196,14 +194,8 @@ class _ParquetAccess(SourceAccess):
 
     source: ParquetDataset
     n_samples = property(attrgetter("source._selection.n_rows"))
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._groups.are_gathered(self.source._names)
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return any(field.codec.releases_gil for field in self.source.schema)
+    fixed_columns = property(lambda self: self.source._groups.are_gathered(self.source._names))
+    releases_gil = property(lambda self: any(field.codec.releases_gil for field in self.source.schema))
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, RequestLimitError
+from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
@@ -96,9 +96,7 @@ class RowGroups:
         """
         return GroupReading(self, group, names).columns()
 
-    def damage_error(
-        self, group: int, name: str, error: CellError, rows: Rows | None = None
-    ) -> DatasetFileCorruptError | RequestLimitError:
+    def damage_error(self, group: int, name: str, error: CellError, rows: Rows | None = None) -> DataStackError:
         """The error for a damaged cell; it names file, row group, row and field.
 
         Args:

@@ -149,7 +149,7 @@ def folder(tmp_path: Path) -> Path:
     """12 row groups of 50 rows."""
     for number in range(2):
         ids = np.arange(300 * number, 300 * (number + 1))
-        table = pa.table({"id": ids, "raw": [bytes(2000)] * 300})
+        table = pa.table({"id": ids, "raw": [bytes(20_000)] * 300})
         pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=50)
     return tmp_path
 

@@ -16,7 +16,7 @@ from data_stack.exception import ConfigError
 from data_stack.formats.parquet import types
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values, check_array, check_scalar, is_missing, same_time
 from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
-from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn, Mask
 from data_stack.formats.parquet.types import FieldLike
 from data_stack.values.stacked_values import objects
 
@@ -256,11 +256,11 @@ def _object_bytes(cells: pa.Array) -> int:
 # ---------------------------------------------------------------------- reading
 
 
-_ValuesAndNulls: TypeAlias = "tuple[npt.NDArray[Any], npt.NDArray[np.bool_] | None]"
+_ValuesAndNulls: TypeAlias = tuple[npt.NDArray[Any], Mask]
 """Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
 
 
-def _as_objects(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None) -> npt.NDArray[np.object_]:
+def _as_objects(array: npt.NDArray[Any], is_null: Mask) -> npt.NDArray[np.object_]:
     """Values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
     if array.dtype == object and is_null is None:
         return array
@@ -317,7 +317,7 @@ def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
         raise MemoryError(f"not enough memory for {len(cells):,} texts") from None
 
 
-def _cast(array: npt.NDArray[Any], is_null: npt.NDArray[np.bool_] | None, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Convert numbers or times.
 
     Raises:
