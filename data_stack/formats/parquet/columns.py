@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.values.stacked_values import objects, stack_values
 
 Rows = npt.NDArray[np.int64]
+Mask: TypeAlias = "npt.NDArray[np.bool_] | None"
 
 
 class GroupColumn(ABC):
@@ -23,10 +24,6 @@ class GroupColumn(ABC):
     """
 
     n_bytes: int
-
-    @abstractmethod
-    def __len__(self) -> int:
-        """Number of rows."""
 
     @abstractmethod
     def value(self, row: int) -> Any:
@@ -79,9 +76,6 @@ class ArrayColumn(GroupColumn):
         self.array, self.n_bytes = array, estimated if n_bytes is None else n_bytes
         self._is_contiguous = array.flags.c_contiguous
 
-    def __len__(self) -> int:
-        return len(self.array)
-
     def value(self, row: int) -> Any:
         value = self.array[row]
         return value.copy() if isinstance(value, np.ndarray) else value
@@ -104,21 +98,10 @@ class ListColumn(GroupColumn):
         as_objects: always return arrays of objects.
     """
 
-    def __init__(
-        self,
-        flat: npt.NDArray[Any],
-        offsets: npt.NDArray[np.int64],
-        is_null: npt.NDArray[np.bool_] | None = None,
-        no_elements: npt.NDArray[np.bool_] | None = None,
-        *,
-        as_objects: bool = False,
-    ) -> None:
+    def __init__(self, flat: npt.NDArray[Any], offsets: Rows, is_null: Mask, no_elements: Mask, *, as_objects: bool) -> None:
         self._flat, self._offsets, self._is_null, self._no_elements = flat, offsets, is_null, no_elements
         self._as_objects = as_objects or is_null is not None
         self.n_bytes = flat.nbytes * (8 if flat.dtype == object else 1) + offsets.nbytes
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
 
     def value(self, row: int) -> Any:
         if self._is_null is not None and self._is_null[row]:
@@ -141,7 +124,25 @@ class ListColumn(GroupColumn):
         return objects([self.value(row) for row in rows.tolist()])
 
 
-class CellColumn(GroupColumn):
+class MadeColumn(GroupColumn):
+    """Values that each access makes."""
+
+    #: Whether :meth:`take` returns objects even if the values could be stacked.
+    _as_objects = True
+
+    @abstractmethod
+    def make(self, rows: list[int]) -> list[Any]:
+        """Make the values of some rows, at least one."""
+
+    def value(self, row: int) -> Any:
+        return self.make([row])[0]
+
+    def take(self, rows: Rows) -> npt.NDArray[Any]:
+        values = self.make(rows.tolist()) if len(rows) else []
+        return objects(values) if self._as_objects else stack_values(values)
+
+
+class CellColumn(MadeColumn):
     """Cells that the reading thread decodes on access, such as images.
 
     Args:
@@ -153,28 +154,12 @@ class CellColumn(GroupColumn):
     """
 
     def __init__(
-        self,
-        cells: Sequence[Any],
-        decode: Callable[[Any], Any],
-        n_bytes: int,
-        *,
-        as_objects: bool = False,
-        is_compressed: bool = True,
+        self, cells: Sequence[Any], decode: Callable[[Any], Any], n_bytes: int, *, as_objects: bool, is_compressed: bool = True
     ) -> None:
         self._cells, self._decode = cells, decode
         self._as_objects, self._is_compressed, self.n_bytes = as_objects, is_compressed, n_bytes
 
-    def __len__(self) -> int:
-        return len(self._cells)
-
-    def value(self, row: int) -> Any:
-        return self._values([row])[0]
-
-    def take(self, rows: Rows) -> npt.NDArray[Any]:
-        values = self._values(rows.tolist())
-        return objects(values) if self._as_objects else stack_values(values)
-
-    def _values(self, rows: list[int]) -> list[Any]:
+    def make(self, rows: list[int]) -> list[Any]:
         values, row = [], 0
         with decoding_for(current_request()) as request:
             try:
@@ -188,25 +173,3 @@ class CellColumn(GroupColumn):
             except Exception as error:  # decoders of plugins raise anything
                 raise CellError(row, f"{error!s:.300}" or type(error).__name__) from error
         return values
-
-
-class MadeColumn(GroupColumn):
-    """Mutable values such as dicts, which each access creates.
-
-    Args:
-        n_rows: number of rows.
-        make: creates the values of some rows.
-        n_bytes: memory of the column.
-    """
-
-    def __init__(self, n_rows: int, make: Callable[[Rows], list[Any]], n_bytes: int) -> None:
-        self._n_rows, self._make, self.n_bytes = n_rows, make, n_bytes
-
-    def __len__(self) -> int:
-        return self._n_rows
-
-    def value(self, row: int) -> Any:
-        return self._make(np.array([row], np.int64))[0]
-
-    def take(self, rows: Rows) -> npt.NDArray[Any]:
-        return objects(self._make(np.asarray(rows, np.int64)))

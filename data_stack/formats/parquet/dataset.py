@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,20 +16,22 @@ from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_indices, check_integer
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.indices import check_indices, check_integer
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe_values import PartialContent
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.columns import CellError, GroupColumn, Rows
+from data_stack.formats.parquet.columns import CellError, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
 from data_stack.formats.parquet.inference import adapt_schema, read_schema
-from data_stack.formats.parquet.known_values import files_that_could_match
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
-from data_stack.formats.parquet.selection import Gathering, Places, Selection, select
+from data_stack.formats.parquet.selection import Gathering, Places, Selection, files_that_could_match, select
 from data_stack.formats.parquet.types import dtype_name
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -82,6 +86,9 @@ class ParquetDataset(AccessedDatasetIterator):
             each column. Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
         max_cached_bytes: limit of the cache of row groups.
 
+    Attributes:
+        schema: the fields of the samples.
+
     Raises:
         ResourceNotFoundError: ``source`` has no Parquet files.
         DatasetFileCorruptError: a footer is damaged, or files differ in their columns.
@@ -105,36 +112,30 @@ class ParquetDataset(AccessedDatasetIterator):
         max_cached_bytes: int = 1 << 30,
     ) -> None:
         files = find_files(source, prefix, filesystem=filesystem)
-        self._predicate = None if filters is None else as_predicate(filters)
         footers = Footers(files, lazily=True)
+        predicate = self._predicate = None if filters is None else as_predicate(filters)
         whole = read_schema(footers) if schema is None else schema
-        for name in self._predicate.fields if self._predicate is not None else ():
-            whole[name]  # raises if the field does not exist
         read = adapt_schema(whole, nulls, timestamp_unit)
-        self._schema = read if columns is None else read.view(columns)
-        if self._predicate is not None and row_groups is None:  # numbers of row groups count through all files
-            chosen = files_that_could_match(files, whole, self._predicate)
+        self.schema = read if columns is None else read.view(columns)
+        if predicate is None:
+            footers.read_all(trusting=True)
+        else:
+            for name in predicate.fields:
+                whole[name]  # raises if the field does not exist
+            chosen = files_that_could_match(files, whole, predicate) if row_groups is None else files  # else numbers would change
             footers = footers if chosen is files else Footers(chosen, lazily=True)
-        if self._predicate is None:
-            footers.find_row_groups()
-        else:  # their statistics are needed
-            footers.read_all()
+            footers.read_all()  # the statistics are needed
         self._footers = footers
-        self._max_cached_bytes = check_integer("max_cached_bytes", max_cached_bytes, at_least=0)
-        self._groups = RowGroups(self._footers, read)
-        self._stored_groups = self._groups if read is whole or self._predicate is None else RowGroups(self._footers, whole)
-        self._chosen = _chosen_groups(row_groups, self._footers)
-        self._names = list(self._schema.fields)
-        self._recent_names: Sequence[str] = self._names
-        self._selection: Selection | None = None
-        self.limit_cache(self._max_cached_bytes)
+        self._groups = RowGroups(footers, read)
+        self._stored_groups = self._groups if read is whole or predicate is None else RowGroups(footers, whole)
+        self._chosen = _chosen_groups(row_groups, footers)
+        self._names = self._recent_names = list(self.schema.fields)
+        self.limit_cache(check_integer("max_cached_bytes", max_cached_bytes, at_least=0))
 
     def limit_cache(self, max_cached_bytes: int) -> None:
         """Empty the cache of row groups, and change its limit."""
         self._max_cached_bytes = max_cached_bytes
         self._cache = GroupCache(self._reading, max_cached_bytes)
-
-    # ------------------------------------------------------------------ what it is
 
     if TYPE_CHECKING:  # samples are dicts
 
@@ -144,12 +145,7 @@ class ParquetDataset(AccessedDatasetIterator):
         return _ParquetAccess(self)
 
     def __len__(self) -> int:
-        return self._select().n_rows
-
-    @property
-    def schema(self) -> Schema:
-        """The fields of the samples."""
-        return self._schema
+        return self._selection.n_rows
 
     @property
     def metadata(self) -> Mapping[bytes, bytes]:
@@ -164,128 +160,31 @@ class ParquetDataset(AccessedDatasetIterator):
     @property
     def block_lengths(self) -> npt.NDArray[np.int64]:
         """Number of samples of each row group that has any, shape ``(n_row_groups,)``."""
-        return self._select().lengths
+        return self._selection.lengths
 
     @property
     def is_local(self) -> bool:
         """Whether the files have paths on this machine; otherwise they are in a store."""
         return self._footers.files.folder.path is not None
 
-    def place_of(self, index: int) -> str:
-        """Where a sample is stored, for messages: its row, row group and file.
-
-        Raises:
-            DatasetOutOfBoundsError: ``index`` is out of bounds.
-        """
-        selection = self._select()
-        group, row = selection.locate(check_index(index, len(self)))
-        rows = selection.rows_of(group)
-        return f"row {row if rows is None else rows[row]} of {self._footers.name_of(group)}"
-
-    def read_ahead(self, indices: IndexArray, columns: Sequence[str] | None = None) -> None:
-        """Prefetch the row groups of samples in the background; return at once.
-
-        It keeps at most 16 MiB, or one row group, until use. A loader with a block-wise shuffle calls this method.
-
-        Args:
-            indices: of samples, shape ``(n,)``, in the order of their use.
-            columns: names of columns; None for those that were read last.
-
-        Raises:
-            DatasetOutOfBoundsError: an index is out of bounds.
-        """
-        positions = check_indices(indices, len(self))
-        if len(positions):
-            self._cache.expect(self._select().groups_of(positions), self._recent_names if columns is None else columns)
-
-    def _select(self) -> Selection:
-        if self._selection is None:
-            self._selection = select(self._stored_groups, self._chosen, self._predicate)
-        return self._selection
+    @functools.cached_property
+    def _selection(self) -> Selection:
+        return select(self._stored_groups, self._chosen, self._predicate)
 
     def _reading(self, group: int, names: Sequence[str]) -> GroupReading:
         """Start to read a row group; keep only the rows that the filter selects."""
-        return self._groups.reading(group, names, self._select().rows_of(group))
-
-    # ------------------------------------------------------------------ samples
-
-    def _sample(self, position: int) -> Sample:
-        group, row = self._select().locate(position)
-        columns = self._cache.columns(group, self._names)
-        return {name: self._value(group, name, columns[name], row) for name in self._names}
-
-    def _iterate(self) -> Iterator[Sample]:
-        selection = self._select()
-        for block, group in enumerate(selection.groups.tolist()):
-            every = np.arange(selection.lengths[block])
-            columns = self._cache.columns(group, self._names)
-            self._cache.expect(selection.groups[block + 1 : block + 2].tolist(), self._names)
-            for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
-                try:
-                    values = [list(columns[name].take(rows)) for name in self._names]
-                except CellError:  # damaged, or too much at once: one by one
-                    for row in rows.tolist():
-                        yield {name: self._value(group, name, columns[name], row) for name in self._names}
-                else:
-                    for sample in zip(*values, strict=True):
-                        yield dict(zip(self._names, sample, strict=True))
-            del columns  # before the next ones are read
+        return GroupReading(self._groups, group, names, self._selection.rows_of(group))
 
     def _arguments(self) -> dict[str, Any]:
         content = None if self._predicate is None else self._predicate.content()
         if '{"unnamed":' in canonical_json(content):  # no text or value in it is written like this
             reason = f"a function in the filter {self._predicate!r:.80} has no name; define it in a module"
             content = PartialContent(content, reason)
-        return {"fields": [field.to_json() for field in self._schema], "filter": content}
-
-    def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
-        """Columns of the samples at ``positions``, row group by row group."""
-        if not len(positions):
-            if not len(self):
-                return [self._groups.empty(name) for name in names]
-            return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
-        self._recent_names = names
-        with decoding_for(current_request()):
-            parts = self._select().locate_all(positions)
-            if len(parts) == 1:
-                ((group, rows, _),) = parts
-                columns = self._cache.columns(group, names)
-                return [self._take(group, name, columns[name], rows) for name in names]
-            return self._gather(names, parts, len(positions))
-
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
-        batches = [Gathering(n_rows) for _ in names]
-        wanted = {group: (rows, places) for group, rows, places in parts}
-        while wanted:
-            group = self._cache.next_to_read(wanted, names)
-            rows, places = wanted.pop(group)
-            if wanted and not self._cache.has(group, names):  # the others are not cached either: read them at the same time
-                self._cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
-            columns = self._cache.columns(group, names)
-            for name, batch in zip(names, batches, strict=True):
-                batch.put(places, self._take(group, name, columns[name], rows))
-            del columns  # before the next ones are read
-        return [batch.column() for batch in batches]
-
-    def _take(self, group: int, name: str, column: GroupColumn, rows: Rows) -> npt.NDArray[Any]:
-        try:
-            return column.take(rows)
-        except CellError as error:
-            raise self._groups.damage_error(group, name, error, self._select().rows_of(group)) from error
-
-    def _value(self, group: int, name: str, column: GroupColumn, row: int) -> Any:
-        try:
-            return column.value(row)
-        except CellError as error:
-            raise self._groups.damage_error(group, name, error, self._select().rows_of(group)) from error
-
-    # ------------------------------------------------------------------ for other processes
+        return {"fields": [field.to_json() for field in self.schema], "filter": content}
 
     def __getstate__(self) -> dict[str, Any]:
-        state = {name: value for name, value in self.__dict__.items() if name != "_cache"}
-        if self._predicate is None:
-            state["_selection"] = None  # made again at once
-        return state
+        made_again = {"_cache"} if self._predicate is not None else {"_cache", "_selection"}
+        return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -296,18 +195,9 @@ class _ParquetAccess(SourceAccess):
     """Access to rows, whose row groups are the blocks."""
 
     source: ParquetDataset
-
-    @property
-    def n_samples(self) -> int:  # type: ignore[override]  # read-only here
-        return self.source._select().n_rows
-
-    @property
-    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.source._groups.are_gathered(self.source._names)
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return any(field.codec.releases_gil for field in self.source.schema)
+    n_samples = property(attrgetter("source._selection.n_rows"))
+    fixed_columns = property(lambda self: self.source._groups.are_gathered(self.source._names))
+    releases_gil = property(lambda self: any(field.codec.releases_gil for field in self.source.schema))
 
     @property
     def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
@@ -315,17 +205,19 @@ class _ParquetAccess(SourceAccess):
         return not dataset.is_local and dataset._groups.estimate_bytes(dataset._names) > dataset._max_cached_bytes
 
     def sample(self, position: int) -> Sample:
-        return self.source._sample(position)
+        source = self.source
+        group, row = source._selection.locate(position)
+        columns = source._cache.columns(group, source._names)
+        return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
-        if not batch:
-            return [{} for _ in positions]
-        return [dict(zip(batch, values, strict=True)) for values in zip(*batch.values(), strict=True)]
+        rows = zip(*batch.values(), strict=True) if batch else itertools.repeat((), len(positions))
+        return [dict(zip(batch, values, strict=True)) for values in rows]
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
         names = self.source._names
-        return dict(zip(names, self.source._read(names, positions), strict=True))
+        return dict(zip(names, self._read(names, positions), strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         for key in keys:
@@ -335,30 +227,89 @@ class _ParquetAccess(SourceAccess):
                 raise ConfigError(f"a sample has no column {key!r:.80}{did_you_mean(key, names)}; it has {known}")
         if positions is None:
             positions = np.arange(self.n_samples, dtype=np.int64)
-        return self.source._read([str(key) for key in keys], positions)
+        return self._read([str(key) for key in keys], positions)
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
-        return itertools.islice(self.source._iterate(), stop) if start == 0 else super().iterate(start, stop)
+        return itertools.islice(self._iterate(), stop) if start == 0 else super().iterate(start, stop)
 
     def blocks(self) -> npt.NDArray[np.int64]:
         return self.source.block_lengths
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self.source.read_ahead(positions, None if keys is None else [str(key) for key in keys])
+        if len(positions):
+            names = self.source._recent_names if keys is None else [str(key) for key in keys]
+            self.source._cache.expect(self.source._selection.groups_of(positions), names)
 
     def locate(self, position: int) -> str:
-        return self.source.place_of(position)
+        group, row = self.source._selection.locate(position)
+        rows = self.source._selection.rows_of(group)
+        return f"row {row if rows is None else rows[row]} of {self.source._footers.name_of(group)}"
 
     def declare_columns(self) -> dict[str, DeclaredColumn]:
-        return {field.name: _declare(field) for field in self.source.schema}
+        declared = {}
+        for field in self.source.schema:
+            type_ = field.arrow_type() if isinstance(field.codec, ArrowCodec) else None  # else its cells are bytes, not values
+            declared[field.name] = DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable, type_)
+        return declared
 
     def content_fingerprint(self) -> str:
         return digest_of_row_groups(self.source._footers, self.source._chosen)
 
+    # ------------------------------------------------------------------ reading
 
-def _declare(field: Field) -> DeclaredColumn:
-    is_of_arrow = isinstance(field.codec, ArrowCodec)  # else its cells are bytes, not values
-    return DeclaredColumn(dtype_name(field.dtype), field.shape, field.nullable, field.arrow_type() if is_of_arrow else None)
+    def _iterate(self) -> Iterator[Sample]:
+        selection, cache, names = self.source._selection, self.source._cache, self.source._names
+        for block, group in enumerate(selection.groups.tolist()):
+            every = np.arange(selection.lengths[block])
+            columns = cache.columns(group, names)
+            cache.expect(selection.groups[block + 1 : block + 2].tolist(), names)
+            for rows in np.split(every, every[_ROWS_AT_ONCE::_ROWS_AT_ONCE]):
+                try:
+                    values = [list(columns[name].take(rows)) for name in names]
+                except CellError:  # damaged, or too much at once: one by one
+                    for row in rows.tolist():
+                        yield {name: self._decode(group, name, columns[name].value, row) for name in names}
+                else:
+                    for sample in zip(*values, strict=True):
+                        yield dict(zip(names, sample, strict=True))
+            del columns  # before the next ones are read
+
+    def _read(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[npt.NDArray[Any]]:
+        """Columns of the samples at ``positions``, row group by row group."""
+        source = self.source
+        if not len(positions):
+            if not len(source):
+                return [source._groups.empty(name) for name in names]
+            return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
+        source._recent_names = list(names)
+        with decoding_for(current_request()):
+            parts = source._selection.locate_all(positions)
+            if len(parts) == 1:
+                ((group, rows, _),) = parts
+                columns = source._cache.columns(group, names)
+                return [self._decode(group, name, columns[name].take, rows) for name in names]
+            return self._gather(names, parts, len(positions))
+
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
+        cache, batches = self.source._cache, [Gathering(n_rows) for _ in names]
+        wanted = {group: (rows, places) for group, rows, places in parts}
+        while wanted:
+            group = cache.next_to_read(wanted, names)
+            rows, places = wanted.pop(group)
+            if wanted and not cache.has(group, names):  # the others are not cached either: read them at the same time
+                cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
+            columns = cache.columns(group, names)
+            for name, batch in zip(names, batches, strict=True):
+                batch.put(places, self._decode(group, name, columns[name].take, rows))
+            del columns  # before the next ones are read
+        return [batch.column() for batch in batches]
+
+    def _decode(self, group: int, name: str, decode: Callable[[Any], Any], rows: Any) -> Any:
+        """The values of a row, or of rows, of a column."""
+        try:
+            return decode(rows)
+        except CellError as error:
+            raise self.source._groups.damage_error(group, name, error, self.source._selection.rows_of(group)) from error
 
 
 def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
@@ -369,10 +320,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     """
     if choice is None:
         return np.arange(len(footers), dtype=np.int64)
-    numbers = np.array(list(choice) if isinstance(choice, Iterable) else choice)
-    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
-        raise ConfigError(f"row_groups must be numbers, got {choice!r:.80}")
-    outside = numbers[(numbers < -len(footers)) | (numbers >= len(footers))]
-    if len(outside):
-        raise ConfigError(f"row group {outside[0]} does not exist: the dataset has {len(footers)}, numbered from 0")
-    return np.unique(numbers.astype(np.int64) % max(1, len(footers)))
+    try:
+        return np.unique(check_indices(list(choice), len(footers))).astype(np.int64)
+    except (DatasetOutOfBoundsError, TypeError) as error:
+        raise ConfigError(f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}") from error

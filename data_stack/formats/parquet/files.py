@@ -8,7 +8,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote
@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MissingFileError, ResourceNotFoundError, StorageError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, SUFFIXES, is_hidden
-from data_stack.formats.parquet.metadata import ParquetManifest, find_metadata
+from data_stack.formats.parquet.metadata import COMMON_METADATA, PARQUET_MANIFEST, PROGRESS_FOLDER, ParquetManifest, find_metadata
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
 from data_stack.io.location import LentResource, location_of
 from data_stack.io.positional import PositionalFile
@@ -27,8 +26,8 @@ from data_stack.io.storage_connectors.writer import ResourceWriter
 from data_stack.io.storage_errors import storage_errors
 from data_stack.io.url import scheme_of
 
-__all__ = ["NULL_PARTITION", "ParquetFiles", "find_files", "folder_and_paths", "partition_names"]
-
+#: Suffixes of files of rows; Hive writes none.
+SUFFIXES: Final = (".parquet", ".parq", ".pq")
 #: Stands for null in the name of a folder, as Hive writes it.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -47,17 +46,27 @@ class ParquetFiles:
 
     folder: Folder
     paths: tuple[str, ...]
-    partitions: tuple[Mapping[str, str | None], ...] = field(default=())
-    given: bool = False
-    beside: tuple[str, ...] = ()
+    partitions: tuple[Mapping[str, str | None], ...]
+    given: bool
+    beside: tuple[str, ...]
 
     def open(self, number: int) -> Any:
-        """Open a file for pyarrow, in a ``with`` block.
+        """Open a file for pyarrow, in a ``with`` block: as a native file if possible, as these read without the GIL.
 
         Raises:
             ResourceNotFoundError, StorageError: the file cannot be opened.
         """
-        return open_file_for_arrow(self.folder, self.paths[number])
+        folder, path = self.folder, self.paths[number]
+        if isinstance(folder, ArrowFolder):
+            return folder.open_for_arrow(path)
+        if folder.path is not None:
+            full = os.path.join(folder.path, path)
+            with _errors(full, "open"):
+                return _open_local(full)
+        resource = folder.open(path)
+        source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
+        source.version = resource.sha256
+        return source
 
     def name(self, number: int) -> str:
         """The name of a file in messages."""
@@ -86,7 +95,10 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
         tree = folder.list_files()
         beside = find_metadata(folder, tree)
         if any(path.startswith(f"{PROGRESS_FOLDER}/") for path in tree):  # a writer is at work, or was interrupted
-            tree = _finish(folder)
+            manifest = ParquetManifest.read(folder)
+            if manifest is None:
+                raise DatasetFileCorruptError(f"{folder!r} is not finished: its writer was interrupted, or is still writing")
+            tree = [file.name for file in manifest.files]  # those that were complete before
         paths = [path for path in tree if not is_hidden(path)]
         # files without a suffix are Parquet, too (Hive writes them), unless others have one
         named = [path for path in paths if path.endswith(SUFFIXES)]
@@ -96,14 +108,6 @@ def find_files(source: Any, prefix: str = "", *, filesystem: Any = None) -> Parq
                 raise MissingFileError(str(folder.path))
             raise ResourceNotFoundError(f"{folder.name or folder!r} has no Parquet files")
     return ParquetFiles(folder, tuple(paths), tuple({} if given else partition_of(path) for path in paths), given, beside)
-
-
-def _finish(folder: Folder) -> list[str]:
-    """The files that were complete before a writer began to append."""
-    manifest = ParquetManifest.read(folder)
-    if manifest is None:
-        raise DatasetFileCorruptError(f"{folder!r} is not finished: its writer was interrupted, or is still writing")
-    return [file.name for file in manifest.files]
 
 
 def folder_and_paths(source: Any, prefix: str = "", *, filesystem: Any = None) -> tuple[Folder, list[str] | None]:
@@ -140,10 +144,8 @@ def _folder_of(source: Any, filesystem: Any) -> Folder:
     try:
         filesystem, path = pafs.FileSystem.from_uri(source)
     except (OSError, ValueError) as error:
-        raise StorageError(
-            f"HDFS could not be reached: {error!s:.300}. pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH "
-            f"(`hadoop classpath --glob`), see https://arrow.apache.org/docs/python/filesystems.html"
-        ) from error
+        remedy = "pyarrow needs Hadoop's client: set HADOOP_HOME, JAVA_HOME and CLASSPATH (`hadoop classpath --glob`)"
+        raise StorageError(f"HDFS could not be reached: {error!s:.300}. {remedy}") from error
     return ArrowFolder(filesystem, path.rstrip("/"))
 
 
@@ -173,33 +175,17 @@ def partition_of(path: str) -> dict[str, str | None]:
     return values
 
 
-def open_file_for_arrow(folder: Folder, path: str) -> Any:
-    """Open a file as a native file of pyarrow if possible: these read without the GIL."""
-    if isinstance(folder, ArrowFolder):
-        return folder.open_for_arrow(path)
-    if folder.path is not None:
-        full = os.path.join(folder.path, path)
-        with _errors(full, "open"):
-            return _open_local(full)
-    resource = folder.open(path)
-    source = _OfStore(PositionalFile(resource) if isinstance(resource, LentResource) else resource, mode="r")
-    source.version = resource.sha256
-    return source
-
-
 def _open_local(path: str) -> _Local:
-    before = os.stat(path)
+    source = None
     while True:
-        if not stat.S_ISREG(before.st_mode):  # opening a pipe would wait
+        status = os.stat(path)  # by path: pyarrow 23 does not return the descriptor of an open file
+        if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait
             raise ResourceNotFoundError(f"could not open {path!r}: it is not a file")
-        source = _Local(path)
-        # by path: pyarrow 23 does not return the descriptor of an open file
-        after = os.stat(path)
-        source.version = after.st_dev, after.st_ino, after.st_mtime_ns
-        if source.version == (before.st_dev, before.st_ino, before.st_mtime_ns):
+        version = status.st_dev, status.st_ino, status.st_mtime_ns
+        if source is not None and source.version == version:
             return source
-        source.close()
-        before = after
+        source = _Local(path)
+        source.version = version
 
 
 class _Local(pa.OSFile):  # type: ignore[misc]  # pyarrow has no types
@@ -299,3 +285,8 @@ def _errors(name: str, verb: str = "read") -> Iterator[None]:
 def partition_names(partitions: Sequence[Mapping[str, str | None]]) -> list[str]:
     """The names of all partition columns, in the order of the folders."""
     return list(dict.fromkeys(name for values in partitions for name in values))
+
+
+def is_hidden(path: str) -> bool:
+    """Whether tools ignore a file: its name, or the name of a folder, begins with ``_`` or ``.`` and has no ``=``."""
+    return any(part.startswith(("_", ".")) and "=" not in part for part in path.split("/"))

@@ -6,6 +6,7 @@ https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.m
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -165,8 +166,9 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
 
 
 _Integers = npt.NDArray[np.int64]
-
+_CHUNK: Final = np.dtype([(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")])
 _OPTIONAL, _REPEATED = 1, 2
+_MAX_SCHEMA_DEPTH: Final = 100
 #: From UNCOMPRESSED to LZ4_RAW.
 _COMPRESSIONS: Final = range(8)
 _BYTE_ARRAY, _FIXED_BYTES = 6, 7
@@ -183,29 +185,23 @@ class FooterFacts:
         is_required: whether a column has a value in every row, shape ``(n_columns,)``.
         value_bytes: bytes per value; 0 where values differ in their size, shape ``(n_columns,)``.
         n_rows: rows of each row group, shape ``(n_row_groups,)``.
-        n_values: values including nulls, or elements of lists, shape ``(n_row_groups, n_columns)``, like those below.
-        n_nulls: nulls; -1 where unknown.
-        n_bytes: stored bytes.
-        starts: offsets in the file.
-        n_raw_bytes: bytes before compression.
+        chunks: facts of the columns of each row group, shape ``(n_row_groups, n_columns)``: ``n_values`` including nulls, or
+            elements of lists; ``n_nulls``, -1 where unknown; ``n_bytes`` stored; ``start``, the offset in the file; and
+            ``n_raw_bytes``, the bytes before compression.
     """
 
     columns: dict[str, list[int]]
     is_required: npt.NDArray[np.bool_]
     value_bytes: _Integers
     n_rows: _Integers
-    n_values: _Integers
-    n_nulls: _Integers
-    n_bytes: _Integers
-    starts: _Integers
-    n_raw_bytes: _Integers
+    chunks: npt.NDArray[np.void]
 
     def values_per_row(self) -> dict[str, int | None]:
         """Values per row of each field: -1 if rows differ or do not exist, None if a value may be null."""
         found: dict[str, int | None] = dict.fromkeys(self.columns, -1)
         groups = [group for group, n_rows in enumerate(self.n_rows.tolist()) if n_rows]
-        n_rows, n_values, n_nulls = self.n_rows.tolist(), self.n_values.tolist(), self.n_nulls.tolist()
-        is_required = self.is_required.tolist()
+        n_rows, is_required = self.n_rows.tolist(), self.is_required.tolist()
+        n_values, n_nulls = self.chunks["n_values"].tolist(), self.chunks["n_nulls"].tolist()
         for name, numbers in self.columns.items() if groups else ():
             if any(n_nulls[group][number] for number in numbers if not is_required[number] for group in groups):  # -1: unknown
                 found[name] = None
@@ -250,34 +246,35 @@ def footer_facts(footer: bytes, file_bytes: int | None) -> FooterFacts:
             raise ValueError(f"it states {metadata[LONG | 3]} rows, its row groups have {n_rows.sum()}")
     except (IndexError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"its footer lacks a required field ({error!s:.60})") from error
-    facts = np.array(chunks, np.int64).reshape(len(groups), len(columns), 5)
+    facts = np.array(chunks, _CHUNK).reshape(len(groups), len(columns))
     by_field: dict[str, list[int]] = {}
     for number, column in enumerate(columns):
         by_field.setdefault(column.path[0], []).append(number)
     is_required = np.array([column.definition_level == 0 for column in columns], np.bool_)
     value_bytes = np.array([column.value_bytes for column in columns], np.int64)
-    return FooterFacts(by_field, is_required, value_bytes, n_rows, *(facts[:, :, kind] for kind in range(5)))
+    return FooterFacts(by_field, is_required, value_bytes, n_rows, facts)
 
 
 def _columns(elements: Sequence[Struct]) -> list[_Column]:
     """The columns of a schema. It is a tree in depth-first order."""
     columns: list[_Column] = []
-    parents: list[tuple[int, tuple[str, ...], int, int]] = [(elements[0].get(5, 0), (), 0, 0)]  # children left, path, levels
-    for element in elements[1:]:
-        while parents and not parents[-1][0]:
-            parents.pop()
-        if not parents or len(parents) > 100:
-            raise ValueError("its schema is not a tree of columns")
-        n_left, path, definition, repetition = parents[-1]
-        parents[-1] = n_left - 1, path, definition, repetition
-        kind = element.get(3, 0)
-        path = (*path, element[4].decode())
-        definition, repetition = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
-        if element.get(5):
-            parents.append((element[5], path, definition, repetition))
-        elif 1 in element:
-            value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
-            columns.append(_Column(path, element[1], value_bytes, definition, repetition))
+    rest = iter(elements[1:])
+
+    def walk(n_children: int, path: tuple[str, ...], definition: int, repetition: int) -> None:
+        if len(path) > _MAX_SCHEMA_DEPTH:
+            raise ValueError("its schema is nested too deeply")
+        for element in itertools.islice(rest, n_children):
+            kind, inner = element.get(3, 0), (*path, element[4].decode())
+            levels = definition + (kind in (_OPTIONAL, _REPEATED)), repetition + (kind == _REPEATED)
+            if element.get(5):
+                walk(element[5], inner, *levels)
+            elif 1 in element:
+                value_bytes = element.get(2, 0) if element[1] == _FIXED_BYTES else _VALUE_BYTES[element[1]]
+                columns.append(_Column(inner, element[1], value_bytes, *levels))
+
+    walk(elements[0].get(5, 0), (), 0, 0)
+    if next(rest, None) is not None:
+        raise ValueError("its schema is not a tree of columns")
     return columns
 
 

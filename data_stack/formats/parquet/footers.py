@@ -9,7 +9,6 @@ import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,8 +19,14 @@ import pyarrow.parquet as pq
 from data_stack.exception import DatasetFileCorruptError, ResourceChangedError
 from data_stack.formats.parquet.files import ParquetFiles
 from data_stack.formats.parquet.footer_facts import FooterFacts, footer_facts
-from data_stack.formats.parquet.metadata import MANIFEST_KEY, RECREATE, ParquetFileRecord, ParquetManifest, read_metadata
-from data_stack.formats.parquet.metadata import reading_parquet as reading_parquet
+from data_stack.formats.parquet.metadata import (
+    MANIFEST_KEY,
+    RECREATE,
+    ParquetFileRecord,
+    ParquetManifest,
+    read_metadata,
+    reading_parquet,
+)
 from data_stack.io.content import contents_of_resources
 from data_stack.io.parallel import Workers
 from data_stack.util.executor import n_threads
@@ -84,35 +89,34 @@ class Footers:
         if not lazily:
             self.read_all()
 
-    def find_row_groups(self) -> None:
-        """Take the row groups from the manifest, and read the footers of files that it does not list; raises as :meth:`of`.
+    def read_all(self, *, trusting: bool = False) -> None:
+        """Read all remaining footers; raises as :meth:`of`.
 
-        A footer is compared with the manifest when it is read.
+        Args:
+            trusting: take the row groups of files from the manifest, if it lists them; such a footer is compared with the
+                manifest when it is read.
         """
-        records = {file: record for file in range(len(self.files.paths)) if (record := self._trusted_record(file)) is not None}
-        for file, record in records.items():
-            self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
-        self.read_all(records)
-
-    def read_all(self, known: Mapping[int, ParquetFileRecord] = MappingProxyType({})) -> None:
-        """Read all remaining footers, except those of ``known`` files; raises as :meth:`of`."""
-        files = range(len(self.files.paths))
-        self._read([file for file in files if not self.is_read(file) and file not in known])
-        n_rows = [known[file].row_groups if file in known else self.facts(file).n_rows for file in files]
-        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
-
-    def _read(self, files: list[int]) -> None:
+        files, is_local = range(len(self.files.paths)), self.files.folder.path is not None
+        known: dict[int, ParquetFileRecord] = {}
+        for file in files if trusting else ():
+            record = self._record(file)
+            with contextlib.suppress(OSError):  # raised again when the file is read
+                # another tool may have replaced it; in a store, each check would be a request
+                if record is not None and (not is_local or os.stat(self.files.name(file)).st_size == record.size):
+                    known[file] = record
+                    self._digests[file], self._columns[file] = bytes.fromhex(record.footer_sha256), record.columns
+        missing = [file for file in files if not self.is_read(file) and file not in known]
         fetched: dict[int, tuple[bytes, int, Any]] = {}
 
         def fetch(file: int) -> None:
             fetched[file] = self._fetch(file)
 
-        if len(files) > 1:
-            Workers(files, fetch, n_threads() if self.files.folder.path is not None else _MAX_THREADS).run()
-        elif files:
-            fetch(files[0])
-        for file in files:  # in one thread: parsing holds the GIL
-            self._parse_and_check(file, *fetched.pop(file))
+        if len(missing) > 1:
+            Workers(missing, fetch, n_threads() if is_local else _MAX_THREADS).run()
+        for file in missing:  # in one thread: parsing holds the GIL
+            self._parse_and_check(file, *(fetched.pop(file, None) or self._fetch(file)))
+        n_rows = [known[file].row_groups if file in known else self.facts(file).n_rows for file in files]
+        self._set_row_groups([len(each) for each in n_rows], np.fromiter(itertools.chain(*n_rows), np.int64))
 
     def _set_row_groups(self, counts: Sequence[int], n_rows: npt.NDArray[np.int64]) -> None:
         self._counts = counts
@@ -155,7 +159,7 @@ class Footers:
 
     def digest(self, file: int) -> str:
         """SHA-256 of the end of a file (footer, its length, magic), as 64 hex digits; raises as :meth:`of`."""
-        return (self._digests[file] or self._of(file).digest).hex()
+        return self._of(file).digest.hex()
 
     def size(self, file: int) -> int:
         """Size of a file in bytes; raises as :meth:`of`."""
@@ -167,16 +171,12 @@ class Footers:
         Raises:
             ResourceChangedError: it was replaced or changed.
         """
-        known = self._of(file)
-        version = _version_of(source)
-        if known.file_bytes == source.size() and known.version == version and version is not None:
-            return
-        name = self.files.name(file)
+        known, version, name = self._of(file), _version_of(source), self.files.name(file)
         if known.file_bytes != source.size():
             raise ResourceChangedError(name, f"{known.file_bytes} bytes", f"{source.size()} bytes")
-        self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
-        # touched, or copied back; or the store has no versions
-        self._footers[file] = known._replace(version=version)
+        if version is None or version != known.version:  # touched, or copied back; or the store has no versions
+            self._check_digest(file, hashlib.sha256(_tail(source, name)).digest())
+            self._footers[file] = known._replace(version=version)
 
     @functools.cached_property
     def beside(self) -> pa.Schema | None:
@@ -201,8 +201,7 @@ class Footers:
         Raises:
             DatasetFileCorruptError: it is damaged, or of another version.
         """
-        name = self.files.folder.full_name(self.files.beside[-1]) if self.files.beside else ""
-        return None if self.beside is None else ParquetManifest.from_metadata(self.beside.metadata, name)
+        return ParquetManifest.in_metadata(self.beside, self.files.folder, self.files.beside)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -217,10 +216,7 @@ class Footers:
         return f"row group {self.index_of[group]} of {self.files.name(int(self.file_of[group]))}"
 
     def _of(self, file: int) -> _Footer:
-        footer = self._footers[file]
-        if footer is None:
-            footer = self._parse_and_check(file, *self._fetch(file))
-        return footer
+        return self._footers[file] or self._parse_and_check(file, *self._fetch(file))
 
     def _fetch(self, file: int) -> tuple[bytes, int, Any]:
         """Fetch the end of a file, its size and its version."""
@@ -255,16 +251,7 @@ class Footers:
 
     def _record(self, file: int) -> ParquetFileRecord | None:
         """The manifest's record of a file; None without one."""
-        return self.manifest.file(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
-
-    def _trusted_record(self, file: int) -> ParquetFileRecord | None:
-        """The same, but None if the size of the file has changed: another tool replaced it."""
-        record = self._record(file)
-        if record is not None and self.files.folder.path is not None:  # in a store, each check would be a request
-            with contextlib.suppress(OSError):
-                return record if os.stat(self.files.name(file)).st_size == record.size else None
-            return None
-        return record
+        return self.manifest.by_name.get(self.files.paths[file]) if self._is_verified and self.manifest is not None else None
 
     def __getstate__(self) -> dict[str, Any]:
         made_again = ("_footers", "file_of", "index_of", "manifest", "beside")

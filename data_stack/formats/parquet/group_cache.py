@@ -23,9 +23,35 @@ _FEWEST_REMEMBERED = 8
 #: the beginning of an epoch.
 _LAST_READS = 16
 _MAX_RETURNS = 3
+#: Limit of prefetched bytes; one row group is always prefetched.
+_MAX_AHEAD_BYTES = 16 << 20
+#: Concurrent reads of a store; they mostly wait.
+_MAX_REQUESTS = 16
+#: A prefetched row group is dropped after this many calls: its iteration was abandoned.
+_PATIENCE = 16
+
+#: Reads row groups of stores. It has its own threads: a thread inside Arrow's code may crash Python at exit, so Python waits a
+#: moment for these; a store may never answer.
+_of_stores = Executor("data_stack-parquet", lambda: _MAX_REQUESTS, grace_seconds=5.0)
 
 Columns = dict[str, GroupColumn]
 Reading = Callable[[int, Sequence[str]], GroupReading]
+
+
+class _Expected(NamedTuple):
+    """A row group that is being read.
+
+    Attributes:
+        reading: reads it.
+        n_bytes: estimated memory.
+        since: number of the call that requested it.
+        future: of the thread that reads it.
+    """
+
+    reading: GroupReading
+    n_bytes: int
+    since: int
+    future: Future[None]
 
 
 class GroupCache:
@@ -33,6 +59,9 @@ class GroupCache:
 
     The limit adapts to the access pattern: streaming needs one or two row groups, a shuffle as many as its window, random access
     all that fit. The limit begins low. It grows when row groups are read again that were evicted.
+
+    It prefetches row groups: Arrow reads and decodes without the GIL; the thread that takes a row group makes the values. Errors
+    are dropped: the thread that needs the row group reads it again and raises the error.
 
     Args:
         reading: starts to read columns of a row group.
@@ -47,15 +76,15 @@ class GroupCache:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._groups: OrderedDict[int, Columns] = OrderedDict()
-        self.n_bytes = self._last_bytes = 0
+        self.n_bytes = self._last_bytes = self._n_calls = 0
         self._limit = min(_FIRST_BYTES, self._max_bytes)
         self._gone: OrderedDict[int, int] = OrderedDict()
         self._returns: deque[bool] = deque(maxlen=_LAST_READS)
         self._reads: dict[int, threading.Lock] = {}
-        self._ahead = ReadAhead(self._reading)
+        self._expected: dict[int, _Expected] = {}
 
     def _begin_in_fork(self) -> None:
-        self._inherited = self._groups, self._ahead  # not freed: Arrow might wait for a lock that a thread of the parent held
+        self._inherited = self._groups, self._expected  # not freed: Arrow might wait for a lock that a thread of the parent held
         self._reset()
 
     def next_to_read(self, groups: Iterable[int], names: Sequence[str]) -> int:
@@ -70,14 +99,15 @@ class GroupCache:
         def priority(group: int) -> int:
             if self.has(group, names):
                 return 0
-            return 2 if self._is_being_read(group) or self._ahead.has(group) else 1
+            return 2 if self._is_being_read(group) or group in self._expected else 1
 
         with self._lock:
             return min(groups, key=priority)
 
     def has(self, group: int, names: Sequence[str]) -> bool:
         """Whether columns of a row group are cached or prefetched."""
-        return self._keeps(group, names) or self._ahead.is_ready(group)
+        expected = self._expected.get(group)
+        return self._keeps(group, names) or (expected is not None and expected.future.done())
 
     def _keeps(self, group: int, names: Sequence[str]) -> bool:
         found = self._groups.get(group)
@@ -87,15 +117,33 @@ class GroupCache:
         return group in self._reads and self._reads[group].locked()
 
     def expect(self, groups: Sequence[int], names: Sequence[str]) -> None:
-        """Prefetch row groups, see :class:`ReadAhead`; return at once.
+        """Prefetch row groups while there is room, and drop those that have waited too long; return at once.
 
         Args:
             groups: row groups in the order of their use.
             names: names of the columns.
         """
         with self._lock:
-            missing = [group for group in groups if not self._keeps(group, names) and not self._is_being_read(group)]
-        self._ahead.expect(missing, names, self._last_bytes, self._max_bytes)
+            self._n_calls += 1
+            for group, each in list(self._expected.items()):
+                if each.future.done() and each.since + _PATIENCE < self._n_calls and group not in groups:
+                    del self._expected[group]
+            room = min(_MAX_AHEAD_BYTES, self._max_bytes) - sum(each.n_bytes for each in self._expected.values())
+            begun: dict[int, tuple[GroupReading, int]] = {}
+            for group in groups:
+                if group in self._expected or self._keeps(group, names) or self._is_being_read(group):
+                    continue
+                reading = self._reading(group, names)
+                n_bytes = max(self._last_bytes, reading.known_bytes())  # the footer may state more
+                if (self._expected or begun) and n_bytes > room:
+                    break
+                room -= n_bytes
+                begun[group] = reading, n_bytes
+            for group, (reading, n_bytes) in begun.items():
+                reading.by_threads &= len(begun) == 1  # several row groups keep the processors busy without more threads
+                with contextlib.suppress(Exception):  # see the class; or Python exits, or cannot start a thread
+                    future = (computing if reading.is_local else _of_stores).submit(reading.decode)
+                    self._expected[group] = _Expected(reading, n_bytes, self._n_calls, future)
 
     def columns(self, group: int, names: Sequence[str]) -> Columns:
         """Return columns of a row group, at least those of ``names``.
@@ -115,10 +163,18 @@ class GroupCache:
                     self._make_room(self._last_bytes)
             missing = [name for name in names if name not in found]
             if missing:  # another thread may have been faster
-                reading = self._ahead.take(group, missing) or self._reading(group, missing)
-                found = {**found, **reading.columns()}
+                found = {**found, **self._take(group, missing).columns()}
             with self._lock:
                 return self._keep(group, found)
+
+    def _take(self, group: int, names: Sequence[str]) -> GroupReading:
+        """Take a prefetched row group, and wait for one that is being read; else start to read it."""
+        with self._lock:
+            expected = self._expected.pop(group, None)
+        if expected is None or not set(names) <= set(expected.reading.names):
+            return self._reading(group, names)
+        is_read = expected.future.cancel() or expected.future.exception() is None
+        return expected.reading if is_read else self._reading(group, names)
 
     def _keep(self, group: int, columns: Columns) -> Columns:
         """Cache columns, and evict other row groups to make room."""
@@ -143,103 +199,3 @@ class GroupCache:
             self.n_bytes -= self._gone[group]
             if len(self._gone) > max(_FEWEST_REMEMBERED, len(self._groups)):
                 self._gone.popitem(last=False)
-
-
-# ---------------------------------------------------------------------- reading ahead
-
-#: Limit of prefetched bytes; one row group is always prefetched.
-_MAX_BYTES = 16 << 20
-#: Concurrent reads of a store; they mostly wait.
-_MAX_REQUESTS = 16
-#: A prefetched row group is dropped after this many calls: its iteration was abandoned.
-_PATIENCE = 16
-
-#: Reads row groups of stores. It has its own threads: a thread inside Arrow's code may crash Python at exit, so Python waits a
-#: moment for these; a store may never answer.
-_of_stores = Executor("data_stack-parquet", lambda: _MAX_REQUESTS, grace_seconds=5.0)
-
-
-class _Expected(NamedTuple):
-    """A row group that is being read.
-
-    Attributes:
-        reading: reads it.
-        n_bytes: estimated memory.
-        since: number of the call that requested it.
-        future: of the thread that reads it.
-    """
-
-    reading: GroupReading
-    n_bytes: int
-    since: int
-    future: Future[None]
-
-
-class ReadAhead:
-    """Prefetches row groups. Threads may share it.
-
-    Arrow reads and decodes without the GIL; the thread that takes a row group makes the values. Errors are dropped: the thread
-    that needs the row group reads it again and raises the error.
-
-    Args:
-        reading: starts to read columns of a row group.
-    """
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._lock = threading.Lock()
-        self._expected: dict[int, _Expected] = {}
-        self._n_calls = 0
-
-    def expect(self, groups: Sequence[int], names: Sequence[str], group_bytes: int, max_bytes: int) -> None:
-        """Start to read row groups while there is room, and drop those that have waited too long.
-
-        Args:
-            groups: row groups in the order of their use.
-            names: names of the columns.
-            group_bytes: memory of the last row group that was read; the footer may state more.
-            max_bytes: limit for all prefetched row groups; one row group is always read.
-        """
-        with self._lock:
-            self._n_calls += 1
-            for group, each in list(self._expected.items()):
-                if each.future.done() and each.since + _PATIENCE < self._n_calls and group not in groups:
-                    del self._expected[group]
-            room = min(_MAX_BYTES, max_bytes) - sum(each.n_bytes for each in self._expected.values())
-            begun: dict[int, tuple[GroupReading, int]] = {}
-            for group in groups:
-                if group in self._expected:
-                    continue
-                reading = self._reading(group, names)
-                n_bytes = max(group_bytes, reading.known_bytes())
-                if (self._expected or begun) and n_bytes > room:
-                    break
-                room -= n_bytes
-                begun[group] = reading, n_bytes
-            for group, (reading, n_bytes) in begun.items():
-                reading.by_threads &= len(begun) == 1  # several row groups keep the processors busy without more threads
-                with contextlib.suppress(Exception):  # see the class; or Python exits, or cannot start a thread
-                    future = (computing if reading.is_local else _of_stores).submit(reading.decode)
-                    self._expected[group] = _Expected(reading, n_bytes, self._n_calls, future)
-
-    def is_ready(self, group: int) -> bool:
-        """Whether a row group has been read."""
-        expected = self._expected.get(group)
-        return expected is not None and expected.future.done()
-
-    def has(self, group: int) -> bool:
-        """Whether a row group has been read, or is being read."""
-        return group in self._expected
-
-    def take(self, group: int, names: Sequence[str]) -> GroupReading | None:
-        """Take a prefetched row group; wait for one that is being read.
-
-        Returns:
-            The row group, unread if no thread has started; None if these columns were not prefetched, or could not be read.
-        """
-        with self._lock:
-            expected = self._expected.pop(group, None)
-        if expected is None or not set(names) <= set(expected.reading.names):
-            return None
-        is_read = expected.future.cancel() or expected.future.exception() is None
-        return expected.reading if is_read else None

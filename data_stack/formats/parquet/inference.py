@@ -1,4 +1,4 @@
-"""Reads the schema of a Parquet dataset, or infers it from columns or values."""
+"""What the footers of a Parquet dataset tell, its schema or its manifest; the schema of columns or values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ import pyarrow as pa
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.parquet.codecs import ListCodec, NdarrayCodec, NestedCodec, PngCodec, ScalarCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.files import partition_names
-from data_stack.formats.parquet.footers import Footers, reading_parquet
-from data_stack.formats.parquet.foreign_metadata import read_foreign_schema
+from data_stack.formats.parquet.files import find_files, partition_names
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import (
+    ParquetFileRecord,
+    ParquetManifest,
+    add_foreign_metadata,
+    read_foreign_schema,
+    reading_parquet,
+    write_metadata,
+)
+from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.types import describe_type, dtype_of_arrow, is_list, name_of_arrow, plain_type
 from data_stack.formats.parquet.writer_cells import plain_value
@@ -111,6 +119,46 @@ def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Sc
     return Schema(schema.name, fields)
 
 
+def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False) -> ParquetManifest:
+    """Write the manifest of a dataset from the footers of its files; no row is read.
+
+    Use it for datasets that other tools wrote, appended to, or removed files from. It updates Petastorm's ``_common_metadata``.
+
+    Args:
+        source: a folder, a storage connector or the URL of one.
+        prefix: folder below it.
+        schema: of the rows, partition columns included; None for the stored schema (ours, or Petastorm's), else an inferred one.
+        petastorm: write the ``_common_metadata`` that Petastorm needs, too.
+
+    Returns:
+        The manifest.
+
+    Raises:
+        ResourceNotFoundError: ``source`` has no Parquet files.
+        ConfigError: files do not fit the schema; or Petastorm does not know a field.
+        DatasetFileCorruptError: a file is damaged, or its writer has not finished.
+        StorageError: it cannot be read or written.
+    """
+    files = find_files(source, prefix)
+    if files.given:
+        raise ConfigError("metadata belong to a whole dataset: pass its folder, not a file")
+    footers = Footers(files, verified=False)
+    found = read_schema(footers) if schema is None else schema
+    RowGroups(footers, found)  # raises where a file lacks a field, or a folder's name is not a value
+    records = tuple(
+        ParquetFileRecord.of(path, footers.size(number), footers.facts(number), footers.digest(number))
+        for number, path in enumerate(files.paths)
+    )
+    metadata = add_foreign_metadata({**footers.metadata, **found.metadata()}, found, records, always=petastorm)
+    try:
+        before = footers.manifest
+    except DatasetFileCorruptError:  # damaged, or of an earlier version: it is replaced here
+        before = None
+    manifest = ParquetManifest(found, records, tuple(partition_names(files.partitions)), 0 if before is None else before.n_parts)
+    write_metadata(files.folder, footers.arrow_schema.with_metadata(metadata), files.paths, manifest)
+    return manifest
+
+
 # ---------------------------------------------------------------------- from values, for a writer
 
 _ADVICE: Final = 'pass schema=Schema("…", [Field(…), …])'
@@ -130,13 +178,7 @@ def schema_of_columns(name: str, columns: Mapping[str, Any]) -> Schema:
     """
     if not columns:
         raise ConfigError(f"cannot infer a schema without fields: {_ADVICE}")
-    fields = []
-    for field, values in columns.items():
-        if not isinstance(field, str):
-            raise ConfigError(f"names of fields must be strings, got {field!r:.60}")
-        is_array = isinstance(values, np.ndarray) and values.dtype != object
-        fields.append(_field_of_dtype(field, values.dtype, values.shape[1:]) if is_array else _field(field, values))
-    return Schema(name, fields)
+    return Schema(name, [_field(field, values) for field, values in columns.items()])
 
 
 def _has_no_type(values: Iterable[Any]) -> bool:
@@ -144,7 +186,9 @@ def _has_no_type(values: Iterable[Any]) -> bool:
     return all(value is None or (isinstance(value, (list, tuple)) and _has_no_type(value)) for value in values)
 
 
-def _field(name: str, values: Iterable[Any]) -> Field:
+def _field(name: str, values: Any) -> Field:
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return _field_of_dtype(name, values.dtype, values.shape[1:])
     value = next((value for value in values if not _has_no_type([value])), None)
     if value is None:
         raise ConfigError(f"cannot infer the type of field {name!r}: its first values are null or empty; {_ADVICE}")
@@ -155,7 +199,7 @@ def _field(name: str, values: Iterable[Any]) -> Field:
         return Field(name, "uint8", _IMAGE_SHAPES[mode], PngCodec(), nullable=True)
     value = plain_value(value)
     if isinstance(value, Decimal):
-        return Field(name, Decimal, (), nullable=True)
+        return Field(name, Decimal, nullable=True)
     if isinstance(value, (np.ndarray, np.generic)):
         return _field_of_dtype(name, value.dtype, (None,) * value.ndim)
     if hasattr(value, "dtype"):  # a tensor of bfloat16, say, or a sparse one

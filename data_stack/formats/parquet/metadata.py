@@ -1,24 +1,49 @@
-"""The metadata files of a Parquet dataset: the manifest that lists its files, and Petastorm's ``_common_metadata``."""
+"""The metadata files of a Parquet dataset: the manifest that lists its files, and ``_common_metadata`` of other tools.
+
+A plugin reads and writes what another tool needs. It names a module by an entry point of the group
+``data_stack.parquet_metadata``, whose name is the beginning of the keys::
+
+    [project.entry-points."data_stack.parquet_metadata"]
+    dataset-toolkit = "data_stack_petastorm.parquet_metadata"
+
+The module has two functions: ``read_schema(metadata)`` returns the schema of the rows, or None; and
+``make_metadata(schema, files, before)`` returns the key-value metadata for a dataset of these files.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.metadata
 import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, DataStackError, StorageError, UnsupportedStorageOperationError
-from data_stack.formats.parquet.dataset_names import COMMON_METADATA, PARQUET_MANIFEST
+from data_stack.exception import (
+    ConfigError,
+    DatasetFileCorruptError,
+    DataStackError,
+    StorageError,
+    UnsupportedStorageOperationError,
+)
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
 from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
+
+#: A Parquet footer without rows that describes all files, as Spark and Petastorm write it.
+COMMON_METADATA: Final = "_common_metadata"
+#: Lists the files, in the metadata of a Parquet footer without rows; written last. It is Parquet because Polars and Hugging
+#: Face's datasets read all files of a folder.
+PARQUET_MANIFEST: Final = "_data_stack_manifest.parquet"
+#: Lists the files that an unfinished writer has completed. While it exists, readers ignore files that no manifest lists.
+PROGRESS_FOLDER: Final = "_data_stack_progress"
 
 #: Where row-group indexes and manifest stand in the key-value metadata of the manifest's file.
 INDEXES_KEY: Final = b"data_stack.row_group_indexes"
@@ -31,6 +56,8 @@ _FORMAT: Final = "data_stack parquet 6"
 _BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PARQUET_MANIFEST)}")
 #: Matches names of files outside of the dataset.
 _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
+_GROUP: Final = "data_stack.parquet_metadata"
+_PETASTORM: Final = "dataset-toolkit"
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -97,11 +124,9 @@ class ParquetManifest:
     files: tuple[ParquetFileRecord, ...]
     partition_by: tuple[str, ...] = ()
     n_parts: int = 0
-    _by_name: Mapping[str, ParquetFileRecord] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "files", tuple(sorted(self.files, key=lambda file: file.name)))
-        object.__setattr__(self, "_by_name", {file.name: file for file in self.files})
 
     @property
     def n_rows(self) -> int:
@@ -113,9 +138,10 @@ class ParquetManifest:
         """Number of row groups of all files."""
         return sum(len(file.row_groups) for file in self.files)
 
-    def file(self, name: str) -> ParquetFileRecord | None:
-        """The record of a file; None if it is not listed."""
-        return self._by_name.get(name)
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, ParquetFileRecord]:
+        """The files by name."""
+        return {file.name: file for file in self.files}
 
     def to_json(self) -> bytes:
         """The stored form, with a checksum that detects a flipped bit."""
@@ -164,7 +190,7 @@ class ParquetManifest:
             raise DatasetFileCorruptError(f"{what} is damaged, or hostile: {error!s:.300}") from error
         fields.done()
         manifest = cls(Schema.from_json(stored_schema), files, tuple(partition_by), n_parts)
-        if len(manifest._by_name) != len(files) or manifest.n_rows != n_rows:
+        if len(manifest.by_name) != len(files) or manifest.n_rows != n_rows:
             raise DatasetFileCorruptError(f"{what} is damaged: it lists a file twice, or not as many rows as it states")
         return manifest
 
@@ -176,18 +202,13 @@ class ParquetManifest:
             DatasetFileCorruptError, ConfigError: as :meth:`from_json`.
         """
         paths = find_metadata(folder)
-        found = read_metadata(folder, paths)
-        return None if found is None else cls.from_metadata(found.metadata, folder.full_name(paths[-1]))
+        return cls.in_metadata(read_metadata(folder, paths), folder, paths)
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[bytes, bytes], what: str) -> ParquetManifest | None:
-        """The manifest in key-value metadata; None without one. Raises as :meth:`from_json`."""
-        return cls.from_json(metadata[MANIFEST_KEY], what) if MANIFEST_KEY in metadata else None
-
-
-def is_foreign(key: bytes) -> bool:
-    """Whether a key of the metadata is Petastorm's, and belongs into ``_common_metadata``."""
-    return key.startswith(b"dataset-toolkit.")
+    def in_metadata(cls, found: pa.Schema | None, folder: Folder, paths: Sequence[str]) -> ParquetManifest | None:
+        """The manifest in what :func:`read_metadata` returned for ``paths``; None without one. Raises as :meth:`from_json`."""
+        data = None if found is None else found.metadata.get(MANIFEST_KEY)
+        return None if data is None else cls.from_json(data, folder.full_name(paths[-1]))
 
 
 def find_metadata(folder: Folder, names: Iterable[str] | None = None) -> tuple[str, ...]:
@@ -277,3 +298,43 @@ def _write_footer(folder: Folder, path: str, schema: pa.Schema) -> None:
         writer.add_key_value_metadata(schema.metadata)  # as metadata of the schema they would be stored twice
     with folder.create(path) as file:
         file.write(sink.getvalue().to_pybytes())
+
+
+# ---------------------------------------------------------------------- of other tools
+
+
+def is_foreign(key: bytes) -> bool:
+    """Whether a key of the metadata is Petastorm's, and belongs into ``_common_metadata``."""
+    return key.startswith(b"dataset-toolkit.")
+
+
+def read_foreign_schema(metadata: Mapping[bytes, bytes]) -> Schema | None:
+    """The schema that another tool keeps in key-value metadata; None without one.
+
+    Raises:
+        ConfigError: the plugin that reads it is not installed, or a codec is unknown.
+        DatasetFileCorruptError: the schema is damaged, or hostile.
+    """
+    schema: Schema | None = _plugin().read_schema(metadata) if any(map(is_foreign, metadata)) else None
+    return schema
+
+
+def add_foreign_metadata(
+    metadata: Mapping[bytes, bytes], schema: Schema, files: Sequence[ParquetFileRecord], *, always: bool
+) -> Mapping[bytes, bytes]:
+    """Add what Petastorm needs to read the files, or update it; metadata without it are unchanged, except with ``always``.
+
+    Raises:
+        ConfigError: the plugin that makes it is not installed, or Petastorm does not support a field.
+    """
+    if not always and not any(map(is_foreign, metadata)):
+        return metadata
+    ours = {key: value for key, value in metadata.items() if not is_foreign(key)}
+    return {**ours, **_plugin().make_metadata(schema, files, metadata)}
+
+
+@functools.cache
+def _plugin() -> Any:
+    for entry_point in importlib.metadata.entry_points(group=_GROUP, name=_PETASTORM):
+        return entry_point.load()
+    raise ConfigError("Petastorm's metadata needs the package datastack-petastorm: `pip install ./plugins/petastorm` in a clone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import threading
@@ -14,16 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data_stack.exception import DatasetFileCorruptError, RequestLimitError
+from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
-from data_stack.formats.parquet.files import partition_names
+from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
-from data_stack.formats.parquet.footers import Footers, reading_parquet
-from data_stack.formats.parquet.known_values import column_guarantee, partition_array, partition_guarantee, partition_value
+from data_stack.formats.parquet.footers import Footers
+from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.util.executor import n_processors, n_threads
+from data_stack.formats.parquet.selecting import is_instant
+from data_stack.util.processors import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
+from data_stack.values.stacked_values import objects
 
 Rows = npt.NDArray[np.int32]
 
@@ -40,6 +44,10 @@ _FEW_BYTES = 2 << 20
 _HARMLESS_PAGE_BYTES = 64 << 20
 #: Smaller row groups leave little memory behind.
 _LARGE_BYTES = 8 << 20
+#: Types of columns of more than 2 GiB.
+_LARGE_TYPES: Final = {pa.binary(): pa.large_binary(), pa.string(): pa.large_string()}
+#: Raised for bounds that a type cannot hold, such as dates out of range for Python.
+_NO_BOUND: Final = (ValueError, TypeError, OverflowError, pa.ArrowException)
 
 
 class RowGroups:
@@ -49,37 +57,36 @@ class RowGroups:
         footers: footers of the files.
         schema: of all fields, partition columns included.
 
+    Attributes:
+        partitions: the partition columns, with a value for each file.
+        absent: the fields that each file lacks.
+        list_lengths: for each field of lists the length of all of them; None if they differ.
+        with_nulls: for each field whether any value may be null.
+        checked_pages: row groups and columns whose page headers agree with the footer.
+
     Raises:
         DatasetFileCorruptError: a file lacks a required field, or the name of a folder is not a value of its field.
     """
 
     def __init__(self, footers: Footers, schema: Schema) -> None:
         self.footers, self.schema = footers, schema
-        partitions = footers.files.partitions
-        self._partitioned = {name for name in partition_names(partitions) if name in schema}
-        #: The values of the partition columns of each file.
-        self._partition_values = [
-            {name: partition_value(schema[name], values.get(name), footers.files, number) for name in self._partitioned}
-            for number, values in enumerate(partitions)
-        ]
-        absent: dict[int, frozenset[str]] = {}  # most files have the same columns
-        self._absent = []
-        for file in range(len(footers.files.paths)):
-            kind = id(footers.columns(file))
-            if kind not in absent:
-                absent[kind] = self._absent_of(file)
-            self._absent.append(absent[kind])
+        files = footers.files
+        partitioned = [schema[name] for name in partition_names(files.partitions) if name in schema]
+        self.partitions = {field.name: partition_column(field, files) for field in partitioned}
+        stored = schema.fields.keys() - self.partitions.keys()
+        required = {field.name for field in schema if not field.nullable}
+        self.absent = [stored.difference(footers.columns(file)) for file in range(len(files.paths))]
+        for file, absent in enumerate(self.absent):
+            for name in sorted(absent & required):
+                remedy = "exclude it with columns=…, or make the field nullable with schema=…"
+                raise DatasetFileCorruptError(f"{files.name(file)} has no column {name!r}, unlike other files: {remedy}")
         files_with_rows = np.unique(footers.file_of[footers.n_rows > 0]).tolist()
         kinds = {id(columns): columns for columns in map(footers.columns, files_with_rows)}.values()
-        counts = {field.name: {columns.get(field.name) for columns in kinds} for field in schema}
-        #: The known length of all lists of a field; None if they differ.
-        self._list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
-        self._with_nulls = {field.name: self._has_nulls(field, None in counts[field.name]) for field in schema}
-        #: Row groups and columns whose page headers agree with the footer.
+        counts = {name: {columns.get(name) for columns in kinds} for name in schema.fields}
+        self.list_lengths = {field.name: _only(counts[field.name]) for field in schema if isinstance(field.codec, ListCodec)}
+        self.with_nulls = {name: field.nullable and None in counts[name] for name, field in schema.fields.items()}
+        self.with_nulls |= {name: any(value is None for value in values) for name, values in self.partitions.items()}
         self.checked_pages: set[tuple[int, int]] = set()
-
-    def __len__(self) -> int:
-        return len(self.footers)
 
     def read(self, group: int, names: Sequence[str]) -> dict[str, GroupColumn]:
         """Read columns of a row group.
@@ -88,15 +95,9 @@ class RowGroups:
             DatasetFileCorruptError: the file is damaged; the message names file, row group, row and field.
             StorageError: the file cannot be read.
         """
-        return self.reading(group, names).columns()
+        return GroupReading(self, group, names).columns()
 
-    def reading(self, group: int, names: Sequence[str], rows: Rows | None = None) -> GroupReading:
-        """The same, in steps; keeps only ``rows``, if given."""
-        return GroupReading(self, group, names, rows)
-
-    def damage_error(
-        self, group: int, name: str, error: CellError, rows: Rows | None = None
-    ) -> DatasetFileCorruptError | RequestLimitError:
+    def damage_error(self, group: int, name: str, error: CellError, rows: Rows | None = None) -> DataStackError:
         """The error for a damaged cell; it names file, row group, row and field.
 
         Args:
@@ -116,10 +117,12 @@ class RowGroups:
 
         Lists count as equally long where the footers allow it, until a list of another length is read.
         """
-        fields, lengths = [self.schema[name] for name in names], self._list_lengths
         return all(
-            field.cells.is_gathered(field, list_length=lengths.get(field.name), has_nulls=self._with_nulls[field.name])
-            for field in fields
+            isinstance(field.codec, ScalarCodec)
+            or self.list_lengths.get(name) is not None
+            or (field.cells.is_fixed and not self.with_nulls[name])
+            for name, field in self.schema.fields.items()
+            if name in names
         )
 
     def estimate_bytes(self, names: Sequence[str]) -> float:
@@ -130,12 +133,24 @@ class RowGroups:
             return 0.0
         facts = footers.facts(0)
         leaves = [leaf for name in names for leaf in facts.columns.get(name, [])]
-        return float(facts.n_raw_bytes[:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
+        return float(facts.chunks["n_raw_bytes"][:, leaves].sum()) / n_rows_of_first * float(footers.n_rows.sum())
 
     def empty(self, name: str) -> npt.NDArray[Any]:
-        """A column without rows."""
-        is_of_objects = self._with_nulls[name] and not _gives_nan(self.schema[name])
-        return np.empty(0, object) if is_of_objects else empty_column(self.schema[name])
+        """A column without rows.
+
+        Raises:
+            DatasetFileCorruptError: the shape is too large for numpy.
+        """
+        field = self.schema[name]
+        is_of_objects = self.with_nulls[name] and not _gives_nan(field)
+        sizes = [size for size in field.shape if size is not None]
+        is_ragged = len(sizes) != len(field.shape)
+        if is_of_objects or is_ragged or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
+            return np.empty(0, object)
+        try:
+            return np.empty((0, *sizes), field.dtype)
+        except ValueError as error:
+            raise DatasetFileCorruptError(f"field {name!r} cannot have the shape {field.shape}: {error}") from error
 
     def guarantee(self, group: int, types: pa.Schema, *, with_floats: bool) -> pc.Expression:
         """An expression that is true of all rows of a row group, from its partitions and footer.
@@ -148,81 +163,15 @@ class RowGroups:
         footers, found = self.footers, [pc.scalar(True)]
         file, n_rows, index = int(footers.file_of[group]), int(footers.n_rows[group]), int(footers.index_of[group])
         facts, stored = footers.facts(file), footers.of(file).row_group(index)
+        known = {**dict.fromkeys(self.absent[file]), **{name: values[file] for name, values in self.partitions.items()}}
         for field in map(self.schema.__getitem__, types.names):
             leaves = facts.columns.get(field.name, [])
-            if field.name in self._partitioned:
-                found.append(partition_guarantee(field, self._partition_values[file][field.name], types))
-            elif field.name in self._absent[file]:
-                found.append(pc.field(field.name).is_null())
+            if field.name in known:
+                found.append(partition_guarantee(field.name, known[field.name], types))
             elif len(leaves) == 1 and isinstance(field.codec, ScalarCodec) and (with_floats or field.dtype not in _FLOATS):
-                n_nulls = int(facts.n_nulls[index, leaves[0]])
-                kind, n_known = types.field(field.name), None if n_nulls < 0 else n_nulls
-                found.append(column_guarantee(kind, stored.column(leaves[0]), n_rows, n_known))
+                n_nulls = int(facts.chunks["n_nulls"][index, leaves[0]])
+                found.append(_column_guarantee(types.field(field.name), stored.column(leaves[0]).statistics, n_rows, n_nulls))
         return functools.reduce(operator.and_, found)
-
-    # ------------------------------------------------------------------ inside
-
-    def list_stored(self, group: int, names: Sequence[str]) -> list[str]:
-        """The columns that the file of a row group stores; the others are partition columns, or absent."""
-        absent = self._absent[int(self.footers.file_of[group])]
-        return [name for name in names if name not in self._partitioned and name not in absent]
-
-    def make_column(self, group: int, name: str, n_rows: int) -> GroupColumn:
-        """A column that the file does not store."""
-        value, field = self._partition_values[int(self.footers.file_of[group])].get(name), self.schema[name]
-        gives_nan = _gives_nan(field)
-        value = np.nan if value is None and gives_nan else value
-        return ArrayColumn(partition_array(field, value, n_rows, has_nulls=self._with_nulls[name] and not gives_nan))
-
-    def decode_column(self, group: int, name: str, stored: pa.ChunkedArray, n_rows: int, rows: Rows | None = None) -> GroupColumn:
-        """Make a column from stored cells.
-
-        Args:
-            group: the row group.
-            name: name of the column.
-            stored: the cells.
-            n_rows: expected number of cells.
-            rows: the rows of the cells, ascending; None for all, or the first ones.
-
-        Raises:
-            DatasetFileCorruptError: the cells do not match the schema or the footer.
-        """
-        footers, field = self.footers, self.schema[name]
-        try:
-            cells = _join(stored)
-            if len(cells) != n_rows:
-                raise ValueError(f"{len(cells)} values, but the footer states {n_rows} rows")
-            column = field.cells.column(field, cells, has_nulls=self._with_nulls[name])
-            shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
-            if name in self._list_lengths and shape != (self._list_lengths[name],):
-                self._list_lengths[name] = None
-        except CellError as error:
-            raise self.damage_error(group, name, error, rows) from error
-        except MemoryError:  # Arrow's, which is an ArrowException too
-            raise
-        except (ValueError, pa.ArrowException) as error:
-            raise DatasetFileCorruptError(f"{footers.name_of(group)}, field {name!r}: {error!s:.300}") from error
-        return column
-
-    def _absent_of(self, file: int) -> frozenset[str]:
-        """The fields that a file lacks."""
-        leaves = self.footers.columns(file)
-        absent = frozenset(
-            field.name for field in self.schema if field.name not in self._partitioned and field.name not in leaves
-        )
-        for name in absent:
-            if not self.schema[name].nullable:
-                raise DatasetFileCorruptError(
-                    f"{self.footers.files.name(file)} has no column {name!r}, unlike other files or the schema; it has "
-                    f"{', '.join(leaves)}. Exclude the column with columns=…, or make the field nullable with schema=…"
-                )
-        return absent
-
-    def _has_nulls(self, field: Field, counted: bool) -> bool:
-        """Whether a field may have nulls, by the names of folders and the counts in footers."""
-        if field.name in self._partitioned:
-            return any(values[field.name] is None for values in self._partition_values)
-        return field.nullable and (counted or any(field.name in absent for absent in self._absent))
 
 
 def _gives_nan(field: Field) -> bool:
@@ -258,8 +207,9 @@ class GroupReading:
         self._groups, self._group, self.names, self._rows = groups, group, names, rows
         self.file, self._index = int(footers.file_of[group]), int(footers.index_of[group])
         self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
-        self._stored = groups.list_stored(group, names)
-        self._table: pa.Table | None = None
+        elsewhere = groups.partitions.keys() | groups.absent[self.file]
+        self._stored = [name for name in names if name not in elsewhere]
+        self._table: Any = None
         self.is_local = footers.files.folder.path is not None
         self.is_decoded = not self._stored
         self.by_threads = n_threads() == n_processors()
@@ -277,8 +227,8 @@ class GroupReading:
             footers.check_unchanged(self.file, source)
             facts = footers.facts(self.file)
             numbers = self._numbers()
-            n_bytes = facts.n_values[self._index, numbers] * facts.value_bytes[numbers]
-            check_request(int(np.maximum(n_bytes, facts.n_raw_bytes[self._index, numbers]).sum()), name)
+            n_bytes = facts.chunks["n_values"][self._index, numbers] * facts.value_bytes[numbers]
+            check_request(int(np.maximum(n_bytes, facts.chunks["n_raw_bytes"][self._index, numbers]).sum()), name)
             if self.is_local:  # in a store, each check would be a request
                 self._check_pages(source, facts, numbers)
             # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
@@ -297,7 +247,7 @@ class GroupReading:
         """The size of the columns before compression, from the footer; 0 if the footer was not read."""
         if not self._footers.is_read(self.file):
             return 0
-        return int(self._footers.facts(self.file).n_raw_bytes[self._index, self._numbers()].sum())
+        return int(self._footers.facts(self.file).chunks["n_raw_bytes"][self._index, self._numbers()].sum())
 
     def _numbers(self) -> list[int]:
         """The numbers of the columns. Paths are ambiguous: "a.b" may be a column, or the field b of a struct a."""
@@ -313,11 +263,11 @@ class GroupReading:
         for number in numbers:
             if (self._group, number) in self._groups.checked_pages:
                 continue
-            start, n_raw_bytes = int(facts.starts[index, number]), int(facts.n_raw_bytes[index, number])
-            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.n_bytes[index, number]))
+            start, n_raw_bytes = int(facts.chunks["start"][index, number]), int(facts.chunks["n_raw_bytes"][index, number])
+            claimed, dictionary = bytes_claimed_by_pages(source, start, start + int(facts.chunks["n_bytes"][index, number]))
             if claimed > max(_HARMLESS_PAGE_BYTES, 4 * n_raw_bytes):
                 raise DatasetFileCorruptError(f"{name}, column {number} claims {claimed:,} bytes, the footer {n_raw_bytes:,}")
-            if not facts.value_bytes[number] and dictionary * int(facts.n_values[index, number]) > limit_bytes():
+            if not facts.value_bytes[number] and dictionary * int(facts.chunks["n_values"][index, number]) > limit_bytes():
                 self._check_repeated(source, number)
             self._groups.checked_pages.add((self._group, number))
 
@@ -341,29 +291,39 @@ class GroupReading:
             DatasetFileCorruptError, ResourceChangedError, StorageError: see :meth:`RowGroups.read`.
         """
         self.decode()
-        groups, group = self._groups, self._group
         table, self._table = self._table, None
-        return {
-            name: groups.decode_column(group, name, table.column(name), self._n_rows, self._rows)
-            if table is not None and name in self._stored
-            else groups.make_column(group, name, self._n_rows)
-            for name in self.names
-        }
+        made = {name: self._make(name) for name in self.names if name not in self._stored}
+        return made | {name: self._decode(name, table.column(name)) for name in self._stored}
 
+    def _make(self, name: str) -> GroupColumn:
+        """A column that the file does not store."""
+        groups, field = self._groups, self._groups.schema[name]
+        value = groups.partitions[name][self.file] if name in groups.partitions else None
+        gives_nan, n_rows = _gives_nan(field), self._n_rows
+        value = np.nan if value is None and gives_nan else value
+        is_fixed = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" and value is not None
+        if is_fixed and (gives_nan or not groups.with_nulls[name]):
+            return ArrayColumn(np.full(n_rows, value, field.dtype))
+        return ArrayColumn(objects([value] * n_rows))
 
-def empty_column(field: Field) -> npt.NDArray[Any]:
-    """A column without values.
-
-    Raises:
-        DatasetFileCorruptError: the shape is too large for numpy.
-    """
-    sizes = [size for size in field.shape if size is not None]
-    if not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO" or len(sizes) != len(field.shape):
-        return np.empty(0, object)
-    try:
-        return np.empty((0, *sizes), field.dtype)
-    except ValueError as error:
-        raise DatasetFileCorruptError(f"field {field.name!r} cannot have the shape {field.shape}: {error}") from error
+    def _decode(self, name: str, stored: pa.ChunkedArray) -> GroupColumn:
+        """Make a column from stored cells, and check that they match the schema and the footer."""
+        groups, field = self._groups, self._groups.schema[name]
+        try:
+            cells = _join(stored)
+            if len(cells) != self._n_rows:
+                raise ValueError(f"{len(cells)} values, but the footer states {self._n_rows} rows")
+            column = field.cells.column(field, cells, has_nulls=groups.with_nulls[name])
+        except CellError as error:
+            raise groups.damage_error(self._group, name, error, self._rows) from error
+        except MemoryError:  # Arrow's, which is an ArrowException too
+            raise
+        except (ValueError, pa.ArrowException) as error:
+            raise DatasetFileCorruptError(f"{groups.footers.name_of(self._group)}, field {name!r}: {error!s:.300}") from error
+        shape = column.array.shape[1:] if isinstance(column, ArrayColumn) else None
+        if name in groups.list_lengths and shape != (groups.list_lengths[name],):
+            groups.list_lengths[name] = None
+        return column
 
 
 def _rows_of(table: pa.Table, rows: Rows) -> pa.Table:
@@ -380,8 +340,58 @@ def _join(column: pa.ChunkedArray) -> pa.Array:
     """Join the chunks of a column."""
     if column.num_chunks == 1:
         return column.chunk(0)
-    if pa.types.is_binary(column.type) and column.nbytes > 1 << 31:
-        column = column.cast(pa.large_binary())
-    if pa.types.is_string(column.type) and column.nbytes > 1 << 31:
-        column = column.cast(pa.large_string())
+    if column.nbytes > 1 << 31:
+        column = column.cast(_LARGE_TYPES.get(column.type, column.type))
     return column.combine_chunks() if column.num_chunks else pa.array([], column.type)
+
+
+# ---------------------------------------------------------------------- values in the names of folders
+
+
+def partition_column(field: Field, files: ParquetFiles) -> npt.NDArray[Any]:
+    """The values in the names of the folders of each file, shape ``(n_files,)``.
+
+    Raises:
+        DatasetFileCorruptError: a name is not a value of the field.
+    """
+    type_ = pa.timestamp(field.arrow_type().unit) if is_instant(field.arrow_type()) else field.arrow_type()
+
+    def convert(texts: list[str | None]) -> npt.NDArray[Any]:
+        cells = pa.array(texts, pa.string()).cast(type_)
+        return field.cells.column(field, cells, has_nulls=None in texts).take(np.arange(len(texts)))
+
+    texts = [values.get(field.name) for values in files.partitions]
+    with contextlib.suppress(ValueError, pa.ArrowException):
+        return convert(texts)
+    for number, text in enumerate(texts):
+        try:
+            convert([text])
+        except (ValueError, pa.ArrowException) as error:
+            folder = f"{field.name}={NULL_PARTITION if text is None else text:.60}"
+            raise DatasetFileCorruptError(f"{files.name(number)}: the folder {folder!r} is not a value: {error}") from error
+    return objects(texts)
+
+
+def partition_guarantee(name: str, value: Any, types: pa.Schema) -> pc.Expression:
+    """An expression that is true of all rows of a partition; its value None stands for null."""
+    if value is None:
+        return pc.field(name).is_null()
+    try:
+        plain = value.item() if isinstance(value, np.generic) else value
+        return pc.field(name) == pa.scalar(plain, types.field(name).type)
+    except _NO_BOUND:
+        return pc.scalar(True)
+
+
+def _column_guarantee(field: pa.Field, statistics: Any, n_rows: int, n_nulls: int) -> pc.Expression:
+    """An expression that is true of all rows of a column, with the type of ``field``; -1 for an unknown number of nulls."""
+    column = pc.field(field.name)
+    if n_nulls == n_rows:
+        return column.is_null()
+    try:
+        if statistics is None or not statistics.has_min_max or not statistics.min <= statistics.max:  # NaN is not
+            return pc.scalar(True)
+        bounds = [column >= pa.scalar(statistics.min, field.type), column <= pa.scalar(statistics.max, field.type)]
+    except _NO_BOUND:
+        return pc.scalar(True)
+    return functools.reduce(operator.and_, bounds if n_nulls == 0 else [bound | column.is_null() for bound in bounds])

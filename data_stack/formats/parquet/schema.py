@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, cells_of, check_codec, default_codec, read_codec
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, check_codec, default_codec, read_codec
+from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
@@ -72,15 +73,14 @@ class Field(FieldLike):
             kind = check_dtype(dtype)
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
-        for attribute, value in (("name", name), ("dtype", kind), ("shape", sizes), ("nullable", bool(nullable))):
-            object.__setattr__(self, attribute, value)
-        object.__setattr__(self, "codec", default_codec(self) if codec is None else check_codec(name, codec))
+        self.__dict__.update(name=name, dtype=kind, shape=sizes, nullable=bool(nullable))
+        self.__dict__["codec"] = default_codec(self) if codec is None else check_codec(name, codec)
         self.arrow_type()  # raises if the codec does not fit
 
     @functools.cached_property
     def cells(self) -> ArrowCodec:
         """Encodes and decodes cells."""
-        return cells_of(self.codec)
+        return self.codec if isinstance(self.codec, ArrowCodec) else BinaryCells(self.codec, self)
 
     def arrow_type(self) -> pa.DataType:
         """The type of the Parquet column."""
@@ -123,56 +123,48 @@ class Schema:
         name: any name for the schema.
         fields: fields with different names.
 
+    Attributes:
+        name: the name of the schema.
+        fields: the fields by name.
+
     Raises:
         ConfigError: two fields have the same name.
     """
 
     def __init__(self, name: str, fields: Iterable[Field]) -> None:
-        self._name = str(name)
-        self._fields: dict[str, Field] = {}
+        self.name = str(name)
+        self.fields: dict[str, Field] = {}
         for field in fields:
             if not isinstance(field, Field):
                 raise ConfigError(f"the fields of a schema must be Fields, got {field!r:.80}")
-            if field.name in self._fields:
+            if field.name in self.fields:
                 raise ConfigError(f"two fields of schema {name!r} have the name {field.name!r}")
-            self._fields[field.name] = field
-
-    @property
-    def name(self) -> str:
-        """The name of the schema."""
-        return self._name
-
-    @property
-    def fields(self) -> dict[str, Field]:
-        """The fields by name."""
-        return dict(self._fields)
+            self.fields[field.name] = field
 
     def __getitem__(self, name: str) -> Field:
-        if name not in self._fields:
-            known = ", ".join(self._fields)
-            raise ConfigError(
-                f"schema {self._name!r} has no field {name!r:.60}{did_you_mean(name, self._fields)}; it has: {known:.300}"
-            )
-        return self._fields[name]
+        if name not in self.fields:
+            known, near = ", ".join(self.fields), did_you_mean(name, self.fields)
+            raise ConfigError(f"schema {self.name!r} has no field {name!r:.60}{near}; it has: {known:.300}")
+        return self.fields[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._fields
+        return name in self.fields
 
     def __iter__(self) -> Iterator[Field]:
-        return iter(self._fields.values())
+        return iter(self.fields.values())
 
     def __len__(self) -> int:
-        return len(self._fields)
+        return len(self.fields)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schema) and (self._name, list(self)) == (other._name, list(other))
+        return isinstance(other, Schema) and (self.name, list(self)) == (other.name, list(other))
 
     def __hash__(self) -> int:
-        return hash((self._name, tuple(self._fields)))
+        return hash((self.name, tuple(self.fields)))
 
     def __repr__(self) -> str:
         lines = "".join(f"\n    {field!r}," for field in self)
-        return f"Schema({self._name!r}, [{lines}\n])"
+        return f"Schema({self.name!r}, [{lines}\n])"
 
     def view(self, choices: Iterable[str | Field | re.Pattern[str]]) -> Schema:
         """The schema of some of the fields, in the order of this schema.
@@ -185,16 +177,16 @@ class Schema:
         """
         wanted: set[str] = set()
         for choice in [choices] if isinstance(choices, (str, Field, re.Pattern)) else choices:
-            if isinstance(choice, Field) and self._fields.get(choice.name) != choice:
-                raise ConfigError(f"schema {self._name!r} has no such field: {choice!r:.200}")
-            wanted.update(match_names(choice, list(self._fields)))
-        return Schema(self._name, [field for field in self if field.name in wanted])
+            if isinstance(choice, Field) and self.fields.get(choice.name) != choice:
+                raise ConfigError(f"schema {self.name!r} has no such field: {choice!r:.200}")
+            wanted.update(match_names(choice, list(self.fields)))
+        return Schema(self.name, [field for field in self if field.name in wanted])
 
     # ------------------------------------------------------------------ as JSON
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for :meth:`from_json`."""
-        return {"version": _VERSION, "name": self._name, "fields": [field.to_json() for field in self]}
+        return {"version": _VERSION, "name": self.name, "fields": [field.to_json() for field in self]}
 
     @classmethod
     def from_json(cls, content: Any) -> Schema:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -156,21 +158,17 @@ class ArrowPredicate(Predicate):
     def mask(self, columns: Columns) -> Bools:
         instants = columns.instants if isinstance(columns, InstantColumns) else frozenset(self.fields)
         problem: Exception | None = None
-        for see in _WAYS_TO_SEE_INSTANTS if instants else _WAYS_TO_SEE_INSTANTS[:1]:
-            for type_of_nulls in _TYPES_OF_NULLS:
-                try:
-                    arrays = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
-                    seen = {name: each.cast(see(each.type)) if name in instants else each for name, each in arrays.items()}
-                    return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
-                except _UNSUITABLE as error:
-                    problem = problem or error
+        for see, type_of_nulls in itertools.product(_WAYS_TO_SEE_INSTANTS[: None if instants else 1], _TYPES_OF_NULLS):
+            try:
+                arrays = {name: _arrow_array(column_of(columns, name), type_of_nulls) for name in self.fields}
+                seen = {name: each.cast(see(each.type)) if name in instants else each for name, each in arrays.items()}
+                return np.asarray(_evaluate(self.bound, seen).fill_null(False), bool)
+            except _UNSUITABLE as error:
+                problem = problem or error
         raise PredicateError(f"pyarrow cannot evaluate {shorten(self.bound)}: {problem}") from problem
 
     def content(self) -> Any:
         return {"arrow": hashlib.sha256(self._serialized).hexdigest()}
-
-    def __repr__(self) -> str:
-        return str(self.bound)
 
 
 def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
@@ -187,12 +185,10 @@ def types_seen(bound: pc.Expression, types: pa.Schema) -> pa.Schema:
         pa.schema([(each.name, see(each.type) if is_instant(each.type) else each.type) for each in types])
         for see in _WAYS_TO_SEE_INSTANTS
     ]
-    for seen in ways if ways[0] != types else ():
-        try:
+    for seen in ways:
+        with contextlib.suppress(*_UNSUITABLE):
             _evaluate(bound, {field.name: pa.nulls(1, field.type) for field in seen})  # pyarrow checks some types only with a row
             return seen
-        except _UNSUITABLE:
-            continue
     return ways[0]
 
 
@@ -280,15 +276,12 @@ def as_predicate(value: Any) -> Predicate:
         try:
             return ArrowPredicate(pq.filters_to_expression([value] if isinstance(value, tuple) else value))
         except (pa.ArrowException, ValueError, TypeError, IndexError) as error:
-            raise ConfigError(
-                f"invalid filters {shorten(value)}: {error}. Pass filters such as [('speed', '>', 3), ('day', 'in', ['mon'])]"
-            ) from error
+            example = [("speed", ">", 3), ("day", "in", ["mon"])]
+            raise ConfigError(f"invalid filters {shorten(value)}: {error}. Pass filters such as {example}") from error
     if all(callable(getattr(value, name, None)) for name in ("get_fields", "do_include")) and not isinstance(value, type):
         return RowPredicate(value)
-    raise ConfigError(
-        f'{shorten(value)} is not a filter. Pass an expression such as col("speed") > 3, filters such as [("speed", ">", 3)], or '
-        f"an object with get_fields() and do_include(values)"
-    )
+    known = 'an expression such as col("speed") > 3, filters such as [("speed", ">", 3)]'
+    raise ConfigError(f"{shorten(value)} is not a filter: pass {known}, or an object with get_fields() and do_include(values)")
 
 
 class RowPredicate(Predicate):
@@ -302,12 +295,10 @@ class RowPredicate(Predicate):
 
     def __init__(self, function: Any) -> None:
         names: Any = function.get_fields()
-        if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
-            raise ConfigError(f"get_fields() of {shorten(function)} must return a set of names, got {shorten(names)}")
-        names = list(names)
-        if not names or not all(isinstance(name, str) for name in names):
-            raise ConfigError(f"get_fields() of {shorten(function)} must return names of fields, got {shorten(names)}")
-        super().__init__(names)
+        fields = list(names) if isinstance(names, Iterable) and not isinstance(names, (str, bytes)) else []
+        if not fields or not all(isinstance(name, str) for name in fields):
+            raise ConfigError(f"get_fields() of {shorten(function)} must return a set of names of fields, got {shorten(names)}")
+        super().__init__(fields)
         self.function = function
 
     def mask(self, columns: Columns) -> Bools:

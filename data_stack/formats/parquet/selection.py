@@ -1,18 +1,24 @@
-"""Maps the samples of a dataset to rows of row groups."""
+"""Chooses the files, row groups and rows of a dataset, without reading more than a filter needs."""
 
 from __future__ import annotations
 
 import bisect
+import functools
+import operator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from data_stack.exception import ConfigError
+from data_stack.formats.parquet import selecting
 from data_stack.formats.parquet.columns import CellError
-from data_stack.formats.parquet.known_values import instants_of, types_of
-from data_stack.formats.parquet.row_groups import RowGroups
-from data_stack.formats.parquet.selecting import InstantColumns, Predicate, PredicateError, could_match, suits_bounds_of_floats
+from data_stack.formats.parquet.files import ParquetFiles, partition_names
+from data_stack.formats.parquet.row_groups import RowGroups, partition_column, partition_guarantee
+from data_stack.formats.parquet.schema import Schema
+from data_stack.formats.parquet.selecting import Predicate, PredicateError
 from data_stack.io.parallel import Workers
 from data_stack.util.executor import n_threads
 from data_stack.io.work import Workers
@@ -96,9 +102,47 @@ class Selection:
         rows = positions - self._blocks.starts[blocks]
         few = blocks.astype(np.uint16) if len(self._blocks) <= 1 << 16 else blocks  # sorted without comparisons
         order = np.argsort(few, kind="stable")
-        ends = np.flatnonzero(np.diff(blocks[order])) + 1
-        parts = np.split(order, ends)
+        parts = np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1)
         return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
+
+
+# ---------------------------------------------------------------------- what a filter selects
+
+
+def files_that_could_match(files: ParquetFiles, schema: Schema, predicate: Predicate) -> ParquetFiles:
+    """The files that may have rows that a predicate selects, by the names of their folders; at least one file.
+
+    Raises:
+        DatasetFileCorruptError: the name of a folder is not a value of its field.
+    """
+    fields = [schema[name] for name in partition_names(files.partitions) if name in predicate.fields and name in schema]
+    if not fields:
+        return files
+    columns = {field.name: partition_column(field, files) for field in fields}
+    if len(fields) == len(predicate.fields):  # it needs partition columns only
+        mask = predicate.mask(selecting.InstantColumns(columns, _instants(schema, predicate)))
+    elif predicate.bound is not None:
+        types = _types_of(schema, predicate)
+        guarantees = [
+            functools.reduce(operator.and_, [partition_guarantee(name, values[file], types) for name, values in columns.items()])
+            for file in range(len(files.paths))
+        ]
+        mask = selecting.could_match(predicate.bound, types, guarantees)
+    else:
+        return files
+    kept = np.flatnonzero(mask).tolist() or [0]
+    paths, partitions = (tuple(each[number] for number in kept) for each in (files.paths, files.partitions))
+    return files if len(kept) == len(files.paths) else replace(files, paths=paths, partitions=partitions)
+
+
+def _types_of(schema: Schema, predicate: Predicate) -> pa.Schema:
+    """The types by which the bound of a predicate sees its columns."""
+    return selecting.types_seen(predicate.bound, pa.schema([(name, schema[name].arrow_type()) for name in predicate.fields]))
+
+
+def _instants(schema: Schema, predicate: Predicate) -> frozenset[str]:
+    """The columns of a predicate that are times with a zone."""
+    return frozenset(name for name in predicate.fields if selecting.is_instant(schema[name].arrow_type()))
 
 
 def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) -> Selection:
@@ -116,12 +160,11 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
         return Selection(chosen[kept], (None,) * int(kept.sum()), n_rows[kept])
     chosen = chosen[n_rows > 0]
     if predicate.bound is not None:
-        with_floats = suits_bounds_of_floats(predicate.bound)
-        types = types_of(groups.schema, predicate)
+        with_floats = selecting.suits_bounds_of_floats(predicate.bound)
+        types = _types_of(groups.schema, predicate)
         guarantees = [groups.guarantee(group, types, with_floats=with_floats) for group in chosen.tolist()]
-        chosen = chosen[could_match(predicate.bound, types, guarantees)]
-    instants = instants_of(groups.schema, predicate)
-    found: dict[int, npt.NDArray[np.int32] | None] = {}
+        chosen = chosen[selecting.could_match(predicate.bound, types, guarantees)]
+    found: dict[int, tuple[npt.NDArray[np.int32] | None, int]] = {}
 
     def look_at(group: int) -> None:
         columns = groups.read(group, predicate.fields)
@@ -133,17 +176,14 @@ def select(groups: RowGroups, chosen: _Integers, predicate: Predicate | None) ->
             except CellError as error:
                 raise groups.damage_error(group, name, error) from error
         try:
-            mask = predicate.mask(InstantColumns(values, instants))
+            mask = predicate.mask(selecting.InstantColumns(values, _instants(groups.schema, predicate)))
         except PredicateError as error:
             where = groups.footers.name_of(group) + ("" if error.row is None else f", row {error.row}")
             raise ConfigError(f"{where}: {error.reason}") from error
         if mask.any():
-            found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32)
+            found[group] = None if mask.all() else np.flatnonzero(mask).astype(np.int32), int(mask.sum())
 
     Workers(chosen.tolist(), look_at, n_threads()).run()
     hits = [group for group in chosen.tolist() if group in found]
-    rows = tuple(found[group] for group in hits)
-    lengths = [
-        int(groups.footers.n_rows[group]) if taken is None else len(taken) for group, taken in zip(hits, rows, strict=True)
-    ]
-    return Selection(np.array(hits, np.int64), rows, np.array(lengths, np.int64))
+    lengths = [found[group][1] for group in hits]
+    return Selection(np.array(hits, np.int64), tuple(found[group][0] for group in hits), np.array(lengths, np.int64))

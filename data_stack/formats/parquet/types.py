@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ class FieldLike:
     nullable: bool
 
 
-#: Spark's names; a timestamp is an instant (UTC), a timestamp_ntz is local time.
-_SPARK: Final[dict[str, pa.DataType]] = {
+#: Spark's names, and further types of Parquet. A timestamp is an instant (UTC), a timestamp_ntz is local time.
+_BY_NAME: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
     "smallint": pa.int16(),
@@ -43,9 +44,6 @@ _SPARK: Final[dict[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
-}
-#: Further types of Parquet.
-_OTHERS: Final[dict[str, pa.DataType]] = {
     **{f"uint{bits}": pa.type_for_alias(f"uint{bits}") for bits in (8, 16, 32, 64)},
     "float16": pa.float16(),
     **{f"timestamp[{unit}]": pa.timestamp(unit, "UTC") for unit in ("ms", "ns")},
@@ -54,7 +52,6 @@ _OTHERS: Final[dict[str, pa.DataType]] = {
     **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
     "void": pa.null(),
 }
-_BY_NAME: Final = {**_SPARK, **_OTHERS}
 _NAMES: Final = {type_: name for name, type_ in _BY_NAME.items()}
 _DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 #: Types that Spark lacks.
@@ -68,8 +65,12 @@ _FOR_SPARK: Final = {
 }
 #: Levels of nested types, below Python's recursion limit.
 _MAX_DEPTH: Final = 100
-#: For units of numpy, the unit of Arrow that holds them exactly.
-_TIME_UNITS: Final = {"h": "ms", "m": "ms", "s": "ms", "ms": "ms", "us": "us", "ns": "ns"}
+#: For units of numpy, the type or the unit of Arrow that holds them exactly.
+_TIMES: Final = {
+    **dict.fromkeys(("Y", "M", "W", "D"), pa.date32()),
+    **dict.fromkeys(("h", "m", "s", "ms"), pa.timestamp("ms")),
+    **{unit: pa.timestamp(unit) for unit in ("us", "ns")},
+}
 _DURATION_UNITS: Final = {"W": "s", "D": "s", "h": "s", "m": "s", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 
 
@@ -84,10 +85,8 @@ def arrow_type_named(name: Any) -> pa.DataType:
         precision, scale = int(decimal[1]), int(decimal[2])
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
     if str(name) not in _BY_NAME:
-        raise ConfigError(
-            f"unknown scalar type {name!r:.60}{did_you_mean(str(name), _BY_NAME)}; "
-            f"known types: {', '.join(_BY_NAME)}, decimal(precision,scale)"
-        )
+        near, known = did_you_mean(str(name), _BY_NAME), ", ".join(_BY_NAME)
+        raise ConfigError(f"unknown scalar type {name!r:.60}{near}; known: {known}, decimal(precision,scale)")
     return _BY_NAME[str(name)]
 
 
@@ -96,17 +95,13 @@ def name_of_arrow(type_: pa.DataType) -> str | None:
     type_ = plain_type(type_)
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})" if 0 <= type_.scale <= type_.precision else None
-    if is_text(type_):
-        return "string"
-    if is_bytes(type_):
-        return "binary"
+    if is_text(type_) or is_bytes(type_):
+        return "string" if is_text(type_) else "binary"
     if pa.types.is_timestamp(type_):
         unit = "ms" if type_.unit == "s" else type_.unit  # Parquet has no seconds
         return _NAMES[pa.timestamp(unit, None if type_.tz is None else "UTC")]  # an instant is the same one in every zone
-    if pa.types.is_date64(type_):
-        return "date"  # days, by its definition
-    if pa.types.is_time32(type_):
-        return "time[ms]"
+    if pa.types.is_date64(type_) or pa.types.is_time32(type_):
+        return "date" if pa.types.is_date64(type_) else "time[ms]"
     return _NAMES.get(type_)
 
 
@@ -168,38 +163,18 @@ def arrow_type_of_dtype(dtype: FieldDtype) -> pa.DataType:
     dtype = numpy_dtype(dtype)
     if dtype.kind in "US":
         return pa.string() if dtype.kind == "U" else pa.binary()
-    try:
+    with contextlib.suppress(KeyError, pa.ArrowNotImplementedError, pa.ArrowInvalid):
         if dtype.kind not in "mM":
             return pa.from_numpy_dtype(dtype)
         unit, number = np.datetime_data(dtype)
-        if dtype.kind == "M" and number == 1 and unit in ("Y", "M", "W", "D"):
-            return pa.date32()
-        if number == 1 and dtype.kind == "M":
-            return pa.timestamp(_TIME_UNITS[unit])
         if number == 1:
-            return pa.duration(_DURATION_UNITS[unit])
-    except (KeyError, pa.ArrowNotImplementedError, pa.ArrowInvalid):
-        pass
+            return pa.duration(_DURATION_UNITS[unit]) if dtype.kind == "m" else _TIMES[unit]
     raise ConfigError(f"Parquet has no scalars of dtype {dtype}; use another unit, or a codec such as NdarrayCodec()")
-
-
-def element_type(dtype: FieldDtype, name: str | None) -> pa.DataType:
-    """The type that stores scalars of a dtype; ``name`` overrides the default.
-
-    Raises:
-        ConfigError: the type is unknown, or does not hold such values.
-    """
-    if name is None:
-        return arrow_type_of_dtype(dtype)
-    type_ = arrow_type_named(name)
-    if kind_of(dtype) not in (kind_of(dtype_of_arrow(type_)), "O"):
-        raise ConfigError(f"a column of type {type_} cannot hold values of dtype {dtype_name(dtype)}")
-    return type_
 
 
 def kind_of(dtype: FieldDtype) -> str:
     """The kind of a dtype, in which all numbers, and text and bytes, are of one kind."""
-    kind = numpy_dtype(dtype).kind if dtype is not Decimal else "f"
+    kind = "f" if dtype is Decimal else numpy_dtype(dtype).kind
     return {"b": "f", "i": "f", "u": "f", "S": "U"}.get(kind, kind)
 
 
@@ -232,16 +207,13 @@ def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
         checked: np.dtype[Any] = np.dtype(dtype)
     except (TypeError, ValueError, SyntaxError) as error:  # numpy raises these for invalid texts
         raise ConfigError(f"the dtype of a field must be a dtype of numpy or decimal.Decimal, got {dtype!r:.80}") from error
-    if checked.kind == "T":
-        return np.dtype("U")
-    if checked.kind in "US":
-        return np.dtype(checked.kind)
+    if checked.kind in "UST":
+        return np.dtype("S" if checked.kind == "S" else "U")
     if checked.kind == "V":
         raise ConfigError(f"a field cannot have the structured dtype {dtype!r:.80}; store each of its fields in its own field")
     if checked.kind in "mM" and np.datetime_data(checked)[0] == "generic":
         return np.dtype(f"{checked.kind}8[ns]")  # the meaning of np.datetime64 in Petastorm
-    native: np.dtype[Any] = checked.newbyteorder("=")
-    return native
+    return checked.newbyteorder("=")  # type: ignore[no-any-return]  # a dtype
 
 
 def dtype_name(dtype: FieldDtype) -> str:

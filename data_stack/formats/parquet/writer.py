@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -15,27 +17,34 @@ from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.columns import by_name, samples_at_once
 from data_stack.formats.parquet.foreign_metadata import make_foreign_metadata
+from data_stack.formats.named_samples import by_name, samples_at_once
+from data_stack.formats.parquet.files import SUFFIXES, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
-from data_stack.formats.parquet.metadata import INDEXES_KEY, ParquetManifest, is_foreign, read_metadata, write_metadata
+from data_stack.formats.parquet.metadata import (
+    INDEXES_KEY,
+    RECREATE,
+    ParquetFileRecord,
+    ParquetManifest,
+    add_foreign_metadata,
+    find_metadata,
+    read_metadata,
+    write_metadata,
+)
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
-from data_stack.formats.parquet.writer_part import (
-    COMPRESSIONS,
-    PART_FILE,
-    FileFormat,
-    WriterPart,
-    check_same,
-    clear_left_over,
-    clear_progress,
-    read_progress,
-    remove_dataset,
-)
+from data_stack.formats.parquet.writer_part import COMPRESSIONS, PART_FILE, FileFormat, WriterPart, check_same, clear_left_over, clear_progress, read_progress, remove_dataset
 from data_stack.io.folder import folder_of
 from data_stack.io.work import with_bar
+from data_stack.formats.parquet.writer_part import COMPRESSIONS, PROGRESS_NOTE, FileFormat, WriterPart, clear_progress
+from data_stack.io.folder import TEMPORARY, Folder, folder_of
+from data_stack.io.progress import with_bar
 from data_stack.util.suggestions import did_you_mean
 
+#: The name of a file of a part, with the number of the part.
+_PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 _LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
+_NO_LIMIT: Final = 1 << 62
 
 
 class ParquetWriter:
@@ -76,6 +85,9 @@ class ParquetWriter:
         resume: continue the dataset in the folder; False to raise if the folder has one.
         overwrite: remove an existing dataset first.
 
+    Attributes:
+        schema: of the rows; None until it is known.
+
     Raises:
         ConfigError: an argument is invalid; or the folder has a dataset with another schema or of another writer.
         StorageConflictError: another writer is open.
@@ -108,17 +120,17 @@ class ParquetWriter:
             raise ConfigError(f"unknown compression {compression!r:.40}{near}; known: {known}")
         self._format = FileFormat(
             int(_at_least("row_group_mb", row_group_mb, 0) * _MEGABYTE) or 1,
-            None if row_group_rows is None else int(_at_least("row_group_rows", row_group_rows, 1)),
+            int(_at_least("row_group_rows", row_group_rows, 1)),
             compression,
             int(_at_least("file_mb", file_mb, 0) * _MEGABYTE),
-            None if rows_per_file is None else int(_at_least("rows_per_file", rows_per_file, 1)),
+            int(_at_least("rows_per_file", rows_per_file, 1)),
         )
         self._petastorm = bool(petastorm)
         self._folder = folder_of(target, prefix)
         self._name = self._folder.name or "the root of the store"
         self._short_name = self._folder.name.rpartition("/")[2] or "dataset"
         self._pid, self._state = os.getpid(), ""
-        self._schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
+        self.schema, self._asked_partition_by = schema, None if partition_by is None else tuple(partition_by)
         self._part: WriterPart | None = None
         self._stack = contextlib.ExitStack()
         with self._stack:
@@ -126,19 +138,13 @@ class ParquetWriter:
             if not lease.acquire():
                 raise StorageConflictError(f"another writer has opened {self._name!r}: wait until it is closed")
             self._resume_from(resume, overwrite)
-            if self._schema is not None:
-                self._prepare(self._schema)
+            if self.schema is not None:
+                self._prepare(self.schema)
             self._stack = self._stack.pop_all()
 
     def __len__(self) -> int:
         """Number of rows, including rows that are not durable yet; all rows of a newly opened writer are durable."""
-        begun = 0 if self._part is None else self._part.n_rows + self._cells.n_rows
-        return self._n_before + begun
-
-    @property
-    def schema(self) -> Schema | None:
-        """The schema of the rows; None until it is known."""
-        return self._schema
+        return self._n_before + (0 if self._part is None else self._part.n_rows + self._cells.n_rows)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._name!r}: {len(self):,} rows{', ' + self._state if self._state else ''}>"
@@ -163,9 +169,8 @@ class ParquetWriter:
             raise ConfigError(f"row {number} of {self._name!r} is a {type(row).__name__}, not a dict of its fields")
         if self._part is None:
             self._prepare(schema_of_columns(self._short_name, {name: [value] for name, value in row.items()}))
-        self._cells.append(row, number)
-        if self._cells.is_full:
-            self._spread(self._cells.take())
+        if self._cells.append(row, number):
+            self._flush_rows()
         return number
 
     def append_columns(self, columns: Mapping[str, Any], *, encoded: Collection[str] = ()) -> None:
@@ -202,7 +207,6 @@ class ParquetWriter:
         self._flush_rows()
         if self._part is None:
             raise ConfigError("encoded cells do not determine a schema: pass schema=")
-        table = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
         columns = dict(zip(table.column_names, table.columns, strict=True))
         self.append_columns(columns, encoded=columns)
 
@@ -294,37 +298,38 @@ class ParquetWriter:
         """Read the manifest and the notes in the folder, and continue from there."""
         can_resume = self._folder.can_delete
         if overwrite and can_resume:
-            remove_dataset(self._folder)
+            _remove_dataset(self._folder)
         self._manifest = ParquetManifest.read(self._folder)
         if self._manifest is not None and not can_resume:
             raise ConfigError(f"{self._name!r} holds a Parquet dataset; this store can neither append to it nor remove it")
-        noted = read_progress(self._folder) if can_resume else None
+        has_note = can_resume and self._folder.has_file(PROGRESS_NOTE)
+        noted = ParquetManifest.from_json(self._folder.read(PROGRESS_NOTE), PROGRESS_NOTE) if has_note else None
         there = [each for each in (self._manifest, noted) if each is not None]
         for each in there:
             if not resume:
                 what = "a Parquet dataset" if each is self._manifest else "files of an interrupted writer"
                 raise ConfigError(f"{self._name!r} has {what}: choose another folder, or pass resume=True or overwrite=True")
-            check_same(self._folder, each, self._schema, self._asked_partition_by)
-            self._schema, self._asked_partition_by = each.schema, each.partition_by
+            _check_same(self._folder, each, self.schema, self._asked_partition_by)
+            self.schema, self._asked_partition_by = each.schema, each.partition_by
         self._before = () if self._manifest is None else self._manifest.files
         listed = {file.name for file in self._before}
         # a writer that died at the very end has noted files that the manifest lists
         self._noted = tuple(file for file in (() if noted is None else noted.files) if file.name not in listed)
-        numbers = [int(match[1]) + 1 for file in self._before if (match := PART_FILE.fullmatch(file.name))]
+        numbers = [int(match[1]) + 1 for file in self._before if (match := _PART_FILE.fullmatch(file.name))]
         self._n_parts = max([*numbers, *(each.n_parts for each in there)], default=0)
         self._n_before = sum(file.n_rows for file in (*self._before, *self._noted))
         if can_resume:
-            clear_left_over(self._folder, (*self._before, *self._noted), was_begun=noted is not None)
+            _clear_left_over(self._folder, (*self._before, *self._noted), was_begun=has_note)
 
     def _prepare(self, schema: Schema) -> None:
         """Prepare to write rows of a schema."""
         partition_by = self._asked_partition_by or ()
         self._cells = Cells(schema, partition_by, self._name, self._format.file_rows)
         if self._petastorm:
-            make_foreign_metadata(schema, (), {})  # raises for fields that Petastorm lacks, before anything is written
+            add_foreign_metadata({}, schema, (), always=True)  # raises for fields that Petastorm lacks before it writes
         noted = ParquetManifest(schema, self._noted, partition_by, self._n_parts)
         self._part = WriterPart(self._folder, noted, self._cells.arrow_schema, self._format)
-        self._schema = schema
+        self.schema = schema
 
     # ------------------------------------------------------------------ rows into files
 
@@ -350,23 +355,17 @@ class ParquetWriter:
     def _finish(self, part: WriterPart) -> None:
         """Complete all files, and write the metadata files, the manifest last."""
         with self._broken_by_errors():
-            if not (self._before or part.noted.files or part.has_files or part.noted.partition_by):
-                part.begin_file()  # other tools need a file to see the columns
-            part.complete(is_noted=True)
-        noted = part.noted
-        if self._manifest is None or noted.files or self._petastorm:
-            manifest = ParquetManifest(noted.schema, (*self._before, *noted.files), noted.partition_by, noted.n_parts)
-            self._write_metadata(noted.schema, manifest)
+            # other tools need a file to see the columns
+            part.complete(is_noted=True, needs_file=not (self._before or part.noted.files or part.noted.partition_by))
+        if self._manifest is None or part.noted.files or self._petastorm:
+            manifest = replace(part.noted, files=(*self._before, *part.noted.files))
+            before = read_metadata(self._folder) if self._folder.can_delete else None
+            metadata = {**(before.metadata if before is not None else {}), **manifest.schema.metadata()}
+            metadata.pop(INDEXES_KEY, None)  # they are out of date
+            made = add_foreign_metadata(metadata, manifest.schema, manifest.files, always=self._petastorm)
+            names = [file.name for file in manifest.files]
+            write_metadata(self._folder, self._cells.arrow_schema.with_metadata(made), names, manifest)
         clear_progress(self._folder)
-
-    def _write_metadata(self, schema: Schema, manifest: ParquetManifest) -> None:
-        before = read_metadata(self._folder) if self._folder.can_delete else None
-        metadata = {**(before.metadata if before is not None else {}), **schema.metadata()}
-        metadata.pop(INDEXES_KEY, None)  # they are out of date
-        if self._petastorm or any(map(is_foreign, metadata)):
-            metadata = make_foreign_metadata(schema, manifest.files, metadata)
-        names = tuple(file.name for file in manifest.files)
-        write_metadata(self._folder, self._cells.arrow_schema.with_metadata(metadata), names, manifest)
 
     def _check_usable(self) -> None:
         if os.getpid() != self._pid:
@@ -380,6 +379,66 @@ class ParquetWriter:
 
 
 def _at_least(name: str, value: Any, least: float) -> float:
+    if value is None:
+        return _NO_LIMIT
     if not isinstance(value, (int, float, np.number)) or not value >= least or value <= 0:
         raise ConfigError(f"{name} must be a number {f'of at least {least}' if least else 'above 0'}, got {value!r:.40}")
     return float(value)
+
+
+def _is_data_file(path: str) -> bool:
+    """Whether tools read a file as rows of the dataset, by its path."""
+    return not is_hidden(path) and (path.endswith(SUFFIXES) or "." not in path.rpartition("/")[2])
+
+
+def _clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
+    """Delete files of parts that were not completed.
+
+    Args:
+        folder: of the dataset.
+        known: the files that a manifest or notes list.
+        was_begun: whether notes exist; only then such files may exist.
+
+    Raises:
+        ConfigError: a listed file is missing; or a file is neither listed nor of such a part.
+    """
+    there, names = folder.list_files(), {file.name for file in known}
+    for name in sorted(names.difference(there)):
+        raise ConfigError(f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it. {RECREATE}")
+    stray = [name for name in there if _is_data_file(name) and name not in names]
+    for name in stray:
+        if not was_begun or not _PART_FILE.fullmatch(name):
+            raise ConfigError(f"{folder.full_name(name)!r} already exists and is not in the manifest. {RECREATE}")
+    if folder.path is not None:  # stores clear up after themselves
+        stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]
+    for name in stray:
+        folder.delete(name)
+
+
+def _remove_dataset(folder: Folder) -> None:
+    """Delete a Parquet dataset, its manifest first, so that no reader sees half of it. Other files stay.
+
+    Raises:
+        StorageError: a file could not be deleted.
+    """
+    names = folder.list_files()
+    beside = find_metadata(folder, names)
+    for name in [*reversed(beside), *filter("_metadata".__eq__, names), *filter(_is_data_file, names)]:
+        folder.delete(name)
+    clear_progress(folder)
+
+
+def _check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
+    """Check that rows may be appended to an existing dataset; None accepts its schema and partitions.
+
+    Raises:
+        ConfigError: schema or partitions differ.
+    """
+    differing = ""
+    if schema is not None and list(schema) != list(there.schema):
+        differ = sorted({field.name for field in set(schema) ^ set(there.schema)}) or ["the order of its fields"]
+        differing = f"of another schema, which differs in: {', '.join(differ)}"
+    elif partition_by is not None and partition_by != there.partition_by:
+        differing = f"partitioned by {list(there.partition_by)}, not by {list(partition_by)}"
+    if differing:
+        raise ConfigError(f"{folder.name!r} holds a Parquet dataset {differing}. Choose another folder, or overwrite=True")

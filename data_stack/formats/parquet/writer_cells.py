@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 from urllib.parse import quote
 
 import numpy as np
@@ -34,7 +34,7 @@ class Cells:
         schema: of the rows.
         partition_by: the columns that become folders, ``day=2024-01-01/vehicle=7`` as Hive names them.
         name: of the dataset, for messages.
-        most_rows: maximum number of waiting rows; None for a default.
+        most_rows: maximum number of waiting rows.
 
     Attributes:
         n_rows: number of waiting rows.
@@ -43,23 +43,18 @@ class Cells:
         ConfigError: a column of ``partition_by`` is not in the schema or cannot name folders, or no column is left for the files.
     """
 
-    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int | None = None) -> None:
+    def __init__(self, schema: Schema, partition_by: Sequence[str], name: str, most_rows: int) -> None:
         self._schema, self._name = schema, name
         self._partitions = _partition_fields(schema, partition_by)
-        self._most_rows = min(MAX_ROWS, most_rows or MAX_ROWS)
+        self._most_rows = min(MAX_ROWS, most_rows)
         self._in_files = [field for field in schema if field not in self._partitions]
         types = [pa.field(field.name, field.arrow_type(), field.nullable) for field in self._in_files]
         self.arrow_schema = pa.schema(types, metadata=schema.metadata())
         self._waiting: list[CellBatch] = []
         self._n_bytes = self.n_rows = 0
 
-    @property
-    def is_full(self) -> bool:
-        """Whether enough rows are waiting."""
-        return self.n_rows >= self._most_rows or self._n_bytes >= _MAX_BYTES
-
-    def append(self, row: Mapping[str, Any], number: int) -> None:
-        """Encode a row.
+    def append(self, row: Mapping[str, Any], number: int) -> bool:
+        """Encode a row; return whether enough rows are waiting.
 
         Args:
             row: values by name; nullable ones may be left out.
@@ -73,6 +68,7 @@ class Cells:
         self._waiting.append(cells)
         self._n_bytes += cells[0].nbytes
         self.n_rows += 1
+        return self.n_rows >= self._most_rows or self._n_bytes >= _MAX_BYTES
 
     def take(self) -> CellBatch:
         """Remove and return all waiting rows."""
@@ -118,27 +114,22 @@ class Cells:
                 return make(field, values, field.name in encoded)
             except (MissingDependencyError, MemoryError):
                 raise
-            except Exception as error:  # noqa: BLE001  # codecs of plugins raise anything
-                self._refuse(field.name, error, number)
+            except Exception as error:  # codecs of plugins raise anything
+                row = f", row {number + error.row}," if isinstance(error, CellError) else ""
+                where = f"field {field.name!r}{row} of {self._name!r}"
+                raise ConfigError(f"{where}: {error!s:.400}. {number} rows were appended") from error
 
         arrays = [encode(field, _encode_column) for field in self._in_files]
         folders = [encode(field, _encode_folders) for field in self._partitions]
         batch = pa.RecordBatch.from_arrays(arrays, schema=self.arrow_schema)
         return batch, list(map("/".join, zip(*folders, strict=True))) if folders else None
 
-    def _refuse(self, name: str, error: Exception, n_rows: int) -> NoReturn:
-        where = f"field {name!r}" + (f", row {n_rows + error.row}," if isinstance(error, CellError) else "")
-        raise ConfigError(f"{where} of {self._name!r}: {error!s:.400}. {n_rows} rows were appended") from error
-
     def _check_names(self, given: Collection[Any], what: str) -> None:
         unknown = [name for name in given if name not in self._schema]
         missing = [field.name for field in self._schema if field.name not in given and not field.nullable]
         if unknown:
-            known = self._schema.fields
-            raise ConfigError(
-                f"unknown field {', '.join(map(repr, unknown))} in {what}"
-                f"{did_you_mean(unknown[0], known)}; the schema has: {', '.join(sorted(known))}"
-            )
+            names, near = ", ".join(map(repr, unknown)), did_you_mean(unknown[0], self._schema.fields)
+            raise ConfigError(f"unknown field {names} in {what}{near}; the schema has: {', '.join(sorted(self._schema.fields))}")
         if missing:
             raise ConfigError(f"{what} lacks {', '.join(map(repr, missing))}, which must not be null")
 
@@ -148,13 +139,12 @@ def _encode_column(field: Field, values: Any, is_encoded: bool) -> pa.Array:
         values = values.copy()  # its owner may change it
     type_ = field.arrow_type()
     if not is_encoded:
-        cells = field.cells.encode_column(field, values)
-    else:
-        cells = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type_)
-        cells = cells.combine_chunks() if isinstance(cells, pa.ChunkedArray) else cells
-        if cells.null_count and not field.nullable:
-            raise ValueError("a cell is null, but the field is not nullable")
-    return cells if cells.type == type_ else cells.cast(type_)
+        return field.cells.encode_column(field, values).cast(type_)
+    cells = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    cells = cells if isinstance(cells, pa.Array) else pa.array(cells, type_)
+    if cells.null_count and not field.nullable:
+        raise ValueError("a cell is null, but the field is not nullable")
+    return cells.cast(type_)
 
 
 def plain_value(value: Any) -> Any:
@@ -209,32 +199,25 @@ def _partition_fields(schema: Schema, names: Sequence[str]) -> list[Field]:
 
 def _encode_folders(field: Field, values: Any, is_encoded: bool) -> list[str]:
     """The names of the folders of a partition's values."""
-    plain: Iterable[Any] = values.to_pylist() if isinstance(values, pa.ChunkedArray) else map(plain_value, values)
     names = []
-    for row, value in enumerate(plain):
+    for row, value in enumerate(_encode_column(field, values, is_encoded).to_pylist()):
         try:
-            names.append(_folder(field, value))
-        except (TypeError, ValueError, OverflowError) as error:
+            names.append(_folder(field.name, value))
+        except ValueError as error:
             raise CellError(row, str(error)) from error
     return names
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _folder(field: Field, value: Any) -> str:
-    if value is None:
-        if not field.nullable:
-            raise ValueError("the value is null, but the field is not nullable")
-        text = NULL_PARTITION
-    else:
-        cell = field.cells.encode(field, value)
-        plain = str(cell).lower() if isinstance(cell, (bool, np.bool_)) else str(cell)
-        if plain in ("", NULL_PARTITION):
-            raise ValueError(f"{plain!r} cannot name a partition's folder: it would mean null")
-        text = _quote(plain)
-    name = f"{_quote(field.name)}={text}"
-    if len(name.encode()) > _MAX_SEGMENT_BYTES:
-        raise ValueError(f"{name[:60]!r}… is too long to name a partition's folder")
-    return name
+def _folder(name: str, value: Any) -> str:
+    text = f"{value.normalize():f}" if isinstance(value, Decimal) else str(value)
+    text = text.lower() if isinstance(value, bool) else text
+    if value is not None and text in ("", NULL_PARTITION):
+        raise ValueError(f"{text!r} cannot name a partition's folder: it would mean null")
+    folder = f"{_quote(name)}={NULL_PARTITION if value is None else _quote(text)}"
+    if len(folder.encode()) > _MAX_SEGMENT_BYTES:
+        raise ValueError(f"{folder[:60]!r}… is too long to name a partition's folder")
+    return folder
 
 
 def _quote(text: str) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
-import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,13 +17,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_stack.exception import ConfigError, DataStackError, MalformedIdentifierError
-from data_stack.formats.parquet.dataset_names import PROGRESS_FOLDER, PROGRESS_NOTE, is_data_file
 from data_stack.formats.parquet.footer_facts import footer_facts
-from data_stack.formats.parquet.metadata import RECREATE, ParquetFileRecord, ParquetManifest, find_metadata
+from data_stack.formats.parquet.metadata import PROGRESS_FOLDER, ParquetFileRecord, ParquetManifest
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import CellBatch
-from data_stack.io.folder import TEMPORARY, Folder
+from data_stack.io.folder import Folder
 
+#: Lists the files that an unfinished writer has completed.
+PROGRESS_NOTE: Final = f"{PROGRESS_FOLDER}/manifest.json"
 #: The codecs of Parquet that pyarrow writes, by their names in pyarrow.
 COMPRESSIONS: Final = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 
@@ -36,21 +35,21 @@ class FileFormat:
 
     Attributes:
         row_group_bytes: bytes per row group, before compression.
-        row_group_rows: maximum rows per row group; None: no limit.
+        row_group_rows: maximum rows per row group.
         compression: one of :data:`COMPRESSIONS`.
         file_bytes: approximate bytes per file.
-        file_rows: maximum rows per file; None: no limit.
+        file_rows: maximum rows per file.
     """
 
     row_group_bytes: int
-    row_group_rows: int | None
+    row_group_rows: int
     compression: str
     file_bytes: int
-    file_rows: int | None
+    file_rows: int
 
     def is_full(self, n_bytes: int, n_rows: int) -> bool:
         """Whether a file with ``n_bytes`` and ``n_rows`` is complete."""
-        return n_bytes >= self.file_bytes or (self.file_rows is not None and n_rows >= self.file_rows)
+        return n_bytes >= self.file_bytes or n_rows >= self.file_rows
 
 
 class GrowingParquetFile:
@@ -64,6 +63,7 @@ class GrowingParquetFile:
         file_format: how to write it.
 
     Attributes:
+        sink: what was written.
         n_rows: number of rows that were added.
         pending_bytes: bytes of rows in memory.
 
@@ -81,21 +81,15 @@ class GrowingParquetFile:
         try:
             for segment in inner:
                 folder = folder.subfolder(segment)
-            self._sink = _Sink(self._opened.enter_context(folder.create(file)))
+            self.sink = _Sink(self._opened.enter_context(folder.create(file)))
         except MalformedIdentifierError as error:
             raise ConfigError(f"{name!r} cannot be stored: {error}. Local folders allow any values of partitions") from error
         try:
-            self._writer = pq.ParquetWriter(
-                self._sink, arrow_schema, write_page_checksum=True, **_options(schema, arrow_schema, file_format.compression)
-            )
+            options = _options(schema, arrow_schema, file_format.compression)
+            self._writer = pq.ParquetWriter(self.sink, arrow_schema, write_page_checksum=True, **options)
         except BaseException as error:
             self.discard(error)
             raise
-
-    @property
-    def n_bytes(self) -> int:
-        """Number of bytes that were written."""
-        return self._sink.size
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows, and write row groups that are complete.
@@ -109,8 +103,7 @@ class GrowingParquetFile:
         self.n_rows += batch.num_rows
         while self._pending_rows:
             n_rows = max(1, self._format.row_group_bytes * self._pending_rows // max(1, self.pending_bytes))
-            if self._format.row_group_rows is not None:
-                n_rows = min(n_rows, self._format.row_group_rows)
+            n_rows = min(n_rows, self._format.row_group_rows)
             if self._pending_rows < n_rows:
                 return
             self._write(n_rows)
@@ -123,7 +116,7 @@ class GrowingParquetFile:
     def finish(self) -> None:
         """Write all pending rows and the footer. No rows can be added afterwards."""
         self.write_pending()
-        self._sink.end = b""
+        self.sink.end = b""
         self._writer.close()
 
     def publish(self) -> ParquetFileRecord:
@@ -133,13 +126,13 @@ class GrowingParquetFile:
             StorageError: the file could not be stored; it is not visible.
         """
         self._opened.close()
-        end, size = self._sink.end or b"", self._sink.size
+        end, size = self.sink.end or b"", self.sink.size
         footer = end[-8 - int.from_bytes(end[-8:-4], "little") :]
         return ParquetFileRecord.of(self.name, size, footer_facts(footer[:-8], size), hashlib.sha256(footer).hexdigest())
 
     def discard(self, error: BaseException | None = None) -> None:
         """Discard the file."""
-        self._sink.is_broken = True
+        self.sink.is_broken = True
         if hasattr(self, "_writer"):
             self._writer.is_open = False  # else pyarrow would close it again when it is collected, and warn
         error = error or DataStackError("discarded")
@@ -165,13 +158,9 @@ def _options(schema: Schema, arrow_schema: pa.Schema, compression: str) -> dict[
     columns = [parquet.column(number) for number in range(len(parquet.names))]
     compressed = {field.name for field in schema if field.codec.is_compressed}
     # dictionaries pay for words and small numbers; floats and bytes rarely repeat
-    repeat = [
-        column.path
-        for column in columns
-        if column.physical_type not in ("FLOAT", "DOUBLE", "BYTE_ARRAY") or column.logical_type.type != "NONE"
-    ]
-    paths = [column.path for column in columns]
-    codecs = {path: "none" if path.partition(".")[0] in compressed else compression for path in paths}
+    rarely = ("FLOAT", "DOUBLE", "BYTE_ARRAY")
+    repeat = [each.path for each in columns if each.physical_type not in rarely or each.logical_type.type != "NONE"]
+    codecs = {each.path: "none" if each.path.partition(".")[0] in compressed else compression for each in columns}
     return {"compression": codecs, "use_dictionary": repeat}
 
 
@@ -207,12 +196,7 @@ class _Sink(io.RawIOBase):
     def tell(self) -> int:
         return self.size
 
-    def flush(self) -> None:
-        pass
 
-
-#: The name of a file of a part, with the number of the part.
-PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
 #: Limit of the memory for rows of all open files together.
 _MAX_PENDING_BYTES: Final = 512 << 20
 #: Files of partitions that are open at a time; beyond it, the least recently written file is completed.
@@ -245,15 +229,6 @@ class WriterPart:
         self.n_rows = self._n_complete = 0
         self._note()
 
-    @property
-    def has_files(self) -> bool:
-        """Whether the part has a file."""
-        return bool(self._open or self._published)
-
-    def begin_file(self) -> None:
-        """Open a file, so that a dataset without rows has one."""
-        self._file("")
-
     def add(self, cells: CellBatch) -> None:
         """Add rows to the files of their folders."""
         batch, folders = cells
@@ -265,13 +240,18 @@ class WriterPart:
             self._add_to_folder(name, batch.take(pa.array(np.flatnonzero(inverse == number))))
         # when its files have the wanted size on average
         n_folders = len(self._n_in_folder)
-        n_bytes = sum(file.n_bytes for file in self._open.values()) + sum(file.size for file in self._published)
+        n_bytes = sum(file.sink.size for file in self._open.values()) + sum(file.size for file in self._published)
         if self._format.is_full(n_bytes // n_folders, (self.n_rows - self._n_complete) // n_folders):
             self.complete()
 
-    def complete(self, *, is_noted: bool = False) -> None:
-        """Complete all open files, and note them: at once with ``is_noted``, or if the dataset has few files."""
-        if self.has_files:
+    def complete(self, *, is_noted: bool = False, needs_file: bool = False) -> None:
+        """Complete all open files, and note them: at once with ``is_noted``, or if the dataset has few files.
+
+        With ``needs_file``, a part without rows has an empty file.
+        """
+        if needs_file and not self._open:
+            self._file("")
+        if self._open or self._published:
             for file in self._open.values():
                 file.finish()
             while self._open:
@@ -310,13 +290,11 @@ class WriterPart:
         start = 0
         while start < batch.num_rows:
             file = self._file(folder)
-            n_rows = batch.num_rows - start
-            if self._format.file_rows is not None:
-                n_rows = min(n_rows, self._format.file_rows - file.n_rows)
+            n_rows = min(batch.num_rows - start, self._format.file_rows - file.n_rows)
             file.add(batch.slice(start, n_rows))
             self.n_rows += n_rows
             start += n_rows
-            if self._format.is_full(file.n_bytes, file.n_rows):
+            if self._format.is_full(file.sink.size, file.n_rows):
                 if self.noted.partition_by:
                     self._complete_file(folder)
                 else:
@@ -342,72 +320,8 @@ class WriterPart:
         self._published.append(self._open.pop(folder).publish())
 
 
-def read_progress(folder: Folder) -> ParquetManifest | None:
-    """The notes of the last writer; None without notes.
-
-    Raises:
-        DatasetFileCorruptError: the notes are damaged.
-    """
-    if not folder.has_file(PROGRESS_NOTE):
-        return None
-    return ParquetManifest.from_json(folder.read(PROGRESS_NOTE), folder.full_name(PROGRESS_NOTE))
-
-
 def clear_progress(folder: Folder) -> None:
     """Remove the notes, if the folder can delete: the manifest lists the files now, or the dataset was removed."""
     if folder.can_delete:
         for name in folder.subfolder(PROGRESS_FOLDER).list_names():
             folder.delete(f"{PROGRESS_FOLDER}/{name}")
-
-
-def clear_left_over(folder: Folder, known: Iterable[ParquetFileRecord], *, was_begun: bool) -> None:
-    """Delete files of parts that were not completed.
-
-    Args:
-        folder: of the dataset.
-        known: the files that a manifest or notes list.
-        was_begun: whether notes exist; only then such files may exist.
-
-    Raises:
-        ConfigError: a listed file is missing; or a file is neither listed nor of such a part.
-    """
-    there, names = folder.list_files(), {file.name for file in known}
-    for name in sorted(names.difference(there)):
-        raise ConfigError(f"{folder.full_name(name)!r} is in the manifest, but missing. Restore it. {RECREATE}")
-    stray = [name for name in there if is_data_file(name) and name not in names]
-    for name in stray:
-        if not was_begun or not PART_FILE.fullmatch(name):
-            raise ConfigError(f"{folder.full_name(name)!r} already exists and is not in the manifest. {RECREATE}")
-    if folder.path is not None:  # stores clear up after themselves
-        stray += [name for name in there if name.rpartition("/")[2].startswith(TEMPORARY)]
-    for name in stray:
-        folder.delete(name)
-
-
-def remove_dataset(folder: Folder) -> None:
-    """Delete a Parquet dataset, its manifest first, so that no reader sees half of it. Other files stay.
-
-    Raises:
-        StorageError: a file could not be deleted.
-    """
-    names = folder.list_files()
-    beside = find_metadata(folder, names)
-    for name in [*reversed(beside), *filter("_metadata".__eq__, names), *filter(is_data_file, names)]:
-        folder.delete(name)
-    clear_progress(folder)
-
-
-def check_same(folder: Folder, there: ParquetManifest, schema: Schema | None, partition_by: tuple[str, ...] | None) -> None:
-    """Check that rows may be appended to an existing dataset; None accepts its schema and partitions.
-
-    Raises:
-        ConfigError: schema or partitions differ.
-    """
-    differing = ""
-    if schema is not None and list(schema) != list(there.schema):
-        differ = sorted({field.name for field in set(schema) ^ set(there.schema)}) or ["the order of its fields"]
-        differing = f"of another schema, which differs in: {', '.join(differ)}"
-    elif partition_by is not None and partition_by != there.partition_by:
-        differing = f"partitioned by {list(there.partition_by)}, not by {list(partition_by)}"
-    if differing:
-        raise ConfigError(f"{folder.name!r} holds a Parquet dataset {differing}. Choose another folder, or overwrite=True")

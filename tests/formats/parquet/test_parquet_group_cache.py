@@ -1,4 +1,4 @@
-"""Row groups that are kept: how many, which go, and what threads get that wait for one that another reads."""
+"""Row groups that are kept or prefetched: how many, which go, and what threads get that wait for one that another reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.dataset.iterator.access import access_to
+from data_stack.exception import DatasetFileCorruptError, LoadingError
 from data_stack.formats.parquet import ParquetDataset
 from data_stack.formats.parquet.columns import ArrayColumn, GroupColumn
 from data_stack.formats.parquet.group_cache import GroupCache
@@ -23,6 +24,7 @@ from data_stack.formats.parquet.row_groups import GroupReading
 from data_stack.loader import BlockShuffled, Loader
 
 N_ROWS = 1000
+_EXECUTORS = ("data_stack-compute", "data_stack-parquet")
 
 Read = Callable[[int, Sequence[str]], dict[str, GroupColumn]]
 
@@ -96,16 +98,16 @@ def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[Ba
     assert n_reads == 2
 
 
-def count_reads(dataset: ParquetDataset, count: Callable[[int], None]) -> None:
-    """Let a function know of each row group that is about to be read."""
+def watch(dataset: ParquetDataset, saw: Callable[[int], object]) -> None:
+    """Call a function with each row group that is about to be decoded."""
 
-    class Counted(GroupReading):
+    class Watched(GroupReading):
         def decode(self) -> None:
             if not self.is_decoded:
-                count(self._group)
+                saw(self._group)
             super().decode()
 
-    dataset._cache = GroupCache(functools.partial(Counted, dataset._groups), dataset._max_cached_bytes)
+    dataset._cache = GroupCache(functools.partial(Watched, dataset._groups), dataset._max_cached_bytes)
 
 
 @pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 3)])
@@ -113,7 +115,7 @@ def test_a_block_wise_shuffle_reads_each_row_group_once_an_epoch(tmp_path: Path,
     pq.write_table(pa.table({"id": np.arange(9600)}), tmp_path / "a.parquet", row_group_size=320)
     dataset = ParquetDataset(tmp_path, max_cached_bytes=320 * 8 * 14)  # of 30 row groups
     n_reads: collections.Counter[int] = collections.Counter()
-    count_reads(dataset, lambda group: n_reads.update([group]))
+    watch(dataset, lambda group: n_reads.update([group]))
     ids = []
 
     with Loader(dataset, 40, shuffle=BlockShuffled(window=4), worker_kind=kind, workers=workers, seed=3) as loader:
@@ -129,7 +131,7 @@ def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path
     n_held = []
     pq.write_table(pa.table({"id": np.arange(200), "raw": [bytes(10_000)] * 200}), tmp_path / "a.parquet", row_group_size=10)
     dataset = ParquetDataset(tmp_path, max_cached_bytes=1)
-    count_reads(dataset, lambda _: n_held.append(pa.total_allocated_bytes() - before))
+    watch(dataset, lambda _: n_held.append(pa.total_allocated_bytes() - before))
     before = pa.total_allocated_bytes()
 
     batch = dataset.read_batch(np.random.default_rng(0).permutation(200))
@@ -137,3 +139,92 @@ def test_a_full_shuffle_of_more_than_fits_holds_one_row_group_at_a_time(tmp_path
     assert sorted(batch["id"].tolist()) == list(range(200))
     assert len(n_held) == 20
     assert max(n_held) < 5 * 100_000
+
+
+# ---------------------------------------------------------------------- prefetching
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """12 row groups of 50 rows."""
+    for number in range(2):
+        ids = np.arange(300 * number, 300 * (number + 1))
+        table = pa.table({"id": ids, "raw": [bytes(20_000)] * 300})
+        pq.write_table(table, tmp_path / f"{number}.parquet", row_group_size=50)
+    return tmp_path
+
+
+def soon(condition: Callable[[], bool]) -> bool:
+    """Whether a condition becomes true within a few seconds."""
+    end = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def has(dataset: ParquetDataset, group: int) -> bool:
+    return dataset._cache.has(group, list(dataset.schema.fields))
+
+
+def readers() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(_EXECUTORS)]
+
+
+@pytest.mark.parametrize(("kind", "workers"), [("inline", None), ("threads", 1)])
+def test_a_loader_reads_the_row_groups_of_the_next_window_ahead(folder: Path, kind: Any, workers: int | None) -> None:
+    dataset = ParquetDataset(folder)
+    reads: list[tuple[int, str]] = []
+    watch(dataset, lambda group: reads.append((group, threading.current_thread().name)))
+    ids = []
+
+    for batch in Loader(dataset, 25, shuffle=BlockShuffled(window=3), worker_kind=kind, workers=workers, seed=2):
+        ids.extend(batch["id"].tolist())
+        time.sleep(0.01)  # as a consumer that does something with it
+
+    assert sorted(ids) == list(range(600))
+    assert sorted(group for group, _ in reads) == list(range(12))
+    # Those of the first window are few bytes, had sooner without threads. Of the others, the consumer reads those that no thread
+    # has begun, which on a busy machine are some.
+    assert any(name.startswith(_EXECUTORS) for _, name in reads)
+
+
+def test_damage_in_prefetched_rows_is_reported_when_they_are_read(folder: Path) -> None:
+    path = folder / "1.parquet"
+    column = pq.read_metadata(path).row_group(2).column(1)
+    data = bytearray(path.read_bytes())
+    data[column.data_page_offset : column.data_page_offset + 40] = bytes(40)
+    path.write_bytes(data)
+    dataset = ParquetDataset(folder)
+    found = []
+
+    with pytest.raises(LoadingError, match=r"row group 2 of .*1\.parquet") as caught:
+        for batch in Loader(dataset, 50, worker_kind="inline"):
+            found.extend(batch["id"].tolist())
+            time.sleep(0.01)
+
+    assert isinstance(caught.value.__cause__, DatasetFileCorruptError)
+    assert found == list(range(400))
+    assert dataset[599]["id"] == 599
+
+
+def test_an_iteration_that_is_broken_off_leaves_no_thread_behind(folder: Path) -> None:
+    dataset = ParquetDataset(folder)
+
+    for _ in Loader(dataset, 25, shuffle=BlockShuffled(window=4), worker_kind="inline"):
+        break
+
+    assert soon(lambda: not readers())
+    assert len(dataset.read_batch(range(600))["id"]) == 600
+
+
+def test_what_waits_to_be_asked_for_stays_below_its_limit(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random(16 << 17)  # 16 MiB
+    pq.write_table(pa.table({"value": values}), tmp_path / "a.parquet", row_group_size=1 << 18, use_dictionary=False)
+    small = ParquetDataset(tmp_path, max_cached_bytes=5 << 20)
+    small.read_batch([0])
+
+    access_to(small).prefetch(np.arange(1, 8) << 18)
+    assert soon(lambda: has(small, 1) and has(small, 2))
+    assert [has(small, group) for group in range(8)] == [True, True, True, False, False, False, False, False]

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data_stack.dataset.iterator.access import access_to
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, Schema
 from data_stack.formats.parquet.codecs import PngCodec
@@ -100,7 +101,7 @@ def test_a_damaged_cell_is_named_by_its_row_and_only_if_it_is_taken(tmp_path: Pa
     dataset = ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 13]))
 
     assert ParquetDataset(tmp_path / "b.parquet", filters=col("n").isin([12, 14])).read_column("i")[:, 0, 0].tolist() == [12, 14]
-    assert dataset.place_of(1).startswith("row 13 of row group 0 of")
+    assert str(access_to(dataset).locate(1)).startswith("row 13 of row group 0 of")
     for read in (lambda: dataset.read_batch([0, 1]), lambda: dataset[1], lambda: list(dataset)):
         with pytest.raises(DatasetFileCorruptError, match=r"row 13, field 'i'"):
             read()

@@ -186,18 +186,11 @@ def test_an_error_in_the_block_leaves_only_whole_files(tmp_path: Path) -> None:
         ParquetWriter(tmp_path, SCHEMA, resume=False)
     with pytest.raises(ConfigError, match="another schema"):
         ParquetWriter(tmp_path, Schema("s", [Field("id", "int64")]))
-    with ParquetWriter(tmp_path, SCHEMA) as writer:
-        assert len(writer) == 100
-
-
-def test_damage_of_what_an_interrupted_writer_noted_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), ParquetWriter(tmp_path, SCHEMA, rows_per_file=50) as writer:
-        append(writer, 0, 120)
-        raise KeyError
     note = tmp_path / "_data_stack_progress" / "manifest.json"
     data = note.read_bytes()
-
     note.write_bytes(data.replace(b"50", b"51", 1))
-
     with pytest.raises(DatasetFileCorruptError, match=r"_data_stack_progress"):
         ParquetWriter(tmp_path)
+    note.write_bytes(data)
+    with ParquetWriter(tmp_path, SCHEMA) as writer:
+        assert len(writer) == 100

@@ -12,7 +12,6 @@ from data_stack.codecs.pillow_images import JpgCodec as JpegCodec
 from data_stack.codecs.png import PngCodec
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.codecs.native import ListCodec, NestedCodec, ScalarCodec
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.types import FieldLike
@@ -28,10 +27,6 @@ __all__ = [
     "NestedCodec",
     "PngCodec",
     "ScalarCodec",
-    "cells_of",
-    "check_codec",
-    "default_codec",
-    "read_codec",
     "register_arrow_codec",
 ]
 
@@ -56,11 +51,6 @@ def register_arrow_codec(codec_class: _ArrowCodecClass) -> _ArrowCodecClass:
         raise ConfigError(f"the codec {codec_class.kind!r} is already registered by {known.__module__}.{known.__qualname__}")
     _arrow_codecs[codec_class.kind] = codec_class
     return codec_class
-
-
-def cells_of(codec: FieldCodec) -> ArrowCodec:
-    """The ArrowCodec that encodes and decodes cells of a codec."""
-    return codec if isinstance(codec, ArrowCodec) else BinaryCells(codec)
 
 
 def read_codec(content: Mapping[str, Any]) -> FieldCodec:

@@ -1,16 +1,26 @@
-"""The contract of codecs for Parquet columns."""
+"""The contract of codecs for Parquet columns, with checks that values have a field's dtype and shape."""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, ClassVar, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from data_stack.formats.parquet.codecs.checks import FieldValues, is_missing
+from data_stack.codecs.fitting import as_dtype, check_shape, fit_array
 from data_stack.formats.parquet.columns import CellError, GroupColumn
-from data_stack.formats.parquet.types import FieldLike
+from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
+from data_stack.values.stacking import as_array, exact_array
+
+Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
+"""Values of a field: a sequence, or an array of shape ``(n, ...)``."""
 
 #: Errors of pyarrow and Python for a value that does not fit a type.
 _UNSUITABLE = (pa.ArrowException, TypeError, ValueError, OverflowError, ArithmeticError)
@@ -26,6 +36,8 @@ class ArrowCodec(ABC):
     #: As in :class:`~data_stack.codecs.Codec`.
     releases_gil: bool = False
     is_compressed: bool = False
+    #: Whether columns without nulls are arrays of one dtype and shape, whose rows can be copied together.
+    is_fixed: bool = False
 
     @abstractmethod
     def arrow_type(self, field: FieldLike) -> pa.DataType:
@@ -43,7 +55,7 @@ class ArrowCodec(ABC):
             TypeError, ValueError, OverflowError: the value does not fit the field; the message says why.
         """
 
-    def encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         """Encode many values.
 
         Args:
@@ -54,9 +66,8 @@ class ArrowCodec(ABC):
             CellError: a value does not fit the field, or is null and the field is not nullable.
         """
         cells = self._encode_column(field, values)
-        if cells.null_count and not field.nullable:
-            row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-            raise CellError(row, "it is null, but the field is not nullable")
+        if not field.nullable:
+            _refuse_nulls(cells, "the field is not nullable")
         return cells
 
     def column(self, field: FieldLike, cells: pa.Array, *, has_nulls: bool) -> GroupColumn:
@@ -72,18 +83,15 @@ class ArrowCodec(ABC):
             CellError: a cell is damaged (also raised later, on access), or null in a field that is not nullable.
             ValueError: the type of the column does not fit the field.
         """
-        if cells.null_count and not (has_nulls and field.nullable):
-            row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
-            raise CellError(
-                row, f"it is null, but {'the footer counts no nulls' if field.nullable else 'the field is not nullable'}"
-            )
+        if not (has_nulls and field.nullable):
+            _refuse_nulls(cells, "the footer counts no nulls" if field.nullable else "the field is not nullable")
         return self._column(field, cells, has_nulls)
 
     @abstractmethod
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
         """As :meth:`column`, which has checked for nulls."""
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         """As :meth:`encode_column`, which checks for nulls."""
         cells = []
         for row, value in enumerate(values):
@@ -102,16 +110,6 @@ class ArrowCodec(ABC):
                     raise CellError(row, f"{why!s:.300}") from why
             raise CellError(0, f"all values together: {error!s:.300}") from error
 
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        """Whether the columns of all row groups are arrays of one dtype and shape, whose rows can be copied together.
-
-        Args:
-            field: the field of the columns.
-            list_length: length of all lists of the dataset; None if lengths differ or are unknown.
-            has_nulls: as for :meth:`column`.
-        """
-        return False
-
     def to_json(self) -> dict[str, Any]:
         """Plain data for :func:`~data_stack.formats.parquet.codecs.read_codec`."""
         return {"codec": self.kind}
@@ -125,3 +123,134 @@ class ArrowCodec(ABC):
     def __repr__(self) -> str:
         arguments = {name: value for name, value in self.to_json().items() if name != "codec" and value is not None}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in arguments.items())})"
+
+
+def _refuse_nulls(cells: pa.Array, why: str) -> None:
+    if cells.null_count:
+        row = int(np.flatnonzero(np.asarray(cells.is_null()))[0])
+        raise CellError(row, f"it is null, but {why}")
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value is None or ``NaT``. NaN is a number."""
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return value is None or type(value).__name__ == "NaTType"  # of pandas
+
+
+def check_scalar(field: FieldLike, value: Any) -> Any:
+    """Check a scalar of the field's dtype, and convert it for ``pyarrow.array``.
+
+    Numbers may have any dtype if they fit.
+
+    Raises:
+        TypeError, ValueError: the value does not fit.
+    """
+    if isinstance(value, np.ndarray) or hasattr(value, "detach"):
+        array = as_array(value)
+        if array.shape != ():
+            raise ValueError(f"expected a scalar, got an array of shape {array.shape}")
+        value = array[()]
+    dtype = numpy_dtype(field.dtype)
+    if dtype.kind in "mM":
+        return _check_time(value, dtype)
+    if field.dtype is Decimal and isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"Parquet cannot store {value}; pass None for a missing value")
+    types: Any = (Decimal, int, np.integer) if field.dtype is Decimal else _TYPES.get(dtype.kind, object)
+    if not isinstance(value, types) or (isinstance(value, bool) and dtype.kind in "iuf"):
+        raise TypeError(f"expected a value of dtype {dtype_name(field.dtype)}, got {_show(value)}")
+    if field.dtype is Decimal:
+        return value if isinstance(value, Decimal) else Decimal(int(value))
+    if dtype.kind in "US":
+        return str(value) if dtype.kind == "U" else bytes(value)
+    return _check_number(value, dtype) if dtype.kind in "biuf" else value
+
+
+def check_array(field: FieldLike, value: Any) -> npt.NDArray[Any]:
+    """Convert ``value`` to an array of the field's dtype and shape, see :func:`~data_stack.codecs.fitting.fit_array`; also text
+    and times.
+
+    Raises:
+        TypeError, ValueError: the value does not fit.
+    """
+    dtype = numpy_dtype(field.dtype)
+    has_dtype = hasattr(value, "__array__") or hasattr(value, "__array_interface__") or hasattr(value, "detach")
+    if dtype.kind in "US":
+        array = _check_text(as_array(value) if has_dtype else np.asarray(value, object), dtype.kind)
+        check_shape(array.shape, field.shape)
+        return array
+    if not has_dtype and dtype.kind in "mM":
+        value = np.asarray(value, dtype)
+    elif not has_dtype and exact_array(value) is None and np.asarray(value).dtype.kind in "fc":
+        raise ValueError(f"no dtype holds the numbers {value!r:.60} exactly")
+    return fit_array(value, dtype, field.shape)
+
+
+def _check_text(array: npt.NDArray[Any], kind: str) -> npt.NDArray[Any]:
+    """Convert to an array of numpy strings."""
+    if array.dtype.kind == kind:
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if array.dtype.kind == "T" and kind == "U":  # variable-length strings of numpy
+        return array.astype(np.str_)
+    wanted = str if kind == "U" else bytes
+    if array.dtype != object:
+        raise TypeError(f"expected an array of {wanted.__name__}, got dtype {array.dtype}")
+    flat = array.reshape(-1).tolist()
+    for element in flat:
+        if not isinstance(element, wanted):
+            raise TypeError(f"expected an array of {wanted.__name__}, got {type(element).__name__} {element!r:.60}")
+        if element[-1:] in ("\0", b"\0"):
+            raise ValueError(f"numpy would drop the zeros at the end of {element!r:.60}")
+    return np.array(flat, np.dtype(kind)).reshape(array.shape)
+
+
+_TYPES: Final[dict[str, Any]] = {
+    "U": str,
+    "S": (bytes, bytearray, memoryview),
+    "b": (bool, np.bool_),
+    "f": (int, float, np.integer, np.floating),
+    **dict.fromkeys("iu", (int, np.integer)),
+}
+"""The types of scalars, by the kind of the dtype."""
+
+
+def _check_number(value: Any, dtype: np.dtype[Any]) -> Any:
+    number = None
+    with np.errstate(over="ignore"), contextlib.suppress(OverflowError):
+        number = np.array(value).astype(dtype).item()
+    rounds = type(value) is float and number is not None and math.isfinite(number)
+    if number != value and value == value and not rounds:
+        raise ValueError(f"{_show(value)} does not fit into dtype {dtype}")
+    return number
+
+
+def _check_time(value: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(value, datetime.time):
+        value = datetime.datetime.combine(datetime.date.min, value.replace(tzinfo=None)) - datetime.datetime.min
+    elif isinstance(value, datetime.datetime) and value.tzinfo is not None:
+        value = value.astimezone(datetime.timezone.utc).replace(tzinfo=None)
+    if hasattr(value, "to_numpy"):  # of pandas: in nanoseconds
+        value = value.to_numpy()
+    elif isinstance(value, (datetime.date, datetime.timedelta)):
+        value = np.datetime64(value) if isinstance(value, datetime.date) else np.timedelta64(value)
+    if not isinstance(value, dtype.type):
+        raise TypeError(f"expected a time of dtype {dtype}, got {_show(value)}")
+    return same_time(value, dtype)
+
+
+def same_time(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert a time or duration to another unit.
+
+    Raises:
+        ValueError: the unit cannot hold it exactly.
+    """
+    if np.datetime_data(value.dtype)[0] == "generic" and not np.isnat(value):
+        raise ValueError(f"{value!r} has no unit: use a unit, such as {dtype}")
+    return as_dtype(np.array(value), dtype)[()]
+
+
+def _show(value: Any) -> str:
+    return f"{type(value).__name__} {value!r:.60}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,63 +13,49 @@ import pyarrow as pa
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.checks import check_array, check_scalar
-from data_stack.formats.parquet.codecs.native_values import CellViews, cell_bytes
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike
+from data_stack.formats.parquet.types import FieldLike, is_bytes, is_text, numpy_dtype
 
 _Array = npt.NDArray[Any]
 
 
 class BinaryCells(ArrowCodec):
-    """Stores the bytes of a codec as cells. A field of dtype object holds any value of the codec.
+    """Stores the bytes of a codec as cells of one field. A field of dtype object holds any value of the codec.
 
     Args:
-        codec: encodes and decodes values; adapted to the dtype and shape of each field.
+        codec: encodes and decodes values.
+        field: the field, to whose dtype and shape the codec is adapted.
+
+    Raises:
+        ConfigError: the codec cannot hold values of this dtype and shape.
     """
 
     kind = "binary"
 
-    def __init__(self, codec: Codec) -> None:
-        self.codec = codec
-        self._known: dict[tuple[Any, ...], Codec] = {}
-        self.releases_gil, self.is_compressed = codec.releases_gil, codec.is_compressed
-
-    def to_json(self) -> dict[str, Any]:
-        return self.codec.to_json()
+    def __init__(self, codec: Codec, field: FieldLike) -> None:
+        self._codec, declared = codec, Column(codec.type_name, numpy_dtype(field.dtype), field.shape)
+        if field.dtype != object or field.shape:
+            if not isinstance(field.dtype, np.dtype) or field.dtype == object:
+                raise ConfigError(f"{codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
+            self._codec = codec.adapt(declared)
+        layout = self._codec.derive_layout(declared) if field.shape and isinstance(field.dtype, np.dtype) else None
+        self.is_fixed = layout is not None and layout.shape == field.shape
 
     def arrow_type(self, field: FieldLike) -> pa.DataType:
-        self._codec_for(field)
         return pa.binary()
 
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        if has_nulls or not field.shape or not isinstance(field.dtype, np.dtype):
-            return False
-        layout = self._codec_for(field).derive_layout(Column(self.codec.type_name, field.dtype, field.shape))
-        return layout is not None and layout.shape == field.shape
-
     def encode(self, field: FieldLike, value: Any) -> Any:
-        return self._codec_for(field).encode(_check(field, value))
+        return self._codec.encode(_check(field, value))
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        codec = self._codec_for(field)
+        codec = self._codec
         column = None if has_nulls or not field.shape else _column_of_equal_cells(codec, field, cells)
         if column is not None:
             return column
-        views = CellViews(cells)
+        views = _CellViews(cells)
         decode = functools.partial(_decode, codec, _dtype_of(field), field.shape)
         return CellColumn(views, decode, views.n_bytes, as_objects=has_nulls, is_compressed=codec.is_compressed)
-
-    def _codec_for(self, field: FieldLike) -> Codec:
-        if field.dtype == object and not field.shape:
-            return self.codec
-        if not isinstance(field.dtype, np.dtype) or field.dtype == object:
-            raise ConfigError(f"{self.codec!r} needs a dtype of numpy, or dtype object with shape (), got {field.dtype}")
-        key = (field.dtype, field.shape)
-        if key not in self._known:
-            self._known[key] = self.codec.adapt(Column(self.codec.type_name, field.dtype, field.shape))
-        return self._known[key]
 
 
 def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, ...], cell: bytes) -> Any:
@@ -76,11 +63,13 @@ def _decode(codec: Codec, dtype: np.dtype[Any] | None, shape: tuple[int | None, 
     value = codec.decode(cell)
     if dtype is None or (type(value) is not np.ndarray and not shape):
         return value
-    value = np.asarray(value)
-    if value.dtype != dtype:
-        value = _as_dtype(value, dtype)
-    check_shape(value.shape, shape)
-    return value if value.ndim else value[()]
+    array = np.asarray(value)
+    if array.dtype != dtype:
+        found, array = array.dtype, array.astype(array.dtype.newbyteorder("="), copy=False)
+        if array.dtype != dtype and not (dtype.kind in "US" and array.dtype.kind == dtype.kind):
+            raise ValueError(f"expected dtype {dtype}, got {found}")
+    check_shape(array.shape, shape)
+    return array if array.ndim else array[()]
 
 
 def _check(field: FieldLike, value: Any) -> Any:
@@ -94,18 +83,6 @@ def _check(field: FieldLike, value: Any) -> Any:
     return dtype.type(scalar) if dtype.kind in "biuf" else scalar
 
 
-def _as_dtype(array: _Array, dtype: np.dtype[Any]) -> _Array:
-    """Convert ``array`` to native byte order.
-
-    Raises:
-        ValueError: it has another dtype.
-    """
-    native: _Array = array.astype(array.dtype.newbyteorder("="), copy=False)
-    if native.dtype != dtype and not (dtype.kind in "US" and native.dtype.kind == dtype.kind):
-        raise ValueError(f"expected dtype {dtype}, got {array.dtype}")
-    return native
-
-
 def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
     """The dtype of a field's values; None for objects."""
     return field.dtype if isinstance(field.dtype, np.dtype) and not field.dtype.hasobject else None
@@ -113,7 +90,7 @@ def _dtype_of(field: FieldLike) -> np.dtype[Any] | None:
 
 def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> ArrayColumn | None:
     """The values of cells with the same header and size; None if they differ, or do not fit the field."""
-    dtype, (data, offsets) = _dtype_of(field), cell_bytes(cells)
+    dtype, (data, offsets) = _dtype_of(field), _cell_bytes(cells)
     sizes = np.diff(offsets)
     if dtype is None or cells.null_count or not len(sizes) or not sizes[0] or not (sizes == sizes[0]).all():
         return None
@@ -123,9 +100,97 @@ def _column_of_equal_cells(codec: Codec, field: FieldLike, cells: pa.Array) -> A
         return None
     is_text = layout.dtype.kind == dtype.kind in "US" and layout.dtype.isnative
     header_bytes = len(layout.header)
-    if (layout.dtype != dtype and not is_text) or rows.shape[1] == header_bytes:
-        return None
-    if not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
+    is_other = (layout.dtype != dtype and not is_text) or rows.shape[1] == header_bytes
+    if is_other or not (rows[:, :header_bytes] == rows[0, :header_bytes]).all():
         return None
     strides = (rows.strides[0], *np.empty(layout.shape, layout.dtype).strides)
     return ArrayColumn(np.ndarray((len(rows), *layout.shape), layout.dtype, rows, header_bytes, strides), rows.nbytes)
+
+
+# ---------------------------------------------------------------------- cells of bytes
+
+
+def plain_cells(cells: pa.Array) -> pa.Array:
+    """Cells without extension types and dictionaries."""
+    if isinstance(cells, pa.ExtensionArray):
+        return plain_cells(cells.storage)
+    return plain_cells(cells.dictionary_decode()) if pa.types.is_dictionary(cells.type) else cells
+
+
+def as_binary(cells: pa.Array) -> pa.Array:
+    """Convert cells of any bytes or text type to binary or large binary.
+
+    Raises:
+        ValueError: the column has another type.
+    """
+    cells = plain_cells(cells)
+    type_ = cells.type
+    if not (is_bytes(type_) or is_text(type_) or pa.types.is_null(type_)):
+        raise ValueError(f"expected bytes, the column has type {type_}")
+    if type_ == pa.string_view():  # pyarrow converts it to text only
+        cells = cells.cast(pa.large_string())
+    is_small = type_ in (pa.binary(), pa.string(), pa.null())
+    return cells.cast(pa.binary() if is_small else pa.large_binary())
+
+
+def _cell_bytes(cells: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """All bytes of a column, and the offsets of its cells, shape ``(n + 1,)``.
+
+    Raises:
+        ValueError: the column does not hold bytes.
+    """
+    cells = as_binary(cells)
+    if not len(cells):
+        return np.empty(0, np.uint8), np.zeros(1, np.int64)
+    offset_dtype: Any = np.int64 if pa.types.is_large_binary(cells.type) else np.int32
+    _, offsets, data = cells.buffers()
+    starts = np.frombuffer(offsets, offset_dtype, count=cells.offset + len(cells) + 1)[cells.offset :]
+    return (np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)), starts.astype(np.int64)
+
+
+class _CellViews(Sequence[Any]):
+    """The bytes of each cell; None for null.
+
+    Args:
+        cells: a column of bytes.
+
+    Attributes:
+        n_bytes: memory of the cells.
+
+    Raises:
+        ValueError: the column does not hold bytes.
+    """
+
+    def __init__(self, cells: pa.Array) -> None:
+        cells = as_binary(cells)
+        data, starts = _cell_bytes(cells)
+        self._data, self._starts = data.data, starts.data  # items of a memoryview are faster than of an array
+        self._is_null = null_mask(cells) if cells.null_count else None
+        self.n_bytes = cells.nbytes
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: Any) -> Any:
+        if self._is_null is not None and self._is_null[row]:
+            return None
+        return self._data[self._starts[row] : self._starts[row + 1]].tobytes()
+
+
+def numbers(cells: pa.Array) -> npt.NDArray[Any]:
+    """Integers, floats or booleans as an array, shape ``(n,)``; read-only unless it is a copy.
+
+    Args:
+        cells: cells of such a type; nulls have any value.
+    """
+    if pa.types.is_boolean(cells.type):  # bits
+        return numbers(cells.cast(pa.uint8())).view(bool)
+    buffer, dtype = cells.buffers()[1], np.dtype(cells.type.to_pandas_dtype())
+    if buffer is None or not len(cells):
+        return np.zeros(len(cells), dtype)
+    return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)
+
+
+def null_mask(cells: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which cells are null, shape ``(n,)``; without pandas, which pyarrow would import for arrays of booleans."""
+    return numbers(cells.is_null())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -12,27 +13,11 @@ import pyarrow as pa
 
 from data_stack.codecs.fitting import as_dtype, fits_shape
 from data_stack.exception import ConfigError
-from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec
-from data_stack.formats.parquet.codecs.checks import FieldValues, check_array, check_scalar, is_missing, same_time
-from data_stack.formats.parquet.codecs.native_values import (
-    Values,
-    list_parts,
-    null_mask,
-    plain_cells,
-    plain_objects,
-    read_scalars,
-    time_dtype,
-)
-from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn
-from data_stack.formats.parquet.types import (
-    FieldLike,
-    arrow_type_named,
-    describe_type,
-    dtype_name,
-    element_type,
-    is_list,
-    type_described,
-)
+from data_stack.formats.parquet import types
+from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, Values, check_array, check_scalar, is_missing, same_time
+from data_stack.formats.parquet.codecs.binary import as_binary, null_mask, numbers, plain_cells
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn, ListColumn, MadeColumn, Mask
+from data_stack.formats.parquet.types import FieldLike
 from data_stack.values.stacked_values import objects
 
 Nulls = Literal["none", "nan"]
@@ -52,9 +37,9 @@ class _TypedCodec(ArrowCodec):
         if hasattr(type, "simpleString"):
             type = type.simpleString()  # noqa: A001  # likewise
         elif isinstance(type, pa.DataType):
-            type = describe_type(type)  # noqa: A001  # likewise
+            type = types.describe_type(type)  # noqa: A001  # likewise
         if type is not None:
-            arrow_type_named(type)
+            types.arrow_type_named(type)
         self.type, self.nulls = type, nulls
 
     def to_json(self) -> dict[str, Any]:
@@ -63,16 +48,21 @@ class _TypedCodec(ArrowCodec):
         return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
-        if self.nulls == "nan" and not _is_float(field):
-            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {dtype_name(field.dtype)}")
-        return element_type(field.dtype, self.type)
+        if self.nulls == "nan" and types.numpy_dtype(field.dtype).kind != "f":
+            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {types.dtype_name(field.dtype)}")
+        if self.type is None:
+            return types.arrow_type_of_dtype(field.dtype)
+        type_ = types.arrow_type_named(self.type)
+        if types.kind_of(field.dtype) not in (types.kind_of(types.dtype_of_arrow(type_)), "O"):
+            raise ConfigError(f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}")
+        return type_
 
-    def _read(self, field: FieldLike, cells: pa.Array) -> Values:
+    def _read(self, field: FieldLike, cells: pa.Array) -> _ValuesAndNulls:
         """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
-        found = read_scalars(cells, field.dtype)
-        if self.nulls == "none" or found.is_null is None:
-            return found
-        return Values(np.where(found.is_null, field.dtype.type("nan"), found.array), None)  # type: ignore[union-attr]  # a float
+        array, is_null = _read_scalars(cells, field.dtype)
+        if self.nulls == "none" or is_null is None:
+            return array, is_null
+        return np.where(is_null, field.dtype.type("nan"), array), None  # type: ignore[union-attr]  # a float
 
 
 class ScalarCodec(_TypedCodec):
@@ -96,13 +86,10 @@ class ScalarCodec(_TypedCodec):
             raise ConfigError(f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another")
         return self._element_type(field)
 
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return True
-
     def encode(self, field: FieldLike, value: Any) -> Any:
         return _to_scalar(check_scalar(field, value), self.arrow_type(field))
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         dtype, type_ = field.dtype, self.arrow_type(field)
         is_plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind not in "OUST"
         if is_plain and isinstance(dtype, np.dtype) and dtype.kind != "O":
@@ -112,8 +99,8 @@ class ScalarCodec(_TypedCodec):
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        found = self._read(field, cells)
-        array = found.as_objects() if has_nulls and self.nulls == "none" else found.array
+        array, is_null = self._read(field, cells)
+        array = _as_objects(array, is_null) if has_nulls and self.nulls == "none" else array
         return ArrayColumn(array, _object_bytes(cells) if array.dtype == object else None)
 
 
@@ -132,20 +119,20 @@ class ListCodec(_TypedCodec):
             raise ConfigError(f"ListCodec holds arrays of one dimension, not of shape {field.shape}; use NdarrayCodec()")
         return pa.list_(self._element_type(field))
 
-    def is_gathered(self, field: FieldLike, *, list_length: int | None, has_nulls: bool) -> bool:
-        return list_length is not None
-
     def encode(self, field: FieldLike, value: Any) -> Any:
-        type_ = element_type(field.dtype, self.type)
-        if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not _has_none(value):
-            return _plain_array(check_array(field, value), type_)
+        type_ = self._element_type(field)
+        may_have_nulls = value.dtype == object if isinstance(value, np.ndarray) else isinstance(value, (list, tuple))
+        has_nulls = may_have_nulls and any(each is None for each in value)
+        if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not has_nulls:
+            array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
+            return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
             raise ValueError(f"expected a list of shape {field.shape}, got {type(value).__name__} of length {len(elements)}")
         return [None if element is None else _to_scalar(check_scalar(field, element), type_) for element in elements]
 
-    def _encode_column(self, field: FieldLike, values: FieldValues) -> pa.Array:
+    def _encode_column(self, field: FieldLike, values: Values) -> pa.Array:
         is_plain = type(values) is np.ndarray and values.dtype == field.dtype and values.dtype.kind in "biuf"
         if is_plain and isinstance(values, np.ndarray) and fits_shape(values.shape[1:], field.shape) and values.size < 1 << 31:
             offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * np.int32(values.shape[1]))
@@ -155,27 +142,21 @@ class ListCodec(_TypedCodec):
         return super()._encode_column(field, values)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        (elements,), offsets = list_parts(plain_cells(cells))
+        (elements,), offsets = _list_parts(plain_cells(cells))
         is_null = null_mask(cells) if cells.null_count else None
         sizes = np.diff(offsets)
-        expected = field.shape[0] if field.shape else None
-        if expected is not None:
-            wrong = sizes != expected if is_null is None else (sizes != expected) & ~is_null
+        if field.shape and field.shape[0] is not None:
+            wrong = (sizes != field.shape[0]) & (True if is_null is None else ~is_null)
             if wrong.any():
                 row = int(np.flatnonzero(wrong)[0])
                 raise CellError(row, f"expected a list of shape {field.shape}, got {sizes[row]} elements")
         try:
-            found = self._read(field, elements)
+            array, no_elements = self._read(field, elements)
         except CellError as error:
             raise CellError(int(np.searchsorted(offsets, error.row, "right")) - 1, error.why) from error
-        if not has_nulls and found.is_null is None and len(sizes) and (sizes == sizes[0]).all():
-            n_bytes = _object_bytes(elements) if found.array.dtype == object else None
-            return ArrayColumn(found.array.reshape(len(sizes), sizes[0]), n_bytes)
-        return ListColumn(found.array, offsets, is_null, found.is_null, as_objects=has_nulls)
-
-
-def _is_float(field: FieldLike) -> bool:
-    return isinstance(field.dtype, np.dtype) and field.dtype.kind == "f"
+        if not has_nulls and no_elements is None and len(sizes) and (sizes == sizes[0]).all():
+            return ArrayColumn(array.reshape(len(sizes), sizes[0]), _object_bytes(elements) if array.dtype == object else None)
+        return ListColumn(array, offsets, is_null, no_elements, as_objects=has_nulls)
 
 
 class NestedCodec(ArrowCodec):
@@ -195,8 +176,8 @@ class NestedCodec(ArrowCodec):
     kind = "nested"
 
     def __init__(self, type: Any) -> None:  # noqa: A002  # as above
-        self.type = describe_type(type) if isinstance(type, pa.DataType) else type
-        self._arrow = type_described(self.type)
+        self.type = types.describe_type(type) if isinstance(type, pa.DataType) else type
+        self._arrow = types.type_described(self.type)
 
     def to_json(self) -> dict[str, Any]:
         return {"codec": self.kind, "type": self.type}
@@ -210,13 +191,17 @@ class NestedCodec(ArrowCodec):
         return _to_nested(value, self._arrow)
 
     def _column(self, field: FieldLike, cells: pa.Array, has_nulls: bool) -> GroupColumn:
-        if pa.types.is_null(plain_cells(cells).type):
-            return ArrayColumn(objects([None] * len(cells)))
+        return _NestedColumn(cells)
 
-        def make(rows: npt.NDArray[np.int64]) -> list[Any]:
-            return plain_objects(cells.slice(int(rows[0]), 1) if len(rows) == 1 else cells.take(pa.array(rows)))
 
-        return MadeColumn(len(cells), make, cells.nbytes)
+class _NestedColumn(MadeColumn):
+    """Mutable values such as dicts, of which each access gets its own."""
+
+    def __init__(self, cells: pa.Array) -> None:
+        self._cells, self.n_bytes = cells, cells.nbytes
+
+    def make(self, rows: list[int]) -> list[Any]:
+        return _plain_objects(self._cells.slice(rows[0], 1) if len(rows) == 1 else self._cells.take(pa.array(rows)))
 
 
 # ---------------------------------------------------------------------- writing
@@ -228,55 +213,190 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     Raises:
         ValueError: the unit of the type cannot hold a time exactly.
     """
-    cells = pa.array(as_dtype(times, time_dtype(type_)))
+    cells = pa.array(as_dtype(times, _time_dtype(type_)))
     if pa.types.is_time32(type_):
         cells = cells.view(pa.int64()).cast(pa.int32())
     return cells if cells.type == type_ else cells.view(type_)
 
 
 def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """Convert a scalar for ``pyarrow.array``.
+    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers.
 
     Raises:
         ValueError: the unit of the type cannot hold the time exactly.
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
         return value
-    stored = same_time(value, time_dtype(type_))
-    if pa.types.is_time(type_) or (pa.types.is_timestamp(type_) and type_.tz is not None):
-        return stored.astype(np.int64).item()  # pyarrow needs integers
-    return stored.astype(object) if pa.types.is_date(type_) else stored  # pyarrow does not accept dates of numpy
-
-
-def _plain_array(array: npt.NDArray[Any], type_: pa.DataType) -> Any:
-    """Convert numbers for ``pyarrow.array``, which checks only Python numbers when the type differs."""
-    return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
+    return None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
 
 
 def _to_nested(value: Any, type_: pa.DataType) -> Any:
-    """Convert a nested value for ``pyarrow.array``, which does not accept some times of numpy."""
-    types = pa.types
-    if isinstance(value, (np.datetime64, np.timedelta64)) and types.is_temporal(type_):
-        return None if is_missing(value) else _to_scalar(value, type_)
-    if types.is_struct(type_) and isinstance(value, Mapping):
+    """Convert a nested value for ``pyarrow.array``."""
+    if pa.types.is_temporal(type_):
+        return _to_scalar(value, type_)
+    if pa.types.is_struct(type_) and isinstance(value, Mapping):
         kinds = {type_.field(number).name: type_.field(number).type for number in range(type_.num_fields)}
         unknown = [name for name in value if name not in kinds]
         if unknown:  # pyarrow would drop it
             raise ValueError(f"expected a struct of {', '.join(kinds)}, got the key {unknown[0]!r:.60}")
         return {name: _to_nested(each, kinds[name]) for name, each in value.items()}
-    if types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
+    if pa.types.is_map(type_) and isinstance(value, (list, tuple, Mapping)):
         pairs = value.items() if isinstance(value, Mapping) else value
         return [(_to_nested(key, type_.key_type), _to_nested(item, type_.item_type)) for key, item in pairs]
-    if is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
+    if types.is_list(type_) and isinstance(value, (list, tuple, np.ndarray)):
         return [_to_nested(each, type_.value_type) for each in value]
     return value
-
-
-def _has_none(value: Any) -> bool:
-    is_array = isinstance(value, np.ndarray)
-    return (value.dtype == object if is_array else isinstance(value, (list, tuple))) and any(each is None for each in value)
 
 
 def _object_bytes(cells: pa.Array) -> int:
     # a Python string has 49 bytes besides its characters, its reference 8
     return int(cells.nbytes) + 57 * len(cells)
+
+
+# ---------------------------------------------------------------------- reading
+
+
+_ValuesAndNulls: TypeAlias = tuple[npt.NDArray[Any], Mask]
+"""Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
+
+
+def _as_objects(array: npt.NDArray[Any], is_null: Mask) -> npt.NDArray[np.object_]:
+    """Values as objects: numpy scalars, so that a number keeps its dtype; None for null."""
+    if array.dtype == object and is_null is None:
+        return array
+    found = objects(list(array))
+    if is_null is not None:
+        found[is_null] = None
+    return found
+
+
+def _read_scalars(cells: pa.Array, dtype: types.FieldDtype) -> _ValuesAndNulls:
+    """Read scalars of any Arrow type as values of a dtype, without a change.
+
+    Raises:
+        CellError: a value does not fit.
+        ValueError: the cells are not scalars, are of another kind, or are not valid text.
+    """
+    cells = plain_cells(cells)
+    wanted = types.numpy_dtype(dtype)
+    is_null = null_mask(cells) if cells.null_count else None
+    if pa.types.is_null(cells.type) or (wanted.kind not in "USO" and is_null is not None and is_null.all()):
+        return np.empty(len(cells), object if wanted.kind in "US" else wanted), is_null
+    found = types.dtype_of_arrow(cells.type)
+    if types.kind_of(found) == "O" or types.kind_of(dtype) not in (types.kind_of(found), "O"):
+        raise ValueError(f"expected values of dtype {types.dtype_name(dtype)}, the column has type {cells.type}")
+    if found is Decimal:
+        if wanted.kind != "O":
+            return numbers(cells.cast(pa.from_numpy_dtype(wanted))), is_null
+        return objects(cells.to_pylist()), is_null
+    kind = types.numpy_dtype(found).kind
+    if kind in "US":
+        return _texts(cells, wanted.kind), is_null
+    array = _times(cells) if kind in "mM" else numbers(cells)
+    if dtype is Decimal and kind in "iu":
+        return objects(list(map(Decimal, array.tolist()))), is_null
+    return array if array.dtype == wanted or types.kind_of(dtype) == "O" else _cast(array, is_null, wanted), is_null
+
+
+def _texts(cells: pa.Array, kind: str) -> npt.NDArray[Any]:
+    """Text or bytes as objects, converted to the kind "U" or "S".
+
+    Raises:
+        pyarrow.ArrowException: the cells are not valid text.
+        MemoryError: not enough memory.
+    """
+    if kind == "U" and types.is_bytes(cells.type):
+        cells = as_binary(cells)
+        cells = cells.cast(pa.large_string() if pa.types.is_large_binary(cells.type) else pa.string())
+    elif kind == "S" and types.is_text(cells.type):
+        cells = as_binary(cells)
+    try:
+        return cells.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]  # an array
+    except pa.ArrowException:  # raised also without memory for a str
+        cells.validate(full=True)
+        raise MemoryError(f"not enough memory for {len(cells):,} texts") from None
+
+
+def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Convert numbers or times.
+
+    Raises:
+        CellError: a value does not fit.
+        ValueError: the values are of another kind.
+    """
+    if dtype.kind == "O":
+        raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = array.astype(dtype)
+        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
+            return cast
+        is_same = cast.astype(array.dtype) == array
+        if dtype.kind not in "mM":  # a number that is too large may wrap around twice
+            is_same &= (cast < 0) == (array < 0)
+    if array.dtype.kind == "f":
+        is_same |= np.isnan(array) & (np.isnan(cast) if dtype.kind == "f" else False)
+    if is_null is not None:
+        is_same |= is_null
+    if not is_same.all():
+        row = int(np.flatnonzero(~is_same)[0])
+        raise CellError(row, f"{array[row]} does not fit into dtype {dtype}")
+    return cast
+
+
+def _time_dtype(type_: pa.DataType) -> np.dtype[Any]:
+    """The dtype of dates, times and durations of an Arrow type."""
+    kind = "m" if pa.types.is_duration(type_) or pa.types.is_time(type_) else "M"
+    unit = "D" if pa.types.is_date32(type_) else "ms" if pa.types.is_date64(type_) else type_.unit
+    return np.dtype(f"{kind}8[{unit}]")
+
+
+def _plain_objects(cells: pa.Array) -> list[Any]:
+    """Convert values of any type to new objects: dicts for structs, lists of pairs for maps, lists, None for null.
+
+    Scalars are Python objects; times and durations are numpy's, because Python's have no nanoseconds.
+    """
+    cells = plain_cells(cells)
+    type_ = cells.type
+    is_null = null_mask(cells).tolist()
+    if pa.types.is_struct(type_):
+        names = [type_.field(number).name for number in range(type_.num_fields)]
+        # field() would ignore the offset of a slice
+        columns = [_plain_objects(child) for child in cells.flatten()]
+        rows = zip(*columns, strict=True) if columns else iter([()] * len(cells))
+        return [None if null else dict(zip(names, row, strict=True)) for null, row in zip(is_null, rows, strict=True)]
+    if pa.types.is_map(type_) or types.is_list(type_):
+        children, offsets = _list_parts(cells)
+        plain = [_plain_objects(child) for child in children]
+        elements = plain[0] if types.is_list(type_) else list(zip(*plain, strict=True))
+        ends = offsets.tolist()
+        return [None if null else elements[ends[row] : ends[row + 1]] for row, null in enumerate(is_null)]
+    is_time = pa.types.is_temporal(type_) and not pa.types.is_interval(type_)
+    found: list[Any] = _as_objects(_times(cells), null_mask(cells)).tolist() if is_time else cells.to_pylist()
+    return found
+
+
+def _list_parts(cells: pa.Array) -> tuple[list[pa.Array], npt.NDArray[np.int64]]:
+    """The elements of lists (of maps: keys and items), and the offsets of the lists.
+
+    Raises:
+        ValueError: the cells are not lists.
+    """
+    type_ = cells.type
+    if pa.types.is_fixed_size_list(type_):
+        size = type_.list_size
+        elements = cells.values.slice(cells.offset * size, len(cells) * size)
+        return [elements], np.arange(len(cells) + 1, dtype=np.int64) * size
+    if not (pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_map(type_)):
+        raise ValueError(f"expected lists, the column has type {type_}")
+    offsets = numbers(cells.offsets).astype(np.int64) if len(cells) else np.zeros(1, np.int64)
+    children = [cells.keys, cells.items] if pa.types.is_map(type_) else [cells.values]
+    return [child.slice(offsets[0], offsets[-1] - offsets[0]) for child in children], offsets - offsets[0]
+
+
+def _times(cells: pa.Array) -> npt.NDArray[Any]:
+    """Dates and times as datetime64, times of day and durations as timedelta64."""
+    type_ = cells.type
+    is_narrow = pa.types.is_date32(type_) or pa.types.is_time32(type_)
+    integers = cells.view(pa.int32() if is_narrow else pa.int64())
+    array: npt.NDArray[Any] = numbers(integers).astype(np.int64, copy=False).view(_time_dtype(type_))
+    return array.astype("M8[D]") if pa.types.is_date64(type_) else array

@@ -71,9 +71,9 @@ def build_rowgroup_index(
 
 
 def _columns(row_groups: RowGroups, name: str) -> Iterator[tuple[int, npt.NDArray[Any]]]:
-    for group in range(len(row_groups)):
+    for group in range(len(row_groups.footers)):
         column = row_groups.read(group, [name])[name]
-        yield group, column.take(np.arange(len(column), dtype=np.int64))
+        yield group, column.take(np.arange(row_groups.footers.n_rows[group], dtype=np.int64))
 
 
 def get_row_group_indexes(dataset: Any) -> dict[str, Indexer]:
