@@ -1,14 +1,3 @@
-from data_stack import dataset as dataset
-from data_stack import exception as exception
-from data_stack import exchange as exchange
-from data_stack import formats as formats
-from data_stack import io as io
-from data_stack import loader as loader
-from data_stack import mnist as mnist
-from data_stack import plugins as plugins
-from data_stack import repository as repository
-from data_stack import reproduce as reproduce
-from data_stack import show as show
 from data_stack.dataset.iterator import CombinedDatasetIterator as CombinedDatasetIterator
 from data_stack.dataset.iterator import DatasetIterator as DatasetIterator
 from data_stack.dataset.iterator import DatasetIteratorIF as DatasetIteratorIF
@@ -38,7 +27,6 @@ from data_stack.exchange.tables.pandas import from_pandas as from_pandas
 from data_stack.exchange.tables.pandas import to_pandas as to_pandas
 from data_stack.exchange.tables.polars import from_polars as from_polars
 from data_stack.exchange.tables.polars import to_polars as to_polars
-from data_stack.exchange.tensorflow import to_tensorflow as to_tensorflow
 from data_stack.factories.base_factory import BaseDatasetFactory as BaseDatasetFactory
 from data_stack.factories.base_factory import HigherOrderDatasetFactory as HigherOrderDatasetFactory
 from data_stack.factories.base_factory import InformedDatasetFactory as InformedDatasetFactory

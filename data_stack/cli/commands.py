@@ -57,12 +57,9 @@ def info(settings: Settings, name: str) -> None:
 
     Prints description, splits, options, licence, and the URLs and checksums of its files.
     """
-    from data_stack.factories.declarative import DatasetFactory, dataset_folder
-    from data_stack.io.url import shorten
-    from data_stack.repository.repository import default_repository
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.factories.definition import DatasetDefinition
-    from data_stack.io.redaction import shorten
+    from data_stack.io.url import shorten
     from data_stack.stores.inventory import take_inventory
 
     connector = settings.existing_connector(may_be_new=True)

@@ -179,8 +179,7 @@ def show(settings: Settings, name: str, output: str | None, split: str | None, o
 
 def _show_here(settings: Settings, iterator: DatasetIteratorIF, n_samples: int | None, seed: int | None) -> None:
     """Print samples as lines of text."""
-    from data_stack.show.kinds import shorten
-    from data_stack.show.samples import choose, default_keys, label_text, part_of
+    from data_stack.show.looks import choose, default_keys, label_text, part_of, shorten
 
     meta: Any = getattr(iterator, "dataset_meta", None)
     sample_key, target_key = default_keys(meta, iterator[0] if len(iterator) else ())

@@ -116,11 +116,9 @@ def facts_of(source: Any) -> dict[str, Any]:
     footers = Footers(find_files(source))
     schema, metadata, manifest = read_schema(footers), footers.metadata, None if footers.files.given else footers.manifest
     stored: dict[str, int] = {}
-    for footer in map(footers.of, range(len(footers.files.paths))):
-        for group in map(footer.row_group, range(footer.num_row_groups)):
-            for column in map(group.column, range(group.num_columns)):
-                name = column.path_in_schema.partition(".")[0]
-                stored[name] = stored.get(name, 0) + column.total_compressed_size
+    for facts in map(footers.facts, range(len(footers.files.paths))):
+        for name, numbers in facts.columns.items():
+            stored[name] = stored.get(name, 0) + int(facts.chunks["n_bytes"][:, numbers].sum())
     listed = {each.name: each.row_groups for each in manifest.files} if manifest else {}
     there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
     state = "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"
@@ -183,7 +181,7 @@ def generate(settings: Settings, source: str, petastorm: bool) -> None:
 
     Use it for datasets that other tools wrote or appended to. It reads no rows and needs no Spark.
     """
-    from data_stack.formats.parquet.metadata_generation import generate_metadata
+    from data_stack.formats.parquet.inference import generate_metadata
 
     manifest = generate_metadata(_folder(source), petastorm=petastorm)
     facts = {"n_files": len(manifest.files), "n_row_groups": manifest.n_row_groups, "n_rows": manifest.n_rows}

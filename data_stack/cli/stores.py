@@ -263,7 +263,7 @@ def _answer(settings: Settings, differences: list[Difference]) -> int:
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
     answer(
         settings,
-        [asdict(each) for each in differences],
+        [each._asdict() for each in differences],
         Facts(rows) if rows else None,
         "the data differs from the lock file" if differs else "all data is as the lock file says",
     )

@@ -23,10 +23,8 @@ from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.util.forks import ForkLock
-from data_stack.values.stacked_values import python_values
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.exact import python_values
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import python_values, stack_values
 
 #: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14

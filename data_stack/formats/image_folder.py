@@ -16,27 +16,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from data_stack.codecs.codec import Codecs, codec_of, decode_file, type_of_bytes, types_by_extension
+import numpy as np
+
+from data_stack.codecs.codec import Codecs, Column, codec_of, decode_file, type_of_bytes, types_by_extension
 from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
-from data_stack.formats.named_samples import FieldsAccess
-from data_stack.io.folder import folder_of
-from data_stack.io.integrity import contents_of_resources
-from data_stack.io.resources import StreamedResource
-from data_stack.io.work import with_bar
-import numpy as np
-from data_stack.codecs.codec import Column, decode_file
-from data_stack.codecs.registry import Codecs, codec_of, type_of_bytes, types_by_extension
 from data_stack.formats.columns import FieldsAccess
 from data_stack.formats.conversion import format as conversion
 from data_stack.formats.conversion.format import Batches, ConvertibleFormat, Source, register_format
 from data_stack.formats.csv import Table
-from data_stack.io.content import contents_of_resources
 from data_stack.io.folder import Folder, folder_of
+from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import Location
-from data_stack.io.progress import with_bar
+from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_errors import storage_errors
+from data_stack.io.work import with_bar
 from data_stack.util.executor import computing
 from data_stack.util.logger import logger
 from data_stack.util.request_limit import current_request, decoding_for

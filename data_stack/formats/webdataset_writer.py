@@ -12,8 +12,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import codec_of, media_types, type_of_extension
+from data_stack.codecs.codec import Column, codec_of, media_types, type_of_extension
 from data_stack.dataset.iterator.contract import ColumnKey
 from data_stack.exception import ConfigError, UnsafeArchiveError
 from data_stack.formats import webdataset

@@ -33,9 +33,8 @@ from typing import Any, Final
 from xxhash import xxh3_64, xxh3_64_digest, xxh3_64_intdigest
 
 from data_stack.io.resources import StreamedResource
-from data_stack.util.executor import waiting
+from data_stack.util.executor import n_threads, waiting
 from data_stack.util.logger import logger
-from data_stack.util.processors import n_threads
 
 BLOCK_BYTES: Final = 1 << 16
 DIGEST_BYTES: Final = 8

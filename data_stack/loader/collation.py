@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.fitting import as_dtype
 from data_stack.dataset.iterator.contract import ColumnKey
-from data_stack.dataset.iterator.indices import check_index, check_integer
-from data_stack.dataset.positions import check_integer
+from data_stack.dataset.positions import check_index, check_integer
 from data_stack.exception import ConfigError
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import common_dtype, exact_array

@@ -23,7 +23,7 @@ from data_stack.loader.collation import Collation
 from data_stack.util.functions import has_parameter
 
 # Small batches are made in one request, which takes 0.25 ms a batch instead of 0.5 ms for plain columns of Parquet.
-_N_TOGETHER = 8
+_MAX_TOGETHER = 32
 _MAX_BYTES_TOGETHER = 1 << 20
 _MAX_SECONDS_TOGETHER = 0.008
 
@@ -138,8 +138,10 @@ class BatchMaker:
     def n_together(self, made: MadeBatch) -> int:
         """The number of batches like ``made`` to make in one request: several if they are small rows of numbers."""
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        is_small = _N_TOGETHER * made.n_bytes <= _MAX_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MAX_SECONDS_TOGETHER
-        return _N_TOGETHER if is_small and self._reads_columns and self._samples.fixed_columns else 1
+        if not (self._reads_columns and self._samples.fixed_columns):
+            return 1
+        n_small = min(_MAX_BYTES_TOGETHER // max(made.n_bytes, 1), int(_MAX_SECONDS_TOGETHER / max(seconds, 1e-9)), _MAX_TOGETHER)
+        return max(1, n_small)
 
     @property
     def only_gathers(self) -> bool:

@@ -12,12 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator import DatasetIteratorIF, access_to
-from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
-from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_array, permute_array
-from data_stack.dataset.randomness.keyed import hash_array, hash_of, high_product, permute_array
-from data_stack.dataset.randomness.permutation import KeyedPermutation
-from data_stack.dataset.randomness.seeds import derive_seed
+from data_stack.dataset.randomness import KeyedPermutation, derive_seed, hash_array, hash_of, permute_array
 from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.util.stretches import Stretches
@@ -239,7 +235,7 @@ class Bucketed(Order):
         n_full, n_short = divmod(len(by_length), chunk)
         drawn = derive_seed("buckets", seed, epoch, window)
         if n_short:
-            place = high_product(hash_of(drawn, 0), n_full + 1) * chunk  # cut the short chunk out before one of the full ones
+            place = (hash_of(drawn, 0) * (n_full + 1) >> 64) * chunk  # cut the short chunk out before one of the full ones
             short = by_length[place : place + n_short]
             by_length = np.concatenate((by_length[:place], by_length[place + n_short :]))
         else:

@@ -20,8 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
+from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.positions import check_integer
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError

@@ -17,11 +17,8 @@ from typing import Any, TypeVar, cast
 import pluggy
 
 from data_stack.codecs import Codec
-from data_stack.codecs.provided import add_codec_provider
-from data_stack.codecs.registry import registered_types
+from data_stack.codecs.codec import add_codec_provider, registered_types
 from data_stack.dataset.encoders.encoder import Encoder, built_in_kinds
-from data_stack.codecs.codec import registered_types
-from data_stack.dataset.encoders.encoder import BUILT_IN_KINDS, Encoder
 from data_stack.exception import (
     AmbiguousDatasetError,
     ConfigError,

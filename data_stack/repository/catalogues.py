@@ -7,12 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, PluginError
-from data_stack.factories.catalogue_name import CatalogueName
-from data_stack.io.retriever import is_offline
 from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
 from data_stack.factories.catalogue import CatalogueEntry
-from data_stack.io.retriever.retriever import is_offline
+from data_stack.io.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean

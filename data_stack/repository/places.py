@@ -11,13 +11,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn
 
-from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.names_of_others import ARGUMENTS, explain
+from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.io.location import Location, location_of
-from data_stack.io.progress import progress_as
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of, split_url
 from data_stack.io.work import progress_as

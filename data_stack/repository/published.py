@@ -26,10 +26,8 @@ from data_stack.io.resources import Storable, StreamedResource, SupportedStreame
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
-from data_stack.io.web_files import WebFiles
-from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
 from data_stack.io.web_api import WebFiles
-from data_stack.values.strict_json import MAX_BYTES, JsonObject
+from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
 
 DESCRIPTION: Final = "data_stack.json"
 FORMAT: Final = 1

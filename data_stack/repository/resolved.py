@@ -20,14 +20,11 @@ from data_stack.exception import (
 from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import CatalogueDataset
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.manifest import Manifest
 from data_stack.io.work import progress_as
-from data_stack.plugins.dataset_class import make_factory
-from data_stack.io.progress import progress_as
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.split_expressions import load_expression
-from data_stack.show.licences import is_denied
+from data_stack.show.explanation import is_denied
 
 #: Patterns of licences separated by commas, and the word ``allow-unknown``.
 VARIABLE = "DATA_STACK_LICENCE_POLICY"

@@ -21,15 +21,14 @@ from data_stack.dataset.recipes.recipe_values import content_if_known
 from data_stack.exception import DatasetFileCorruptError, StorageError, UnsupportedStorageOperationError
 from data_stack.factories.code_digest import code_digest
 from data_stack.factories.declarative import DatasetFactory
-from data_stack.factories.resource_names import SAMPLE_DIGESTS
+from data_stack.factories.manifest import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
-from data_stack.io.progress import with_bar
-from data_stack.io.redaction import shorten
 from data_stack.io.url import shorten
+from data_stack.io.work import with_bar
 from data_stack.repository.catalogues import install_command
 from data_stack.util.logger import logger
+from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
-from data_stack.values.strict_json import MAX_BYTES, JsonObject, seal_json
 
 SplitDigest: TypeAlias = dict[str, Any]
 """``length`` of a split, and ``samples``: the digest of all its samples."""

@@ -20,8 +20,8 @@ from data_stack.io.storage_connectors import FileStorageConnector, StorageConnec
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
-from data_stack.repository.places import Place
-from data_stack.repository.repository import DatasetDescription, default_repository
+from data_stack.repository.places import DatasetDescription, Place
+from data_stack.repository.repository import default_repository
 from data_stack.reproduce.difference import DuplicatesReport, find_duplicates
 from data_stack.show.markup import Block, Document, Facts, Heading, Paragraph, Table, size_text
 from data_stack.show.reporting import DatasetIteratorReport, DatasetIteratorReportGenerator, kind_of, plain_report

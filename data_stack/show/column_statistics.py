@@ -15,11 +15,8 @@ import numpy.typing as npt
 from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.named_columns import column_names
 from data_stack.dataset.meta import column_names
 from data_stack.show.markup import readable
-from data_stack.values.exact import comparable
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import (
     comparable,
@@ -30,7 +27,6 @@ from data_stack.values.stacked_values import (
     present_values,
     stack_values,
 )
-from data_stack.values.stacking import exact_array, stack_values
 
 MAX_VALUES_OF_A_TARGET = 64
 """Targets with more values, such as masks, are not counted unless they are one-hot."""

@@ -16,8 +16,6 @@ from typing import Any, NamedTuple
 from data_stack.codecs.plain_data import shorten
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import InformedDatasetIterator, walk_stack
-from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator
-from data_stack.dataset.iterator.walk import walk_stack
 from data_stack.dataset.recipes.recipe import list_origins
 from data_stack.show.markup import Block, Document, Heading, Paragraph, Rich, Table, printable, readable
 from data_stack.util.distributions import distributions_of

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs import plain_data
-from data_stack.codecs.registry import registered_types, type_of_bytes
+from data_stack.codecs.codec import registered_types, type_of_bytes
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
-from data_stack.dataset.iterator.named_columns import column_names
+from data_stack.dataset.meta import column_names
 from data_stack.exception import ConfigError
 from data_stack.show.column_statistics import n_values_of, plain_value
-from data_stack.codecs.codec import registered_types, type_of_bytes
 from data_stack.show.markup import printable, readable
 from data_stack.values.stacked_values import exact_array, is_null, one_hot_positions
 

@@ -23,9 +23,7 @@ from data_stack.show.explanation import Explanation, explain, samples_text
 from data_stack.show.looks import Look
 from data_stack.show.markup import Beside, Block, Document, Facts, Fold, Gallery, Heading, Paragraph, Rich, Table, as_text
 from data_stack.show.reporting import table_of_columns, table_of_targets
-from data_stack.show.target_distribution import target_distribution
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import stack_values
 
 _EDGE = 112  # of a picture on the page
 _MAX_CLASSES = 16

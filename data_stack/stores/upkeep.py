@@ -17,15 +17,11 @@ from data_stack.exception import (
     StorageUnavailableError,
     UnsupportedStorageOperationError,
 )
-from data_stack.factories.catalogue_name import stored_name
-from data_stack.factories.journal import Journal
-from data_stack.factories.resource_names import JOURNAL, MANIFEST
-from data_stack.io.parallel import Workers
-from data_stack.io.progress import byte_bar
 from data_stack.factories.catalogue import stored_name
 from data_stack.factories.manifest import JOURNAL, MANIFEST, Journal
 from data_stack.io.storage_connectors.cached import uncached
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo, StorageConnector
+from data_stack.io.work import Workers, byte_bar
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there, existing_storage
 from data_stack.stores.inventory import ExpectedResource, StoredVersion, describe_absence, take_inventory
 

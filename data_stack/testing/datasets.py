@@ -24,14 +24,9 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.file import FileStorageConnector
 from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.loader import Loader
-from data_stack.repository.repository import DatasetRepository
+from data_stack.repository.resolved import NamedDataset
 from data_stack.reproduce.difference import find_duplicates
 from data_stack.show.explanation import spdx_problem
-from data_stack.testing.iterators import DatasetIteratorContract, assert_same
-from data_stack.testing.processes import call_in_process
-from data_stack.repository.resolved import NamedDataset
-from data_stack.show.leakage import find_duplicates
-from data_stack.show.licences import spdx_problem
 from data_stack.testing.iterators import DatasetIteratorContract, assert_same, call_in_process
 
 Splits: TypeAlias = dict[str, DatasetIteratorIF]

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.factories.journal import Journal, Step
-from data_stack.factories.manifest import Manifest, ResourceRecord, SourceRecord
-from data_stack.util.untrusted_text import seal_json
 from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, SourceRecord, Step
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 MANIFEST = Manifest(
     name="digits",

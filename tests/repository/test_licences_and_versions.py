@@ -14,9 +14,8 @@ from data_stack.exception import LicenceDeniedError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
-from data_stack.show.explanation import is_denied
 from data_stack.repository.resolved import VARIABLE
-from data_stack.show.licences import is_denied
+from data_stack.show.explanation import is_denied
 
 
 def dataset_class(name: str, licence: str | None, citation: str | None = None, version: str = "1.0.0") -> type[DatasetFactory]:

@@ -20,9 +20,8 @@ from data_stack.exception import ConfigError, MissingDependencyError, ModelNotTr
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.url import store_at
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.exact import as_array
-from data_stack.values.stacked_values import stack_values
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, seal_json
+from data_stack.values.stacked_values import as_array, stack_values
 
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.blocks import is_plain_tensor
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, Positions
 from data_stack.values.stacked_values import stack_values
 from data_stack.values.stacking import Batch, Column, column_of, empty_like, list_columns, map_columns, stack_samples, value_of

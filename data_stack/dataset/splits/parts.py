@@ -9,32 +9,19 @@ from typing import Any, SupportsIndex, Union
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, Fold, as_iterator
-from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
+from data_stack.dataset.iterator.layer import DatasetIteratorView, InformedDatasetIterator, NamedAccess, RearrangedAccess, layer
 from data_stack.dataset.meta import DatasetMetaIF, MetaFactory
-from data_stack.dataset.positions import check_integer
+from data_stack.dataset.positions import Positions, as_index_array, check_integer, compose, narrow
 from data_stack.dataset.randomness import derive_seed
-from data_stack.dataset.splits.class_numbers import ClassNumbers, class_numbers
-from data_stack.dataset.splits.splitting import Shares, check_sizes, divide, divide_by_group, divide_by_time, positions_of_parts
-from data_stack.exception import ConfigError
-from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.dataset.iterator.access import RearrangedAccess, access_to
-from data_stack.dataset.iterator.adapted import as_iterator
-from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF
-from data_stack.dataset.iterator.fold import Fold
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.layers.informed import InformedDatasetIterator, NamedAccess
-from data_stack.dataset.iterator.layers.view import DatasetIteratorView
-from data_stack.dataset.iterator.registry import layer
-from data_stack.dataset.positions import Positions, as_index_array, compose, narrow
-from data_stack.dataset.randomness.seeds import derive_seed
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.splits.class_numbers import class_numbers
+from data_stack.dataset.splits.splitting import Shares, check_sizes, divide, divide_by_group, divide_by_time, positions_of_parts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import parse_json
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, parse_json, seal_json
 
 PositionsOfPart = Union[range, npt.NDArray[np.integer[Any]]]
 

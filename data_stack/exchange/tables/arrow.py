@@ -23,7 +23,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.exchange.arrays import with_target
 from data_stack.exchange.tables.table import READERS, ArrowColumn, NamedColumns, Origin, TableIterator, cells_of, check_names
 from data_stack.formats.parquet.types import arrow_type_named, arrow_type_of_dtype, check_dtype
-from data_stack.io.archives.decompression import compression_of, open_decompressed
+from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of

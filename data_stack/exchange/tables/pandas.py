@@ -10,10 +10,9 @@ import pyarrow as pa
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.exchange.arrays import with_target
-from data_stack.exchange.tables.cells import Origin, cells_of
 from data_stack.exchange.tables.table import ArrowColumn, NamedColumns, Origin, PlainColumn, TableIterator, cells_of, check_names
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import Column, stack_values
+from data_stack.values.stacking import Column
 
 try:
     import pandas as pd

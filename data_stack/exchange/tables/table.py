@@ -23,19 +23,14 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.recipes.recipe import TABLE_FILE
 from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import ConfigError
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, of_files_only
-from data_stack.formats.conversion.source import name_of_position
-from data_stack.formats.named_samples import by_name, samples_at_once
-from data_stack.formats.parquet.codecs.native_values import null_mask
+from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, by_name, of_files_only, samples_at_once
+from data_stack.formats.conversion.format import name_of_position
+from data_stack.formats.parquet.codecs.binary import null_mask
 from data_stack.formats.parquet.columns import ArrayColumn as ParquetColumn
 from data_stack.formats.parquet.columns import CellError
 from data_stack.formats.parquet.inference import infer_schema, schema_of_columns
 from data_stack.formats.parquet.schema import Field
 from data_stack.formats.parquet.types import dtype_name, is_list
-from data_stack.exchange.tables.cells import Origin, field_of, values_of
-from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, by_name, of_files_only, samples_at_once
-from data_stack.formats.conversion.format import name_of_position
-from data_stack.formats.parquet.types import dtype_name
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
 from data_stack.values.stacked_values import objects

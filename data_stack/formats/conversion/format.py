@@ -13,8 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import media_types
+from data_stack.codecs.codec import Column, media_types
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.contract import ColumnKey
@@ -22,7 +21,7 @@ from data_stack.exception import ConfigError
 from data_stack.io.folder import Folder
 from data_stack.io.location import Location
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import as_array
+from data_stack.values.stacked_values import as_array
 
 Batches = Iterable[dict[str, Any]]
 """The columns of a dataset, batch by batch: arrays of shape ``(n, ...)``."""

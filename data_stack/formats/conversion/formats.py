@@ -12,9 +12,8 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
+from data_stack.codecs.codec import Column, media_types
 from data_stack.codecs.fitting import as_dtype
-from data_stack.codecs.registry import media_types
 from data_stack.exception import ConfigError
 from data_stack.formats import image_folder, records, webdataset_writer  # noqa: F401  # two register their formats
 from data_stack.formats.conversion import format as conversion

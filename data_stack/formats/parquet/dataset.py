@@ -15,10 +15,7 @@ import numpy.typing as npt
 from data_stack.codecs.plain_data import canonical_json
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, IndexArray, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_indices, check_integer
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_indices, check_integer
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.positions import IndexArrayOfInts, check_indices, check_integer
 from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.codecs import ArrowCodec

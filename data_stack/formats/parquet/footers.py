@@ -27,12 +27,9 @@ from data_stack.formats.parquet.metadata import (
     read_metadata,
     reading_parquet,
 )
-from data_stack.io.content import contents_of_resources
-from data_stack.io.parallel import Workers
-from data_stack.util.executor import n_threads
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.work import Workers
-from data_stack.util.processors import n_threads
+from data_stack.util.executor import n_threads
 
 #: Threads that fetch footers from a remote store.
 _MAX_THREADS = 16

@@ -23,9 +23,8 @@ from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_b
 from data_stack.formats.parquet.footers import Footers
 from data_stack.formats.parquet.metadata import reading_parquet
 from data_stack.formats.parquet.schema import Field, Schema
-from data_stack.util.executor import n_processors, n_threads
 from data_stack.formats.parquet.selecting import is_instant
-from data_stack.util.processors import n_processors, n_threads
+from data_stack.util.executor import n_processors, n_threads
 from data_stack.util.request_limit import check_request, limit_bytes
 from data_stack.values.stacked_values import objects
 

@@ -19,10 +19,8 @@ from data_stack.formats.parquet.files import ParquetFiles, partition_names
 from data_stack.formats.parquet.row_groups import RowGroups, partition_column, partition_guarantee
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.selecting import Predicate, PredicateError
-from data_stack.io.parallel import Workers
-from data_stack.util.executor import n_threads
 from data_stack.io.work import Workers
-from data_stack.util.processors import n_threads
+from data_stack.util.executor import n_threads
 from data_stack.util.stretches import Stretches
 from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import Column

@@ -16,8 +16,6 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.contract import Indexable, as_iterator
 from data_stack.exception import ConfigError, StorageConflictError
 from data_stack.formats.columns import by_name, samples_at_once
-from data_stack.formats.parquet.foreign_metadata import make_foreign_metadata
-from data_stack.formats.named_samples import by_name, samples_at_once
 from data_stack.formats.parquet.files import SUFFIXES, is_hidden
 from data_stack.formats.parquet.inference import schema_of_columns
 from data_stack.formats.parquet.metadata import (
@@ -32,12 +30,15 @@ from data_stack.formats.parquet.metadata import (
 )
 from data_stack.formats.parquet.schema import Schema
 from data_stack.formats.parquet.writer_cells import MAX_ROWS, CellBatch, Cells, column_values
-from data_stack.formats.parquet.writer_part import COMPRESSIONS, PART_FILE, FileFormat, WriterPart, check_same, clear_left_over, clear_progress, read_progress, remove_dataset
-from data_stack.io.folder import folder_of
-from data_stack.io.work import with_bar
-from data_stack.formats.parquet.writer_part import COMPRESSIONS, PROGRESS_NOTE, FileFormat, WriterPart, clear_progress
+from data_stack.formats.parquet.writer_part import (
+    COMPRESSIONS,
+    PROGRESS_NOTE,
+    FileFormat,
+    WriterPart,
+    clear_progress,
+)
 from data_stack.io.folder import TEMPORARY, Folder, folder_of
-from data_stack.io.progress import with_bar
+from data_stack.io.work import with_bar
 from data_stack.util.suggestions import did_you_mean
 
 #: The name of a file of a part, with the number of the part.

@@ -20,9 +20,7 @@ from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
-from data_stack.values.stacked_values import python_values, stack_values
-from data_stack.values.exact import python_values
-from data_stack.values.stacking import as_array, stack_values
+from data_stack.values.stacked_values import as_array, python_values, stack_values
 
 #: About how many times as large values are as their compressed records.
 _EXPANSION = 16

@@ -13,10 +13,8 @@ import numpy as np
 from data_stack.codecs.codec import Column
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, Digest
-from data_stack.util.untrusted_text import JsonObject, seal_json
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES
-from data_stack.values.strict_json import JsonObject, seal_json
+from data_stack.util.untrusted_text import JsonObject, seal_json
 
 MANIFEST = "manifest.json"
 #: A file next to the manifest, as long as other files may be longer than the manifest says.

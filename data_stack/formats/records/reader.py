@@ -12,16 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import ColumnKey, Sample, SampleAccess, SourceAccess, sample_or_view
-from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
-from data_stack.dataset.positions import IndexArrayOfInts, check_index
-from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_index
-from data_stack.dataset.positions import IndexArrayOfInts
+from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import SampleReferences
@@ -32,9 +25,8 @@ from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
-from data_stack.values.stacked_values import stack_values
 from data_stack.util.suggestions import did_you_mean
-from data_stack.values.stacking import stack_values
+from data_stack.values.stacked_values import stack_values
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20

@@ -15,11 +15,6 @@ from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, 
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
-from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError, UnsupportedStorageOperationError
-from data_stack.formats.records.layout import SPEC, shard_name
-from data_stack.formats.records.reader import RecordReader
-from data_stack.formats.records.reader_base import Mask, RecordsIterator, check_options
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
 from data_stack.formats.records.layout import SPEC, check_columns, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED

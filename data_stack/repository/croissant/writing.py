@@ -18,8 +18,7 @@ from urllib.parse import quote
 import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, column_names
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.access import DeclaredColumn, access_to
 from data_stack.exception import ConfigError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
@@ -29,12 +28,9 @@ from data_stack.formats.conversion.format import name_of_position
 from data_stack.formats.conversion.formats import format_of_suffix
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.repository import DatasetDescription, default_repository
-from data_stack.repository.search import keywords_of
-from data_stack.show.explanation import spdx_problem
 from data_stack.repository.places import DatasetDescription
 from data_stack.repository.repository import default_repository, keywords_of
-from data_stack.show.licences import spdx_problem
+from data_stack.show.explanation import spdx_problem
 
 CONFORMS_TO: Final = "http://mlcommons.org/croissant/1.1"
 

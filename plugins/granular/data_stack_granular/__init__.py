@@ -1,6 +1,5 @@
 """Granular's readers, writers, sources and loader, with its arguments, on data_stack's records and loader."""
 
-from data_stack_granular import sources as sources
 from data_stack_granular.bag import BagReader as BagReader
 from data_stack_granular.bag import BagWriter as BagWriter
 from data_stack_granular.dataset import DatasetReader as DatasetReader

@@ -30,7 +30,7 @@ from data_stack.formats.parquet.metadata import MANIFEST_KEY, write_metadata
 from data_stack.formats.parquet.selecting import col
 from data_stack.io.folder import folder_of
 from data_stack.io.storage_connectors import InMemoryStorageConnector
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 SCHEMA = Schema(
     "s",
@@ -183,7 +183,6 @@ def test_files_that_another_tool_rewrote_are_read(foreign: Path) -> None:
 
 
 def test_a_manifest_of_an_earlier_version_is_refused_and_recreated(foreign: Path) -> None:
-    from data_stack.util.untrusted_text import seal_json
     earlier = pa.schema([], metadata={MANIFEST_KEY: seal_json({"format": "data_stack parquet 3", "files": []})})
     pq.write_metadata(earlier, foreign / "_data_stack_manifest.parquet")
     with pytest.raises(DatasetFileCorruptError, match=r"parquet 3'.*generate-metadata"):

@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.encoders.categorical import ClassMapping, OneHotEncoder
-from data_stack.dataset.encoders.categories import CategoriesLearner
-from data_stack.dataset.encoders.class_mapping import ClassMapping
+from data_stack.dataset.encoders.categorical import CategoriesLearner, ClassMapping, OneHotEncoder
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
@@ -24,9 +22,8 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
-from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import SampleForm, column_of, replace_values, stack_values, value_of
+from data_stack.values.stacking import SampleForm, column_of, replace_values, value_of
 
 
 @layer("encoded")

@@ -18,7 +18,7 @@ from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
 from data_stack.values.digests import DIGEST_BYTES, row_digests
 from data_stack.values.stacked_values import as_array
-from data_stack.values.stacking import as_array, keys_of, list_values
+from data_stack.values.stacking import keys_of, list_values
 
 _Predicate = Callable[..., Any]
 _Columns = Union[ColumnKey, Sequence[ColumnKey], None]

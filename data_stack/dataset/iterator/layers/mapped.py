@@ -18,18 +18,8 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.exception import ConfigError
 from data_stack.util.functions import check_takes
-from data_stack.values.forms import SampleForm, replace_values
 from data_stack.values.stacked_values import as_array, exact_array, objects, stack_values
-from data_stack.values.stacking import (
-    SampleForm,
-    as_array,
-    column_of,
-    join_columns,
-    list_samples,
-    list_values,
-    replace_values,
-    value_of,
-)
+from data_stack.values.stacking import SampleForm, column_of, join_columns, list_samples, list_values, replace_values, value_of
 
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024

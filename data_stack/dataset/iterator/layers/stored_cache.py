@@ -33,8 +33,7 @@ from typing import Any
 import numpy as np
 
 from data_stack.codecs.codec import import_optional
-from data_stack.codecs.plain_data import canonical_json, from_plain, to_plain
-from data_stack.codecs.python_values import PythonCodec
+from data_stack.codecs.plain_data import PythonCodec, canonical_json, from_plain, to_plain
 from data_stack.dataset.iterator.access import OneToOneAccess, access_to, own_access
 from data_stack.dataset.iterator.blocks import is_plain_tensor
 from data_stack.dataset.iterator.contract import DatasetIteratorIF, Sample, as_iterator

@@ -23,7 +23,6 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import column_digests
-from data_stack.values.exact import comparable, ticks_of
 from data_stack.values.stacked_values import comparable, ticks_of
 from data_stack.values.stacking import keys_of
 

@@ -15,7 +15,6 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta, column_names
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
-from data_stack.values.forms import SampleForm
 from data_stack.values.stacking import Batch, Column, SampleForm, column_of
 
 _Place = tuple[int, "ColumnKey | None"]

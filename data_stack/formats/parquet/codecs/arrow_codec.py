@@ -17,7 +17,7 @@ import pyarrow as pa
 from data_stack.codecs.fitting import as_dtype, check_shape, fit_array
 from data_stack.formats.parquet.columns import CellError, GroupColumn
 from data_stack.formats.parquet.types import FieldLike, dtype_name, numpy_dtype
-from data_stack.values.stacking import as_array, exact_array
+from data_stack.values.stacked_values import as_array, exact_array
 
 Values: TypeAlias = "Sequence[Any] | npt.NDArray[Any]"
 """Values of a field: a sequence, or an array of shape ``(n, ...)``."""
