@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
+from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -140,21 +140,17 @@ class BatchMaker:
         """The number of batches like ``made`` to make in one request: several if they are small rows of numbers."""
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
         is_small = _N_TOGETHER * made.n_bytes <= _MAX_BYTES_TOGETHER and _N_TOGETHER * seconds <= _MAX_SECONDS_TOGETHER
-        return _N_TOGETHER if is_small and self._reads_columns and self._samples.fixed_columns else 1
+        return _N_TOGETHER if is_small and self._reads_columns and access_to(self.stacks.iterator).fixed_columns else 1
 
     @property
     def only_gathers(self) -> bool:
         """Whether batches are only copied rows of arrays."""
-        return self._collate is None and self._transform is None and self._samples.fixed_columns
+        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).fixed_columns
 
     @property
     def releases_gil(self) -> bool:
         """Whether batches are only read, from a source that releases the GIL."""
-        return self._collate is None and self._transform is None and self._samples.releases_gil
-
-    @property
-    def _samples(self) -> SampleAccess:
-        return access_to(self.stacks.iterator)
+        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).releases_gil
 
     def make(self, job: Job) -> MadeBatch:
         """The batch of a job.
