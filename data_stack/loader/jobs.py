@@ -15,6 +15,9 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
 from data_stack.dataset.iterator.access import access_to, copy_value, detach
+from data_stack.dataset.iterator import DatasetIteratorIF
+from data_stack.dataset.iterator.access import access_to
+from data_stack.dataset.iterator.ownership import copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.dataset.recipes.recipe import at_epoch, has_random_layers, list_draws
@@ -138,7 +141,7 @@ class BatchMaker:
     def n_together(self, made: MadeBatch) -> int:
         """The number of batches like ``made`` to make in one request: several if they are small rows of numbers."""
         seconds = made.read_seconds + made.collate_seconds + made.transform_seconds
-        if not (self._reads_columns and self._samples.fixed_columns):
+        if not (self._reads_columns and access_to(self.stacks.iterator).fixed_columns):
             return 1
         n_small = min(_MAX_BYTES_TOGETHER // max(made.n_bytes, 1), int(_MAX_SECONDS_TOGETHER / max(seconds, 1e-9)), _MAX_TOGETHER)
         return max(1, n_small)
@@ -146,16 +149,12 @@ class BatchMaker:
     @property
     def only_gathers(self) -> bool:
         """Whether batches are only copied rows of arrays."""
-        return self._collate is None and self._transform is None and self._samples.fixed_columns
+        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).fixed_columns
 
     @property
     def releases_gil(self) -> bool:
         """Whether batches are only read, from a source that releases the GIL."""
-        return self._collate is None and self._transform is None and self._samples.releases_gil
-
-    @property
-    def _samples(self) -> SampleAccess:
-        return access_to(self.stacks.iterator)
+        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).releases_gil
 
     def make(self, job: Job) -> MadeBatch:
         """The batch of a job.

@@ -352,16 +352,14 @@ class _DrawnBlocks:
         self._key = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        mixed = positions if self._key is None else self._mix(positions, self._key)
+        mixed = positions
+        if self._key is not None:  # permute them within their windows
+            windows = self._windows.of(positions)
+            starts = self._windows.starts[windows]
+            sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
+            mixed = starts + permute_array(sizes, hash_array(self._key, windows), positions - starts).view(np.int64)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
-
-    def _mix(self, positions: IndexArrayOfInts, key: int) -> IndexArrayOfInts:
-        """Permute positions within their windows."""
-        windows = self._windows.of(positions)
-        starts = self._windows.starts[windows]
-        sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-        return starts + permute_array(sizes, hash_array(key, windows), positions - starts).view(np.int64)
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the window after that of a position, and where the window of the position ends."""

@@ -92,11 +92,7 @@ class ProcessWorkers(PrefetchingWorkers):
         numbered = next(self._numbers), job
         self._order.append(numbered)
         self._waiting.append(numbered)
-        try:
-            self._deal()
-        except BaseException:  # an interruption may have cut a message off
-            self.close()
-            raise
+        self._exchange()
 
     def next(self) -> MadeBatch:
         number, job = self._order[0]
@@ -155,24 +151,20 @@ class ProcessWorkers(PrefetchingWorkers):
         self._workers.clear()
         self.cancel()
 
-    def _deal(self) -> None:
-        """Hand jobs to the workers with the fewest jobs."""
-        while self._waiting and self._workers:
-            worker = min(self._workers, key=lambda each: len(each.jobs))
-            if len(worker.jobs) >= self._prefetch:
-                return
-            number, job = self._waiting.popleft()
-            worker.jobs[number] = job
-            worker.channel.send(("job", number, job._replace(ahead=None)))
-
-    def _exchange(self, seconds: float) -> None:
-        """Receive messages, waiting a limited time for the first one, and hand jobs to workers."""
+    def _exchange(self, seconds: float | None = None) -> None:
+        """Receive messages, waiting a limited time for the first one (None: none), and hand jobs to the least busy workers."""
         workers: dict[Any, _Worker] = {worker.channel: worker for worker in self._workers if not worker.channel.is_ended}
         try:
-            for channel in connection_wait(list(workers), seconds):
+            for channel in () if seconds is None else connection_wait(list(workers), seconds):
                 workers[channel].take_message(self._done)
-            self._deal()
-        except BaseException:  # as in submit
+            while self._waiting and self._workers:
+                worker = min(self._workers, key=lambda each: len(each.jobs))
+                if len(worker.jobs) >= self._prefetch:
+                    break
+                number, job = self._waiting.popleft()
+                worker.jobs[number] = job
+                worker.channel.send(("job", number, job._replace(ahead=None)))
+        except BaseException:  # an interruption may have cut a message off
             self.close()
             raise
 

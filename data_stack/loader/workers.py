@@ -223,10 +223,8 @@ class AutomaticWorkers(Workers):
 
     @property
     def capacity(self) -> int:  # type: ignore[override]  # read-only here
-        return 0 if self._jobs and self._is_next_ready() else self._workers.capacity
-
-    def _is_next_ready(self) -> bool:
-        return self._next is not None and self._next.is_ready
+        is_draining = self._jobs and self._next is not None and self._next.is_ready
+        return 0 if is_draining else self._workers.capacity
 
     def start(self) -> None:
         self._is_kept = True  # the start of processes is paid once for all iterations
@@ -252,7 +250,7 @@ class AutomaticWorkers(Workers):
         self._n_left -= 1
         self._n_made += 1
         self._measure(asked, time.perf_counter())
-        if not self._jobs and self._next is not None and self._is_next_ready():
+        if not self._jobs and self._next is not None and self._next.is_ready:
             self._workers.close()
             self._use(self._next)
         return made

@@ -168,11 +168,10 @@ class Parcel:
         if self.descriptor is None:
             return load(self.content[0], self.content[1:])
         size = self.content[-1][1]
-        if is_private or _n_maps() < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
-            options = (
-                {"access": mmap.ACCESS_COPY} if is_private else {"flags": mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)}
-            )
-            mapped = mmap.mmap(self.descriptor, size, **options)
+        _maps[:] = [each for each in _maps if each() is not None]
+        if is_private or len(_maps) < min(_MAX_MAPS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4):
+            flags = mmap.MAP_PRIVATE if is_private else mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
+            mapped = mmap.mmap(self.descriptor, size, flags)
             if not is_private:
                 _maps.append(weakref.ref(mapped))
             memory = memoryview(mapped)
@@ -193,11 +192,6 @@ class Parcel:
 
     def __del__(self) -> None:
         self.close()
-
-
-def _n_maps() -> int:
-    _maps[:] = [each for each in _maps if each() is not None]
-    return len(_maps)
 
 
 class Channel:

@@ -142,7 +142,11 @@ class ForkedProcess:
 def hold(modules: Iterable[str]) -> None:
     """Let the server import modules, without waiting for it; starts it if necessary. A module that fails is skipped."""
     with contextlib.suppress(OSError), _lock:
-        _running_server().hold(modules)
+        server = _running_server()
+        if names := sorted(set(modules) - server.held):
+            server.held.update(names)
+            with server.connect(b"hold") as channel:
+                _send_all(channel, names)
 
 
 class _Server:
@@ -153,11 +157,12 @@ class _Server:
 
     Attributes:
         pid: its process id.
+        held: the modules that it was asked to import.
     """
 
     def __init__(self) -> None:
         self._environment = dict(os.environ)
-        self._held: set[str] = set()
+        self.held: set[str] = set()
         self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._connection.settimeout(_ANSWER_SECONDS)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing does
@@ -179,14 +184,6 @@ class _Server:
         names = [name for name in {*before, *now} if before.get(name) != now.get(name)]
         return {name: now.get(name) for name in names}
 
-    def hold(self, modules: Iterable[str]) -> None:
-        """Let it import modules that it was not asked to hold before."""
-        names = sorted(set(modules) - self._held)
-        self._held.update(names)
-        if names:
-            with self._connect(b"hold") as channel:
-                _send_all(channel, names)
-
     def fork(self, descriptors: Sequence[int]) -> tuple[socket.socket, int]:
         """Fork a process, and return its channel, which waits for the task, and its id.
 
@@ -195,7 +192,7 @@ class _Server:
             OSError: it cannot fork.
         """
         with _lock:
-            channel = self._connect(b"fork", descriptors)
+            channel = self.connect(b"fork", descriptors)
         try:
             started = channel.recv(_STARTED.size) if is_readable(channel, _ANSWER_SECONDS) else b""
             if not started:
@@ -208,7 +205,7 @@ class _Server:
             raise
         return channel, pid
 
-    def _connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
+    def connect(self, request: bytes, descriptors: Sequence[int] = ()) -> socket.socket:
         """Make a channel to the server, which reads ``request`` first."""
         ours, theirs = socket.socketpair()
         try:

@@ -65,7 +65,13 @@ def parse_toml(data: bytes, *, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """
     _check_size(len(data), max_bytes, "TOML")
     text = data.decode("utf-8")
-    _check_toml_depth(text)
+    depth = n_dots = 0
+    for token in _TOML_TOKEN.finditer(text):
+        mark = token[0][0]
+        depth += (mark in "[{") - (mark in "]}")
+        n_dots = n_dots + 1 if mark == "." else n_dots if mark in "'\"" else 0
+        if max(depth, n_dots + 1) > MAX_TOML_DEPTH:
+            raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
     parsed: dict[str, Any] = tomllib.loads(text)
     return parsed
 
@@ -82,16 +88,6 @@ def _json_depth(text: str) -> int:
     brackets = re.sub(rb'"[^"]*"', b"", data.translate(None, _ALL_BUT_BRACKETS))
     steps = (np.frombuffer(brackets, np.uint8) & _OPENING).astype(np.int8) - 1
     return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
-
-
-def _check_toml_depth(text: str) -> None:
-    depth = n_dots = 0
-    for token in _TOML_TOKEN.finditer(text):
-        mark = token[0][0]
-        depth += (mark in "[{") - (mark in "]}")
-        n_dots = n_dots + 1 if mark == "." else n_dots if mark in "'\"" else 0
-        if max(depth, n_dots + 1) > MAX_TOML_DEPTH:
-            raise ValueError(f"TOML is nested more than {MAX_TOML_DEPTH} levels deep")
 
 
 _MAX_SIZE = 2**63 - 1

@@ -24,17 +24,6 @@ def executor(most_threads: Callable[[], int] | None = None) -> Executor:
     return Executor("test-executor", most_threads, grace_seconds=1.0)
 
 
-def test_a_result_or_an_error_comes_back_from_a_named_thread() -> None:
-    pool = executor()
-
-    name = pool.submit(lambda: threading.current_thread().name)
-    failing = pool.submit(int, "x")
-
-    assert name.result().startswith("test-executor-")
-    with pytest.raises(ValueError, match="invalid literal"):
-        failing.result()
-
-
 @pytest.mark.parametrize(("most", "expected"), [(lambda: 2, 2), (None, 5)], ids=["two at most", "as many as wait"])
 def test_an_executor_has_no_more_threads_than_it_may(most: Callable[[], int] | None, expected: int) -> None:
     pool, go = executor(most), threading.Event()
