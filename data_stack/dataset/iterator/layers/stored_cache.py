@@ -64,7 +64,6 @@ _LENGTH = struct.Struct("<Q")
 #: A block takes about so much memory: enough that a request costs little per byte, and little to read along with one sample.
 _BLOCK_BYTES = 1 << 18
 _MAX_IN_BLOCK = 1 << 16
-_MAX_FETCHED_BYTES = 32 << 20
 
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
@@ -367,7 +366,7 @@ class StoredSamples:
             mapped = _map(resource, head, trailer)
         self._read_ranges = mapped or partial(storage.read_ranges, identifier)
         # of a mapped file all views that were checked are kept, which take no memory
-        self._fetched: ByteCache[int, Any] = ByteCache(sys.maxsize if mapped else _MAX_FETCHED_BYTES, len)
+        self._fetched: ByteCache[int, Any] = ByteCache(sys.maxsize if mapped else 32 << 20, len)
 
     def _take_index(self, index: Any, end: int) -> None:
         self.fingerprint, self._blocks = str(index["fingerprint"]), index["blocks"]
