@@ -13,12 +13,9 @@ import numpy.typing as npt
 
 _Block = TypeVar("_Block")
 
-# Large enough that a request costs little per byte, small enough to stay in a processor's cache.
-_BLOCK_BYTES = 1 << 22
-_MAX_SAMPLES = 1 << 14
+_MAX_SAMPLES = 1 << 14  # of a block
 
 _ARRAY_BYTES = 112  # of the object around the numbers
-_MAX_DEPTH = 8
 
 
 def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) -> Iterator[tuple[int, _Block]]:
@@ -32,7 +29,8 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
         block = read(np.arange(start, stop, dtype=np.intp))
         bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
-        length = max(1, min(length * 8, _BLOCK_BYTES // bytes_per_sample, _MAX_SAMPLES))
+        # large enough that a request costs little per byte, small enough to stay in a processor's cache
+        length = max(1, min(length * 8, (1 << 22) // bytes_per_sample, _MAX_SAMPLES))
         start = stop
 
 
@@ -79,7 +77,7 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
             items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
         else:
             items = ()
-    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MAX_DEPTH else own
+    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < 8 else own
 
 
 def is_plain_tensor(value: Any) -> bool:

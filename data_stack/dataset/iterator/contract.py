@@ -265,9 +265,6 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         meta = replace(meta, provenance=layers[-100:])  # each meta has its own
         return stacked._with_meta(meta)  # type: ignore[no-any-return]  # an iterator
 
-    def _class_column(self, by: ColumnKey | None) -> ColumnKey:
-        return super()._class_column(None if by is None else column_key(self, by))
-
     def _column_key(self, key: ColumnKey) -> ColumnKey:
         return column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key
 

@@ -18,9 +18,6 @@ from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
 
-# A column with one of these stays a column of objects.
-_NEVER_STACKED = (str, bytes, type(None), Mapping)
-
 
 class GroupedDatasetIterator(LayerDatasetIterator):
     """Base class of windows and batches: a sample is ``read_batch`` of some positions of the iterator below.
@@ -134,8 +131,8 @@ def _group(column: Column, shape: tuple[int, ...]) -> Column | None:
     Objects are such a case: the values of one group may make an array by themselves, as arrays of equal shape do.
     """
     if column.dtype == object and column.ndim == 1:
-        groups = column.reshape(shape)
-        return groups if all(any(isinstance(value, _NEVER_STACKED) for value in group) for group in groups) else None
+        groups, unstacked = column.reshape(shape), (str, bytes, type(None), Mapping)  # with one of these it stays objects
+        return groups if all(any(isinstance(value, unstacked) for value in group) for group in groups) else None
     return column.reshape(shape + column.shape[1:])
 
 

@@ -65,10 +65,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
             meta = replace(meta, target_kind=encoder.target_kind, class_names=encoder.class_names)
         return meta
 
-    @property
-    def encoders(self) -> dict[ColumnKey, Encoder]:
-        """The encoders by column."""
-        return dict(self._encoders)
+    encoders = property(lambda self: dict(self._encoders), doc="The encoders by column.")
 
 
 @layer("mapped_classes", columns=["columns"])
