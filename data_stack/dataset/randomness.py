@@ -305,10 +305,6 @@ def _part(values: Uint64Array, which: slice | npt.NDArray[np.intp]) -> Uint64Arr
     return values if len(values) == 1 else values[which]
 
 
-# Orders of up to this many positions are kept as arrays from their first use on.
-_MAX_WRITTEN_OUT = 1 << 16
-
-
 class KeyedPermutation(ComputedPositions):
     """All positions of ``range(n)`` once, in an order that a key decides: any of them in constant time, and no array is kept.
 
@@ -323,7 +319,7 @@ class KeyedPermutation(ComputedPositions):
 
     def __init__(self, n: int, key: int) -> None:
         self._n, self._key = int(n), int(key)
-        self._network = Network(self._n, self._key) if n > _MAX_WRITTEN_OUT else None
+        self._network = Network(self._n, self._key) if n > 1 << 16 else None
         self._written: tuple[npt.NDArray[np.int32], Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:

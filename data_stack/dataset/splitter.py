@@ -155,11 +155,8 @@ class CVSplitterImpl(SplitterIF):
         shuffle: bool = True,
         seed: int | None = 1,
     ) -> None:
-        self.num_folds = check_n_folds(num_folds)
-        self.stratification = stratification
-        self.target_pos = target_pos
-        self.shuffle = shuffle
-        self.seed = _draw_if_none(seed)
+        self.num_folds, self.stratification = check_n_folds(num_folds), stratification
+        self.target_pos, self.shuffle, self.seed = target_pos, shuffle, _draw_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> list[DatasetIteratorView]:
         """One view for each fold."""
@@ -201,11 +198,8 @@ class NestedCVSplitterImpl(SplitterIF):
     ) -> None:
         self.num_outer_loop_folds = check_n_folds(num_outer_loop_folds)
         self.num_inner_loop_folds = check_n_folds(num_inner_loop_folds)
-        self.inner_stratification = inner_stratification
-        self.outer_stratification = outer_stratification
-        self.target_pos = target_pos
-        self.shuffle = shuffle
-        self.seed = _draw_if_none(seed)
+        self.inner_stratification, self.outer_stratification = inner_stratification, outer_stratification
+        self.target_pos, self.shuffle, self.seed = target_pos, shuffle, _draw_if_none(seed)
 
     def split(self, dataset_iterator: DatasetIteratorIF) -> tuple[list[DatasetIteratorView], list[list[DatasetIteratorView]]]:
         """Views of the outer folds; and for each of them, views of its inner folds. All look through ``dataset_iterator``."""

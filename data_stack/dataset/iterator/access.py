@@ -204,7 +204,6 @@ class OneToOneAccess(SampleAccess):
 
 _SAMPLES = {"__getitem__", "__len__"}
 METHODS = ("__iter__", "__getitems__", "read_batch", "read_column")
-_READING = {*_SAMPLES, *METHODS}
 
 
 def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
@@ -220,7 +219,7 @@ def public_methods(kind: type, called: str = "") -> frozenset[str] | None:
     """
     found: set[str] = set()
     for base in kind.__mro__:
-        own = _READING.intersection(vars(base))
+        own = {*_SAMPLES, *METHODS}.intersection(vars(base))
         if "make_access" in vars(base):
             if found & _SAMPLES or not found:
                 return frozenset(found) or None

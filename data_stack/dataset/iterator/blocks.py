@@ -13,13 +13,9 @@ import numpy.typing as npt
 
 _Block = TypeVar("_Block")
 
-# Large enough that a request costs little per byte, small enough to stay in a processor's cache.
-_BLOCK_BYTES = 1 << 22
-_MAX_SAMPLES = 1 << 14
-_GROWTH = 8
+_MAX_SAMPLES = 1 << 14  # of a block
 
 _ARRAY_BYTES = 112  # of the object around the numbers
-_MAX_DEPTH = 8
 
 
 def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) -> Iterator[tuple[int, _Block]]:
@@ -33,14 +29,13 @@ def in_blocks(n_samples: int, read: Callable[[npt.NDArray[np.intp]], _Block]) ->
         block = read(np.arange(start, stop, dtype=np.intp))
         bytes_per_sample = max(1, estimate_bytes(block) // (stop - start))
         yield start, block
-        length = max(1, min(length * _GROWTH, _BLOCK_BYTES // bytes_per_sample, _MAX_SAMPLES))
+        # large enough that a request costs little per byte, small enough to stay in a processor's cache
+        length = max(1, min(length * 8, (1 << 22) // bytes_per_sample, _MAX_SAMPLES))
         start = stop
 
 
 #: Bytes of a remote file that are cached while it is read: a smaller file is fetched once, in any order.
 MAX_KEPT_REMOTE_BYTES = 16 << 20
-# A window of a block-wise shuffle, 16 blocks, fits into that cache, and the pieces that two blocks share are few.
-_REMOTE_BLOCK_BYTES = 768 << 10
 
 
 def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
@@ -50,7 +45,8 @@ def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
         n_samples: of all.
         n_bytes: of each sample.
     """
-    length = max(1, int(_REMOTE_BLOCK_BYTES // n_bytes))
+    # a window of a block-wise shuffle, 16 blocks, fits into that cache, and the pieces that two blocks share are few
+    length = max(1, int((768 << 10) // n_bytes))
     lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
     lengths[-1:] -= len(lengths) * length - n_samples
     return lengths
@@ -81,7 +77,7 @@ def estimate_bytes(value: Any, depth: int = 0) -> int:
             items = [getattr(value, name, None) for name in type(value).__dataclass_fields__]
         else:
             items = ()
-    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < _MAX_DEPTH else own
+    return own + sum(estimate_bytes(item, depth + 1) for item in items) if depth < 8 else own
 
 
 def is_plain_tensor(value: Any) -> bool:

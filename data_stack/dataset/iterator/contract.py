@@ -31,9 +31,6 @@ else:
     SampleT = TypeVar("SampleT", covariant=True)
     IteratorT = TypeVar("IteratorT", covariant=True)
 
-_MAX_LAYERS_TOLD = 100
-_NO_SAMPLES = (str, bytes, bytearray, memoryview, Mapping)
-
 
 Sample = Any
 """What ``iterator[i]`` returns: a tuple ``(sample, target, tag)``, a dict of fields, or a bare value."""
@@ -265,11 +262,8 @@ class InformedDatasetIteratorIF(_InformedMethods[SampleT], DatasetIteratorIF[Sam
         known = MetaFactory.copy_dataset_meta(self.dataset_meta)  # a client's meta need not have all
         meta = MetaFactory.copy_dataset_meta(stacked._derive_meta(known))
         layers = (*meta.provenance, stacked._layer_name or type(stacked).__name__)
-        meta = replace(meta, provenance=layers[-_MAX_LAYERS_TOLD:])  # each meta has its own
+        meta = replace(meta, provenance=layers[-100:])  # each meta has its own
         return stacked._with_meta(meta)  # type: ignore[no-any-return]  # an iterator
-
-    def _class_column(self, by: ColumnKey | None) -> ColumnKey:
-        return super()._class_column(None if by is None else column_key(self, by))
 
     def _column_key(self, key: ColumnKey) -> ColumnKey:
         return column_key_by(self.dataset_meta, access_to(self), key) if isinstance(key, str) else key
@@ -335,7 +329,8 @@ def as_iterator(samples: Any) -> DatasetIteratorIF:
     is_of_columns = hasattr(samples, "columns") and any(hasattr(samples, name) for name in ("iloc", "column_names", "lazy"))
     is_indexable = hasattr(samples, "__len__") and hasattr(samples, "__getitem__") and getattr(samples, "ndim", 1) != 0
     is_list_of_iterators = isinstance(samples, (list, tuple)) and samples and isinstance(samples[0], DatasetIteratorIF)
-    if is_indexable and not is_of_columns and not is_list_of_iterators and not isinstance(samples, _NO_SAMPLES):
+    is_other = is_of_columns or is_list_of_iterators or isinstance(samples, (str, bytes, bytearray, memoryview, Mapping))
+    if is_indexable and not is_other:
         return AdaptedIterator(samples)
     shown = type(samples).__name__ if is_of_columns else f"{type(samples).__name__} {samples!r:.80}"
     raise ConfigError(

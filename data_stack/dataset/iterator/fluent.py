@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from data_stack.dataset.iterator.access import ColumnKey
 from data_stack.dataset.iterator.described import DescribedIterator
-from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF
+from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
 
@@ -424,6 +424,6 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     def _class_column(self, by: ColumnKey | None) -> ColumnKey:
         """``by``, or where the target is."""
         if by is not None:
-            return by
+            return column_key(self, by)  # type: ignore[no-any-return]  # of one key one
         meta = getattr(self, "dataset_meta", None)
         return 1 if meta is None else meta.target_pos

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,6 @@ from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.positions import IndexArrayOfInts, check_integer
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
-
-# A column with one of these stays a column of objects.
-_NEVER_STACKED = (str, bytes, type(None), Mapping)
 
 
 class GroupedDatasetIterator(LayerDatasetIterator):
@@ -45,7 +43,6 @@ class GroupedAccess(SampleAccess):
     def __init__(self, below: SampleAccess, n_samples: int) -> None:
         self.below, self.n_samples = below, n_samples
         self.releases_gil, self.prefers_blocks = below.releases_gil, below.prefers_blocks
-        self._bare: bool | None = None
 
     @abstractmethod
     def slots_of(self, position: int) -> IndexArrayOfInts:
@@ -84,7 +81,7 @@ class GroupedAccess(SampleAccess):
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
         slots = self.slots_at(at) if len(at) else None
-        if slots is not None and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare()):
+        if slots is not None and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare):
             groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
             if not any(column is None for column in groups):
                 return list(groups)
@@ -104,11 +101,10 @@ class GroupedAccess(SampleAccess):
         batch = detach(read(self.positions_of(wanted)))
         return map_columns(lambda column: _group(repeat_values(column, inverse), slots.shape), batch)
 
+    @cached_property
     def _groups_are_bare(self) -> bool:
         """Whether a group is one array, so that an int finds a sample in it and no column; found out once, by one sample."""
-        if self._bare is None:
-            self._bare = isinstance(self.below.batch(self.positions_of(self.slots_of(0)[:1])), np.ndarray)
-        return self._bare
+        return isinstance(self.below.batch(self.positions_of(self.slots_of(0)[:1])), np.ndarray)
 
 
 def distinct(slots: IndexArrayOfInts) -> tuple[IndexArrayOfInts, npt.NDArray[np.intp] | None]:
@@ -135,8 +131,8 @@ def _group(column: Column, shape: tuple[int, ...]) -> Column | None:
     Objects are such a case: the values of one group may make an array by themselves, as arrays of equal shape do.
     """
     if column.dtype == object and column.ndim == 1:
-        groups = column.reshape(shape)
-        return groups if all(any(isinstance(value, _NEVER_STACKED) for value in group) for group in groups) else None
+        groups, unstacked = column.reshape(shape), (str, bytes, type(None), Mapping)  # with one of these it stays objects
+        return groups if all(any(isinstance(value, unstacked) for value in group) for group in groups) else None
     return column.reshape(shape + column.shape[1:])
 
 

@@ -131,8 +131,8 @@ class CombinedAccess(SampleAccess):
             source.prefetch(wanted, keys)
 
     def locate(self, position: int) -> str | None:
-        (part,), (place,) = self._place(np.array([position]))
-        return self.parts[int(part)][0].locate(int(place))
+        part = bisect_right(self._starts, position) - 1
+        return self.parts[part][0].locate(position - self._starts[part])
 
     # ------------------------------------------------------------------ requests
 
@@ -140,7 +140,9 @@ class CombinedAccess(SampleAccess):
         """What to read from where: (source, positions in it, their places in the batch), each source once."""
         if len(positions) == 0:
             return []
-        part_of, places = self._place(positions)
+        starts = np.asarray(self._starts, dtype=np.intp)
+        part_of = starts.searchsorted(positions, side="right") - 1
+        places = positions - starts.take(part_of)
         parts, by_part = self.parts, np.argsort(part_of, kind="stable")
         requests: dict[SampleAccess, tuple[list[IndexArrayOfInts], list[_Positions]]] = {}
         for part, first, end in _runs(part_of[by_part]):
@@ -154,12 +156,6 @@ class CombinedAccess(SampleAccess):
             all_wanted.append(wanted)
             all_slots.append(slots)
         return [(source, np.concatenate(wanted), np.concatenate(slots)) for source, (wanted, slots) in requests.items()]
-
-    def _place(self, positions: IndexArrayOfInts) -> tuple[_Positions, _Positions]:
-        """In which part each position lies, and where in that."""
-        starts = np.asarray(self._starts, dtype=np.intp)
-        part_of = starts.searchsorted(positions, side="right") - 1
-        return part_of, positions - starts.take(part_of)
 
 
 def share_meta(meta: DatasetMeta, iterators: Sequence[Any]) -> DatasetMeta:

@@ -63,10 +63,7 @@ class EncodedDatasetIterator(LayerDatasetIterator):
             meta = replace(meta, target_kind=encoder.target_kind, class_names=encoder.class_names)
         return meta
 
-    @property
-    def encoders(self) -> dict[ColumnKey, Encoder]:
-        """The encoders by column."""
-        return dict(self._encoders)
+    encoders = property(lambda self: dict(self._encoders), doc="The encoders by column.")
 
 
 @layer("mapped_classes", columns=["columns"])
@@ -290,16 +287,12 @@ def one_hot(
     if isinstance(classes, (str, int, np.integer)):
         raise ConfigError(f"classes must be a list, such as range(10), got {classes!r:.80}")
     if classes is None:
-        classes = _mapping_of(stacked, key) or (getattr(meta, "class_names", None) if is_target else None)
+        source, _ = access_to(stacked).unwrap()  # directly below or below layers that only choose samples
+        encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
+        is_mapping = isinstance(encoder, ClassMapping) and encoder.unmapped != "keep"
+        classes = encoder if is_mapping else getattr(meta, "class_names", None) if is_target else None
         classes = _classes_of(stacked, key) if classes is None else classes
     return stacked._stack_layer(EncodedDatasetIterator, encoders={key: OneHotEncoder(classes)})
-
-
-def _mapping_of(iterator: DatasetIteratorIF, key: ColumnKey) -> ClassMapping | None:
-    """The class mapping of all labels, directly below or below layers that only choose samples."""
-    source, _ = access_to(iterator).unwrap()
-    encoder = source.encoders.get(key) if isinstance(source, EncodedAccess) else None
-    return encoder if isinstance(encoder, ClassMapping) and encoder.unmapped != "keep" else None
 
 
 def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
@@ -311,8 +304,7 @@ def _classes_of(iterator: DatasetIteratorIF, key: ColumnKey) -> list[Any]:
             if labels.ndim != 1:
                 raise ConfigError(f"labels must be single values, got the shape {labels.shape[1:]}")
             learner.add(labels, start)
-    classes: list[Any] = learner.finish()["categories"]
-    return classes
+    return learner.finish()["categories"]  # type: ignore[no-any-return]  # a list
 
 
 def _blocks(iterator: DatasetIteratorIF, keys: list[ColumnKey]) -> Iterator[tuple[int, list[Any]]]:

@@ -189,9 +189,6 @@ class _ListAccess(_KeptAccess):
         return json_digest(content_of(self._samples, of_samples=True))
 
 
-_ENTRY_BYTES = 250  # of what keeps a sample in its place
-
-
 @layer("cached")
 class CachedDatasetIterator(LayerDatasetIterator):
     """The samples of ``dataset_iterator``, each kept in memory when it is first read.
@@ -265,7 +262,7 @@ class _CachedAccess(_KeptAccess, OneToOneAccess):
         for position, value in zip(missing, values, strict=True):
             # a row of a batch that was read at once is a view: kept, it would keep the whole batch
             sample = value if self._max_bytes is None else copy_value(value)
-            n_bytes = estimate_bytes(sample) + _ENTRY_BYTES
+            n_bytes = estimate_bytes(sample) + 250  # of what keeps a sample in its place
             found[position] = sample, n_bytes
             if self._max_bytes is None or n_bytes <= self._max_bytes:
                 self._kept.put(position, (sample, n_bytes))

@@ -23,8 +23,6 @@ from data_stack.values.stacking import SampleForm, column_of, join_columns, list
 
 # Samples to read and map at once for a column: enough for efficient batches, few enough to keep in memory.
 _SAMPLES_AT_ONCE = 1024
-# Number of samples that iterating over a batched map reads ahead at most.
-_MAX_READ_AHEAD = 256
 
 
 @layer("mapped")
@@ -324,4 +322,4 @@ def _grow_reads(read: Callable[[IndexArrayOfInts], list[Sample]], start: int, st
     while start < stop:
         end = min(start + n_ahead, stop)
         yield from read(np.arange(start, end, dtype=np.intp))
-        start, n_ahead = end, min(2 * n_ahead, _MAX_READ_AHEAD)
+        start, n_ahead = end, min(2 * n_ahead, 256)

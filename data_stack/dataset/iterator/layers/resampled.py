@@ -123,15 +123,14 @@ class BalancedDatasetIterator(DatasetIteratorView):
         key: ColumnKey = str(by) if isinstance(by, str) else check_integer("the column to balance by", by)
         checked_seed, checked_epoch, n_wanted, draw = check_draw("balanced", seed, epoch, n_samples)
         source = access_to(as_iterator(dataset_iterator))
-        super().__init__(dataset_iterator, _balance(source, key, source.n_samples if n_wanted is None else n_wanted, draw))
+        length = source.n_samples if n_wanted is None else n_wanted
+        if length and not source.n_samples:
+            raise ConfigError(f"{length} samples cannot be drawn from an empty iterator")
+        super().__init__(dataset_iterator, _balance(source, key, length, draw) if length else range(0))
         self._made_with = {"by": key, "seed": checked_seed, "n_samples": n_wanted, "epoch": checked_epoch}
 
 
 def _balance(source: SampleAccess, by: ColumnKey, n_samples: int, seed: int) -> Positions:
-    if n_samples == 0:
-        return range(0)
-    if source.n_samples == 0:
-        raise ConfigError(f"{n_samples} samples cannot be drawn from an empty iterator")
     classes = class_numbers(source.columns([by])[0], f"samples cannot be balanced by column {by!r}")
     members, counts = group_positions(classes.numbers), classes.counts.astype(np.uint64)
     members.setflags(write=False)

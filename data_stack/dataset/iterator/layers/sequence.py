@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,8 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, stack_values
+from data_stack.values.forms import SampleForm
+from data_stack.values.stacking import as_array, stack_values
 
 
 @layer("sequence")
@@ -34,13 +35,12 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
         columns = tuple(map(_by_position, dataset_sequences)) if is_list else ()
         if not columns or not all(hasattr(column, "__len__") for column in columns):
             raise ConfigError(
-                f"a SequenceDatasetIterator takes a list of columns, [samples, targets], not {dataset_sequences!r:.80}"
+                f"a SequenceDatasetIterator takes columns such as [samples, targets], not {dataset_sequences!r:.80}"
             )
         lengths = [len(column) for column in columns]
         if len(set(lengths)) > 1:
             raise ConfigError(f"the sequences of a SequenceDatasetIterator must be of one length; theirs are {lengths}")
-        self._dataset_sequences = dataset_sequences
-        self._columns = columns
+        self._columns, self._made_with = columns, {"dataset_sequences": list(dataset_sequences)}
 
     if TYPE_CHECKING:  # samples are tuples
 
@@ -48,9 +48,6 @@ class SequenceDatasetIterator(AccessedDatasetIterator):
 
     def make_access(self) -> SampleAccess:
         return SequenceAccess(self._columns)
-
-    def _arguments(self) -> dict[str, Any]:
-        return {"dataset_sequences": list(self._dataset_sequences)}
 
 
 class SequenceAccess(SampleAccess):
@@ -61,8 +58,7 @@ class SequenceAccess(SampleAccess):
     """
 
     def __init__(self, columns: tuple[Any, ...]) -> None:
-        self.arrays = columns
-        self.n_samples = len(columns[0])
+        self.arrays, self.n_samples, self._form = columns, len(columns[0]), SampleForm.tuples(len(columns))
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
         if len(columns) == 2:  # a closure takes half the time of a method
@@ -80,12 +76,7 @@ class SequenceAccess(SampleAccess):
         return tuple([_read(column, positions) for column in self.arrays])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        n_columns, found = len(self.arrays), []
-        for key in keys:
-            if not hasattr(key, "__index__") or not -n_columns <= operator.index(key) < n_columns:
-                raise ConfigError(f"samples have no column {key!r}: they have the columns 0 to {n_columns - 1}")
-            found.append(_read(self.arrays[operator.index(key)], positions))
-        return found
+        return [_read(self.arrays[self._form.find(key)], positions) for key in keys]
 
 
 def _by_position(sequence: Any) -> Any:

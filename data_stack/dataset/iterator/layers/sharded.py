@@ -41,28 +41,27 @@ class ShardedDatasetIterator(DatasetIteratorView):
     def __init__(
         self, dataset_iterator: DatasetIteratorIF, rank: int, world: int, *, contiguous: bool = False, uneven: _Uneven = "keep"
     ) -> None:
-        self._world = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
-        self._rank = check_integer(f"the rank in a world of {self._world}", rank, at_least=0, at_most=self._world - 1)
+        n_ranks = check_integer("the world of a sharded iterator", world, at_least=1, at_most=sys.maxsize)
+        own = check_integer(f"the rank in a world of {n_ranks}", rank, at_least=0, at_most=n_ranks - 1)
         if uneven not in ("keep", "pad", "drop"):
             raise ConfigError(f"uneven must be 'keep', 'pad' or 'drop', got {uneven!r}")
-        self._contiguous, self._uneven = bool(contiguous), uneven
-        super().__init__(dataset_iterator, self._part_of(len(as_iterator(dataset_iterator))))
-        self._made_with = {"rank": self._rank, "world": self._world, "contiguous": self._contiguous, "uneven": uneven}
+        super().__init__(dataset_iterator, _part_of(len(as_iterator(dataset_iterator)), own, n_ranks, contiguous, uneven))
+        self._made_with = {"rank": own, "world": n_ranks, "contiguous": bool(contiguous), "uneven": uneven}
 
-    def _part_of(self, n_samples: int) -> Positions:
-        rank, world = self._rank, self._world
-        per_rank, n_left = divmod(n_samples, world)
-        if self._uneven == "drop":
-            n_samples, n_left = n_samples - n_left, 0
-        if self._uneven == "keep" or n_left == 0:
-            if self._contiguous:
-                start = rank * per_rank + min(rank, n_left)
-                return range(start, start + per_rank + (rank < n_left))
-            return range(rank, n_samples, world)
-        start, step = (rank * (per_rank + 1), 1) if self._contiguous else (rank, world)
-        last = start + per_rank * step
-        if last < n_samples:
-            return range(start, last + 1, step)
-        # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
-        positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
-        return narrow(positions, n_samples)
+
+def _part_of(n_samples: int, rank: int, world: int, contiguous: bool, uneven: _Uneven) -> Positions:
+    per_rank, n_left = divmod(n_samples, world)
+    if uneven == "drop":
+        n_samples, n_left = n_samples - n_left, 0
+    if (uneven == "keep" or n_left == 0) and contiguous:
+        start = rank * per_rank + min(rank, n_left)
+        return range(start, start + per_rank + (rank < n_left))
+    if uneven == "keep" or n_left == 0:
+        return range(rank, n_samples, world)
+    start, step = (rank * (per_rank + 1), 1) if contiguous else (rank, world)
+    last = start + per_rank * step
+    if last < n_samples:
+        return range(start, last + 1, step)
+    # unsigned: start + index * step is below n_samples + world, which may be 2**63 and more
+    positions = (np.uint64(start) + np.arange(per_rank + 1, dtype=np.uint64) * np.uint64(step)) % np.uint64(n_samples)
+    return narrow(positions, n_samples)

@@ -50,10 +50,6 @@ from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
 
-_PAUSE_SECONDS = 0.2
-# After this, a process that another one has been writing for goes on beside it.
-_LEASE_SECONDS = 3600.0
-
 _MAGIC = b"DSsample"
 _VERSION = 5
 _HEAD = struct.Struct("<8sII")
@@ -63,7 +59,6 @@ _LENGTH = struct.Struct("<Q")
 #: A block takes about so much memory: enough that a request costs little per byte, and little to read along with one sample.
 _BLOCK_BYTES = 1 << 18
 _MAX_IN_BLOCK = 1 << 16
-_MAX_FETCHED_BYTES = 32 << 20
 
 _DTYPE = re.compile(r"[<>|][biufcmMSU]\d+(\[\w+\])?")
 
@@ -212,8 +207,9 @@ class _StoredCacheAccess(OneToOneAccess):
         identifier, started = self.identifier, time.monotonic()
         with self._storage.lease(identifier) as lease:
             found = None
-            while found is None and not lease.acquire() and time.monotonic() - started < _LEASE_SECONDS:
-                time.sleep(_PAUSE_SECONDS)
+            # after an hour, a process that another one has been writing for goes on beside it
+            while found is None and not lease.acquire() and time.monotonic() - started < 3600:
+                time.sleep(0.2)
                 found = self._find()
             found = found or self._find()  # another process may have been faster
             if found is None:
@@ -264,8 +260,7 @@ class _SampleCodec(PythonCodec):
             if dtype == "bytes":
                 return record[start_of_part : start_of_part + n_values]
             if _DTYPE.fullmatch(dtype):
-                values = np.frombuffer(record, dtype, n_values, start_of_part) if n_values else np.empty(0, dtype)
-                return values.reshape(shape).copy()
+                return np.ndarray(shape, dtype, record, start_of_part).copy()
             torch = _torch()
             kind = getattr(torch, dtype.removeprefix("torch."))
             if not isinstance(kind, torch.dtype):
@@ -366,7 +361,7 @@ class StoredSamples:
             mapped = _map(resource, head, trailer)
         self._read_ranges = mapped or partial(storage.read_ranges, identifier)
         # of a mapped file all views that were checked are kept, which take no memory
-        self._fetched: ByteCache[int, Any] = ByteCache(sys.maxsize if mapped else _MAX_FETCHED_BYTES, len)
+        self._fetched: ByteCache[int, Any] = ByteCache(sys.maxsize if mapped else 32 << 20, len)
 
     def _take_index(self, index: Any, end: int) -> None:
         self.fingerprint, self._blocks = str(index["fingerprint"]), index["blocks"]

@@ -110,11 +110,11 @@ class _ZippedAccess(SampleAccess):
             self._places = _places_of([part.sample(0) for part in self._parts])
         form, places = self._places
         wanted = [places[form.keys.index(form.find(key))] for key in keys]
-        columns: dict[int, Column] = {}
+        found: dict[_Place, Column] = {}
         for number in {number for number, _ in wanted}:
-            slots = [slot for slot, place in enumerate(wanted) if place[0] == number]
-            columns.update(zip(slots, self._read_from(number, [wanted[slot][1] for slot in slots], positions), strict=True))
-        return [columns[slot] for slot in range(len(keys))]
+            own = [place for place in wanted if place[0] == number]
+            found.update(zip(own, self._read_from(number, [key for _, key in own], positions), strict=True))
+        return [found[place] for place in wanted]
 
     def _read_from(self, number: int, keys: Sequence[ColumnKey | None], positions: IndexArrayOfInts | None) -> list[Column]:
         part, named = self._parts[number], [key for key in keys if key is not None]
