@@ -190,8 +190,8 @@ class LockFile:
         """
         found = list(self._check_datasets(storage, repository, prepares=True, samples=samples))
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
-        for name, entry in sorted(self.stacks.items()):
-            found += self._check_stack(name, entry, storage, repository, datasets)
+        for name in sorted(self.stacks):
+            found += self._check_stack(name, storage, repository, datasets)
         return found
 
     def entry(self, name: str) -> dict[str, Any]:
@@ -242,13 +242,9 @@ class LockFile:
         yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
-        self,
-        name: str,
-        entry: Mapping[str, Any],
-        storage: Storage | None,
-        repository: DatasetRepository | None,
-        differences: Mapping[str, Difference],
+        self, name: str, storage: Storage | None, repository: DatasetRepository | None, differences: Mapping[str, Difference]
     ) -> Iterator[Difference]:
+        entry = self.stacks[name]
         try:
             recipe = parse_json(entry["recipe"])
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]

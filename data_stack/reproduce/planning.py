@@ -14,11 +14,9 @@ from data_stack.factories.declarative import DatasetFactory
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
-from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.inquiry import ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.places import Place
 from data_stack.repository.repository import DatasetDescription, default_repository
@@ -157,7 +155,11 @@ def plan(
 def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline: bool | None, timeout_seconds: float) -> Plan:
     """The plan of a dataset that is not ready; asks the sources that are not stored."""
     definition, connector = stored.definition, stored.connector
-    known = {each.identifier: _stored_source(stored, each) for each in definition.sources}
+    known: dict[str, Any] = {}
+    for each in definition.sources:
+        info = stored.stat(each.identifier)
+        is_same = info is not None and each.size in (None, info.size) and each.sha256 in (None, info.sha256 or each.sha256)
+        known[each.identifier] = info if is_same else None
     missing = [each for each in definition.sources if known[each.identifier] is None]
     answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
     sources = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
@@ -182,14 +184,6 @@ def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[s
     except kind as error:
         return (str(error),)
     return ()
-
-
-def _stored_source(stored: StoredDataset, definition: ResourceDefinition) -> ResourceInfo | None:
-    """The stored source; None if it is missing, or has another size or recorded digest."""
-    info = stored.stat(definition.identifier)
-    if info is None or definition.size not in (None, info.size):
-        return None
-    return None if None not in (definition.sha256, info.sha256) and definition.sha256 != info.sha256 else info
 
 
 def _free_bytes(connector: StorageConnector) -> int | None:

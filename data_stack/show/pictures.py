@@ -27,7 +27,7 @@ except ImportError as error:
 __all__ = ["as_png", "contact_sheet", "kind_of_value", "shorten"]
 
 _Array = npt.NDArray[Any]
-_Span = tuple[float, float]
+_Span = tuple[float, float] | None
 
 
 #: Evenly spaced colours of matplotlib's viridis.
@@ -46,13 +46,7 @@ _CELL_PIXELS, _MAX_CELL = 80, 160
 
 
 def as_png(
-    value: Any,
-    *,
-    max_pixels: int = 1 << 16,
-    span: _Span | None = None,
-    hint: str | None = None,
-    boxes: Any = None,
-    mask: Any = None,
+    value: Any, *, max_pixels: int = 1 << 16, span: _Span = None, hint: str | None = None, boxes: Any = None, mask: Any = None
 ) -> bytes:
     """Draw a value as a PNG file.
 
@@ -87,7 +81,7 @@ def file_of(image: Image.Image, kind: str = "png") -> bytes:
     return file.getvalue()
 
 
-def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any = None, mask: Any = None) -> Image.Image:
+def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None) -> Image.Image:
     """Draw a value as :func:`as_png` does, in grey or colours, with or without transparency."""
     if look.kind in ("series", "audio"):
         return _draw_lines(look.data, max_pixels)

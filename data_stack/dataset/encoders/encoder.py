@@ -332,9 +332,7 @@ def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | o
 
 
 def load_encoder(
-    storage_connector: StorageConnector | str | os.PathLike[str],
-    identifier: str,
-    kinds: Mapping[str, type[Encoder]] | None = None,
+    storage_connector: StorageConnector | str | os.PathLike[str], identifier: str, kinds: Mapping[str, Any] | None = None
 ) -> Encoder:
     """Read the encoder stored under ``identifier``; it transforms bit by bit as it did where it was fitted.
 

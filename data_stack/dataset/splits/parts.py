@@ -118,11 +118,7 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
 
 
 def check_folding(
-    n_folds: SupportsIndex,
-    *,
-    seed: SupportsIndex | None = 0,
-    stratify: ColumnKey | None = None,
-    group_by: ColumnKey | None = None,
+    n_folds: Any, *, seed: SupportsIndex | None = 0, stratify: ColumnKey | None = None, group_by: ColumnKey | None = None
 ) -> dict[str, Any]:
     """The arguments of :meth:`FluentIterator.folds`, checked, those that matter only.
 
@@ -263,13 +259,7 @@ def add_tag(meta: DatasetMetaIF, name: PartName) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
-def split(
-    iterator: DatasetIteratorIF,
-    ratios: Sequence[float] | Mapping[str, float] | None = None,
-    *,
-    stratify: Any = False,
-    **options: Any,
-) -> Any:
+def split(iterator: DatasetIteratorIF, ratios: Any = None, *, stratify: Any = False, **options: Any) -> Any:
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     found = divide_positions(iterator, division)
@@ -277,9 +267,7 @@ def split(
     return parts if has_names(division) else list(parts.values())
 
 
-def folds(
-    iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
-) -> list[Fold]:
+def folds(iterator: DatasetIteratorIF, n_folds: Any, *, stratify: Any = False, **options: Any) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
     arguments = check_folding(n_folds, stratify=_column_to_stratify(iterator, stratify), **options)
     fold_of = fold_of_samples(iterator, arguments)
