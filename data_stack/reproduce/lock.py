@@ -5,28 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tomli_w
 
+from data_stack import exception
 from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.positions import take
 from data_stack.dataset.recipes.recipe import DATASET, list_origins
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DatasetNotFoundError,
-    LockError,
-    PluginError,
-    PreparationError,
-    RecipeError,
-    RetrievalError,
-    RevisionNotFoundError,
-)
+from data_stack.exception import ConfigError, LockError, PreparationError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
 from data_stack.io.progress import progress_as
@@ -215,8 +206,8 @@ class LockFile:
                 if isinstance(dataset.factory, DatasetFactory):
                     for each in entry["configurations"]:
                         dataset.factory._check_definition().check_config(each["config"])
-            except (DatasetNotFoundError, PluginError, ConfigError) as error:
-                what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
+            except (exception.DatasetNotFoundError, exception.PluginError, ConfigError) as error:
+                what = "version" if isinstance(error, exception.RevisionNotFoundError) else "plugin"
                 yield Difference(name, what, f"{error} {_name_plugin(entry)}")
             else:
                 yield from self._compare(name, dataset, prepares=prepares, samples=samples)
@@ -230,7 +221,7 @@ class LockFile:
             try:
                 for each in entry["configurations"]:
                     dataset.load(**each["config"])
-            except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
+            except (exception.RetrievalError, PreparationError, exception.DatasetFileCorruptError) as error:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
@@ -258,7 +249,7 @@ class LockFile:
                     factory: Any = _resolve(arguments["name"], locked, storage, repository).factory
                     arguments["resources"] = to_plain(factory.manifest().digests())
             stack = from_recipe(recipe, storage=storage, repository=repository)
-        except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
+        except (exception.RecipeError, exception.DatasetNotFoundError, exception.RetrievalError, PreparationError) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
         except (KeyError, TypeError, ValueError) as error:
@@ -349,17 +340,6 @@ def lock(
     return locked
 
 
-def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options to load with: the caller's, added to the locked ones if there is one configuration."""
-    locked = [each["config"] for each in configurations]
-    if len(locked) == 1:
-        return {**locked[0], **config}
-    if not config and locked and all(locked):
-        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in locked)
-        raise LockError(f"the lock file has {len(locked)} configurations of dataset {name!r}: {shown}. Load it with one of them")
-    return dict(config)
-
-
 def load_by_lock(
     path: str | os.PathLike[str], name: str, split: str | None, storage: Storage | None, progress: bool | None, **config: Any
 ) -> Any:
@@ -371,10 +351,15 @@ def load_by_lock(
     locked = LockFile.read(path)
     entry = locked.entry(name)
     connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
-    config = _choose(name, entry["configurations"], config)
+    known = [each["config"] for each in entry["configurations"]]
+    if len(known) == 1:
+        config = {**known[0], **config}
+    elif not config and known and all(known):
+        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in known)
+        raise LockError(f"the lock file has {len(known)} configurations of dataset {name!r}: {shown}. Load it with one of them")
     try:
         dataset = _resolve(name, entry, connector, None)
-    except DatasetNotFoundError as error:
+    except exception.DatasetNotFoundError as error:
         raise LockError(f"{error} {_name_plugin(entry)}") from error
     loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):

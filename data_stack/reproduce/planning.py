@@ -91,15 +91,15 @@ class Plan(Document):
             ("storage", self.storage),
             ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
             ("steps", ", ".join(self.steps)),
-            ("to fetch", _size(self.bytes_to_fetch)),
-            ("free on disk", _size(self.bytes_free)),
+            ("to fetch", size_text(self.bytes_to_fetch)),
+            ("free on disk", size_text(self.bytes_free)),
             ("licence", self.licence or "unknown"),
             ("executes code from", self.code),
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
         if self.sources:
             places = ["the store" if each.is_stored else each.source or "no source answers" for each in self.sources]
-            rows = [(each.identifier, _size(each.size), place) for each, place in zip(self.sources, places, strict=True)]
+            rows = [(each.identifier, size_text(each.size), place) for each, place in zip(self.sources, places, strict=True)]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
         blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
@@ -173,7 +173,8 @@ def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline
     problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
     free, needed = planned.bytes_free, planned.bytes_to_fetch
     if free is not None and (needed or 0) > free:
-        problems.append(f"{connector!r} needs {_size(needed)}, its disk has {_size(free)} free; make room, or use another store")
+        disk = f"its disk has {size_text(free)} free"
+        problems.append(f"{connector!r} needs {size_text(needed)}, {disk}; make room, or use another store")
     return replace(planned, problems=(*planned.problems, *problems))
 
 
@@ -195,10 +196,6 @@ def _free_bytes(connector: StorageConnector) -> int | None:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return shutil.disk_usage(folder).free
-
-
-def _size(n_bytes: int | None) -> str:
-    return "unknown" if n_bytes is None else size_text(n_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,6 +161,9 @@ def explain(iterator: Any) -> Explanation:
     explained = []
     for layer, below in found:
         meta, origin = informed[id(layer)]
+        parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
+        if origin is not None:
+            parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key)), origin.get("split")]
         n_samples = None
         with contextlib.suppress(Exception):  # foreign code
             n_samples = len(layer)
@@ -171,7 +174,7 @@ def explain(iterator: Any) -> Explanation:
             arguments=_arguments_text(layer) if below and is_ours else "",
             n_samples=n_samples,
             stacked_on=tuple(numbers[id(part)] for part in reversed(below)),
-            dataset=_dataset_text(meta, origin),
+            dataset=", ".join(readable(part) for part in parts if part) or None,
             license=str(license_) if license_ else None,
             is_origin=origin is not None,
             notes=tuple(_notes(layer, bool(below))),
@@ -183,13 +186,6 @@ def explain(iterator: Any) -> Explanation:
 def _is_ours(layer: Any) -> bool:
     """Whether its class is a layer of ours; a client's subclass may not have called our constructor."""
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
-
-
-def _dataset_text(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
-    parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
-    if origin is not None:
-        parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key) is not None), origin.get("split")]
-    return ", ".join(readable(part) for part in parts if part) or None
 
 
 def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:

@@ -184,8 +184,10 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
         return Look("array", array)
     if picture is not None and (wanted == "image" or (wanted != "series" and is_image)):
         return Look("image", picture)
-    if (lines := _lines_of(array)) is not None:
-        return Look("series", lines)
+    lines = array.reshape(len(array), -1)
+    lines = lines.T if lines.shape[0] < lines.shape[1] else lines
+    if array.ndim <= 2 and array.size > _SHORT and lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1]:
+        return Look("series", lines)  # many numbers in few lines
     is_natural = picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
     return Look("image", picture) if is_natural else Look("array", array)
 
@@ -199,15 +201,6 @@ def _picture_of(array: _Array) -> _Array | None:
     if min(array.shape[:2]) < (4 if array.ndim == 2 or array.dtype != np.uint8 else 1):
         return None
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
-
-
-def _lines_of(array: _Array) -> _Array | None:
-    """A series as shape ``(n, lines)``, if the array has many numbers in few lines."""
-    if array.ndim > 2 or array.size <= _SHORT:
-        return None
-    lines = array.reshape(len(array), -1)
-    lines = lines.T if lines.shape[0] < lines.shape[1] else lines
-    return lines if lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1] else None
 
 
 Key = int | str | None

@@ -32,7 +32,6 @@ _STYLE = """\
 .data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
 .data-stack audio {width: 180px; height: 30px}
 .data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
-.data-stack .bars {width: 120px}
 .data-stack pre {margin: 2px 0 2px 4px; overflow-x: auto; font-size: 12px; line-height: 1.35}
 </style>
 """
@@ -127,7 +126,7 @@ class Rich(str):
 def bar(share: float, width: int = 24) -> Rich:
     """A bar whose length is ``share``, from 0 to 1."""
     text = "█" * (max(1, round(width * share)) if share > 0 else 0)
-    return Rich(text, f'<div class="bars"><div class="bar" style="width:{100 * share:.1f}%"></div></div>')
+    return Rich(text, f'<div style="width:120px"><div class="bar" style="width:{100 * share:.1f}%"></div></div>')
 
 
 class Document:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import io
 import time
@@ -98,10 +99,9 @@ def _soft(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    try:
+    with contextlib.suppress(Exception):  # foreign code
         return f"{type(error).__name__}: {looks.shorten(str(error))}"
-    except Exception:  # noqa: BLE001  # foreign code
-        return type(error).__name__
+    return type(error).__name__
 
 
 def _part(make: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
@@ -183,21 +183,19 @@ class IteratorPage(Document):
     @cached_property
     def _counts(self) -> tuple[dict[Any, int], str]:
         """The number of samples of each target, and the range of the targets in words; empty if counting takes long or fails."""
-        try:
+        with contextlib.suppress(Exception):  # foreign code
             return _count_targets(self.iterator, self._target_key, self._whole)
-        except Exception:  # noqa: BLE001  # foreign code
-            return {}, ""
+        return {}, ""
 
     @cached_property
     def title(self) -> str:
         """Name, version and split."""
-        try:
+        known: list[str] = []
+        with contextlib.suppress(Exception):  # foreign code
             layers = self._explanation.layers
             origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
             known = list(map(looks.shorten, origins or filter(None, [layers[0].dataset])))
-            return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
-        except Exception:  # noqa: BLE001  # foreign code
-            return type(self.iterator).__name__
+        return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
 
     @_part
     def facts(self) -> list[Block]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import math
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
+from data_stack.dataset.iterator.indices import check_integer
 from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show import looks
@@ -111,7 +113,12 @@ def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, 
         over = over.resize(image.size, Image.Resampling.NEAREST)
         image.paste(over, (0, 0), over)
     if boxes is not None and (of_boxes := looks.look_at(boxes, "boxes")).kind == "boxes":
-        _draw_boxes(image, of_boxes.data, array.shape)
+        scale = np.array([image.width / array.shape[1], image.height / array.shape[0]] * 2)
+        drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
+        for number, box in enumerate(of_boxes.data[np.isfinite(of_boxes.data).all(axis=1)][:200]):
+            edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
+            colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
+            drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
     return image
 
 
@@ -155,15 +162,6 @@ def _colours_of(mask: _Array, opacity: int) -> Image.Image:
     return Image.fromarray(np.dstack([_COLOURS[(classes - 1) % len(_COLOURS)], opacities]).astype(np.uint8))
 
 
-def _draw_boxes(image: Image.Image, boxes: _Array, shape: tuple[int, ...]) -> None:
-    scale = np.array([image.width / shape[1], image.height / shape[0]] * 2)
-    drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
-    for number, box in enumerate(boxes[np.isfinite(boxes).all(axis=1)][:200]):
-        edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
-        colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
-        drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
-
-
 def contact_sheet(
     iterator: DatasetIteratorIF,
     n_samples: int | None = None,
@@ -196,9 +194,8 @@ def contact_sheet(
             ``per_class`` without classes.
     """
     for name, value in {"n_samples": n_samples, "n_columns": n_columns, "per_class": per_class, "seed": seed}.items():
-        least = 0 if name == "seed" else 1
-        if value is not None and value < least:
-            raise ConfigError(f"{name} must be at least {least}, got {value}")
+        if value is not None:
+            check_integer(name, value, at_least=0 if name == "seed" else 1)
     title = looks.title_of(iterator) if title is None else title
     meta, n_total = getattr(iterator, "dataset_meta", None), len(iterator)
     if n_total == 0:
@@ -245,22 +242,18 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     for sample, look in zip(samples, views, strict=True):
         if look.is_picture:
             over = looks.overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(draw(look, 1 << 18, span, **over)))  # of a picture before Pillow fits it into its cell
+            image = draw(look, 1 << 18, span, **over)  # of a picture before Pillow fits it into its cell
+            if image.mode == "RGBA":
+                image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
+            image = image.convert("RGB")
+            image.thumbnail((_MAX_CELL, _MAX_CELL))
+            factor = math.ceil(_CELL_PIXELS / max(image.size))  # of a small picture
+            tiles.append(image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST))
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
             text = textwrap.fill(shorten(looks.part_of(sample, key), 100), 20)
             ImageDraw.Draw(tiles[-1]).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tiles
-
-
-def _thumbnail(image: Image.Image) -> Image.Image:
-    """Enlarge a small picture by a whole factor, or shrink a large one."""
-    if image.mode == "RGBA":
-        image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
-    image = image.convert("RGB")
-    image.thumbnail((_MAX_CELL, _MAX_CELL))
-    factor = math.ceil(_CELL_PIXELS / max(image.size))
-    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 
 def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -282,8 +275,6 @@ def _text_width(text: str, size: int = _TEXT_SIZE) -> int:
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """An installed font with many scripts, or Pillow's default font."""
     for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf"):
-        try:
+        with contextlib.suppress(OSError):
             return ImageFont.truetype(name, size)
-        except OSError:
-            continue
     return ImageFont.load_default(size)

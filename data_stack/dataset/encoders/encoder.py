@@ -54,19 +54,6 @@ def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(np.argwhere(found)[0].tolist())
 
 
-def blocks_of(columns: Blocks) -> Iterator[Column]:
-    """The blocks of a list or tuple of arrays, or of an iterator; any other value is one column.
-
-    Raises:
-        ConfigError: it is a dataset iterator.
-    """
-    if hasattr(columns, "read_column"):
-        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
-    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
-    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
-    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])
-
-
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
 
 _KINDS: dict[str, type[Encoder]] = {}
@@ -164,9 +151,13 @@ class Encoder(ABC):
         """
         if self._learner() is None:
             return self
+        if hasattr(columns, "read_column"):
+            raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+        is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+        is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
         fitting = Fitting(self)
-        for block in blocks_of(columns):
-            fitting.add(block)
+        for block in columns if is_blocks or isinstance(columns, Iterator) else [columns]:
+            fitting.add(as_column(block))
         fitting.finish(fitted_on)
         return self
 
