@@ -6,7 +6,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tomli_w
@@ -38,6 +38,7 @@ VARIABLE = "DATA_STACK_LOCK"
 #: ``0``: do not compare samples where the prepared bytes are those of the lock.
 SAMPLES_VARIABLE = "DATA_STACK_LOCK_SAMPLES"
 _FORMAT = 1
+_Entries: TypeAlias = Mapping[str, Any] | None
 _HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
 
 
@@ -53,12 +54,7 @@ class LockFile:
         folder: of the lock file; None for the current folder.
     """
 
-    def __init__(
-        self,
-        datasets: Mapping[str, Any] | None = None,
-        stacks: Mapping[str, Any] | None = None,
-        folder: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, datasets: _Entries = None, stacks: _Entries = None, folder: str | os.PathLike[str] | None = None) -> None:
         self.datasets: dict[str, Any] = dict(datasets or {})
         to_absolute = functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
         self.stacks: dict[str, Any] = _with_recipes(stacks or {}, to_absolute)

@@ -203,9 +203,8 @@ class _Reader:
 
     def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
         self._storage, self._functions, self._modules = storage, functions, modules
-        self._unavailable: list[str] = []
+        self._unavailable, self._reasons = list[str](), list[str]()
         self._not_allowed: dict[str, str] = {}
-        self._reasons: list[str] = []
         self._special: dict[str, Callable[[Any], Any]] = {
             "dataset_meta": self._meta,
             "digest": self._without("data with the SHA-256", "sha256"),

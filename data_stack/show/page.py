@@ -91,7 +91,8 @@ def _player(look: Look, n_bytes: int) -> Rich:
         writer.setparams((1, 1, rate, 0, "NONE", ""))
         writer.writeframes((128 + 127 * samples / loudest).round().astype(np.uint8).tobytes())
     source = base64.b64encode(file.getvalue()).decode("ascii")
-    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+    player = f'<audio controls="controls" preload="none" style="width:180px" src="data:audio/wav;base64,{source}"></audio>'
+    return Rich(text, player + _soft(text))
 
 
 def _soft(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import contextlib
 import importlib
 import os
 import pkgutil
@@ -222,12 +223,9 @@ class Encoder(ABC):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
             return NotImplemented
-        if self is other:
-            return True
-        try:
-            return canonical_json(self._without_origin()) == canonical_json(other._without_origin())
-        except (ConfigError, MissingDependencyError):  # something in one of them cannot be compared
-            return False
+        with contextlib.suppress(ConfigError, MissingDependencyError):  # something in one of them cannot be compared
+            return self is other or canonical_json(self._without_origin()) == canonical_json(other._without_origin())
+        return False
 
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
 

@@ -16,8 +16,9 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
+from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.splits.parts import Fold, SavedSplits
+from data_stack.dataset.splits.parts import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
