@@ -29,7 +29,6 @@ _SHORT = 16  # vectors of up to 16 numbers are written out
 _CHANNELS = (1, 3, 4)
 _PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
 _MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
-_SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
 class Look(NamedTuple):
@@ -135,7 +134,7 @@ def _look(value: Any, wanted: str, option: str) -> Look:
 def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     if wanted == "text":
         return Look("text", value[: 1 << 16].decode("utf-8", errors="backslashreplace"))
-    name = type_of_bytes(value[:16]) or next((name for start, name in _SOUND_FILES.items() if value.startswith(start)), None)
+    name = type_of_bytes(value[:16]) or {b"RIFF": "wav", b"fLaC": "flac"}.get(value[:4])
     codec_class: Any = registered_types().get(name or "")
     media = (getattr(codec_class, "media_type", None) or "").partition("/")[0]
     if name is None or media not in ("image", "audio"):

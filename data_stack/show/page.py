@@ -36,26 +36,11 @@ _Row: TypeAlias = tuple[int, Any, str]
 """A position, the sample, and why it cannot be read."""
 
 
-def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
-    """Render a value as text and, for a picture or sound, as HTML of about ``n_bytes`` at most.
-
-    Args:
-        look: the value.
-        n_bytes: maximum size of its picture or sound; a picture is shrunk and sound is shortened to fit.
-        span: the values drawn as black and white, shared by images shown side by side.
-        over: ``boxes`` and ``mask`` to draw over a picture.
-    """
-    if look.kind == "audio":
-        return _player(look, n_bytes)
-    if look.is_picture:
-        return _picture(look, 3 * n_bytes // 4, span, over or {})
-    return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
-
-
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    """A picture of about ``n_bytes`` at most, shrunk to fit; those that share a span share black and white."""
     from data_stack.show.pictures import draw, file_of  # needs Pillow
 
-    max_pixels, media, data = 2 * _EDGE * _EDGE, "png", b""
+    n_bytes, max_pixels, media, data = 3 * n_bytes // 4, 2 * _EDGE * _EDGE, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > 256):
         image = draw(look, max_pixels, span, **over)
         media, data = "png", file_of(image)
@@ -230,7 +215,9 @@ class IteratorPage(Document):
         def cell(sample: Any, look: Look, key: Any) -> str:
             over = looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
             try:
-                return cell_of(look, n_bytes, spans.get(key), over)
+                if look.is_picture:
+                    return _player(look, n_bytes) if look.kind == "audio" else _picture(look, n_bytes, spans.get(key), over)
+                return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 

@@ -37,7 +37,6 @@ _HEAT = np.array(
     [(68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
      (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)]
 )  # fmt: skip
-_MAX_LINES, _WIDEST_LINES = 6, 480
 _LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
 #: The colours of classes in masks, and of boxes.
 _COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
@@ -136,12 +135,12 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
 
 def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
     """Numbers in time, shape ``(n, lines)``, with gaps where not finite; of many, the least and the largest neighbours."""
-    width = min(_WIDEST_LINES, math.isqrt(3 * max_pixels))
+    width = min(480, math.isqrt(3 * max_pixels))
     height = width // 3
     low, high = looks.span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
-        values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MAX_LINES].astype(np.float64)
+        values = np.where(np.isfinite(lines), lines, np.nan)[:, : len(_LINE_COLOURS)].astype(np.float64)
         heights = (high - values) / (high - low) * (height - 3)
         if len(lines) <= width:
             places = np.linspace(0, len(lines) - 1, width + 1)

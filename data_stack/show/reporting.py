@@ -27,9 +27,6 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import one_hot_positions
 from data_stack.values.stacking import as_array, value_of
 
-__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
-
-
 _MAX_NUMBERS_IN_A_CELL = 10
 
 

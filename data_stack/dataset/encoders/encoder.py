@@ -9,7 +9,7 @@ import os
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, Union
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +27,6 @@ from data_stack.values.strict_json import JsonObject, seal_json
 
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
-
-Blocks = Union[Column, Sequence[Any], Iterable[Any]]
-"""One column, or its blocks one after the other."""
 
 
 _FORMAT = "data_stack.encoders 2"
@@ -139,7 +136,7 @@ class Encoder(ABC):
 
     # ------------------------------------------------------------------ what it does
 
-    def fit(self: _EncoderT, columns: Blocks, *, fitted_on: str | None = None) -> _EncoderT:
+    def fit(self: _EncoderT, columns: Column | Iterable[Any], *, fitted_on: str | None = None) -> _EncoderT:
         """Learn from a column, or from its blocks one after the other; replaces what was learned before.
 
         Args:
