@@ -86,12 +86,7 @@ def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["ra
 
 
 def with_target(
-    iterator: DatasetIteratorIF,
-    source: str,
-    columns: Sequence[Any],
-    target: Any,
-    class_names: Sequence[Any] | None = None,
-    sample: str | None = None,
+    iterator: DatasetIteratorIF, source: str, columns: Sequence[Any], target: Any, class_names: Any = None, sample: Any = None
 ) -> DatasetIteratorIF:
     """The iterator with a meta that says which column is the target.
 

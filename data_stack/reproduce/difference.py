@@ -290,6 +290,11 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
     places: dict[str, Any] = {}
     for name in ("moved", "relabelled", "changed"):
         places[name] = one.places(pair[0] for pair in pairs[name]), other.places(pair[1] for pair in pairs[name])
+    counts: Counter[str] = Counter()  # of pairs of samples that differ, by column
+    for a, b in pairs["changed"]:
+        then, now = one.sample(a), other.sample(b)
+        digests = [{column: sample_digest((value,)) for column, value in sample.items()} for sample in (then, now)]
+        counts.update(str(column) for column in {**then, **now} if digests[0].get(column) != digests[1].get(column))
     paired = [{pair[side] for found in pairs.values() for pair in found} for side in (0, 1)]
     return DatasetDiff(
         splits=names,
@@ -298,7 +303,7 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         n_equal=len(pairs["equal"]),
         added=other.places(each for each in range(len(other.contents)) if each not in paired[1]),
         removed=one.places(each for each in range(len(one.contents)) if each not in paired[0]),
-        changed_columns=_changed_columns(one, other, pairs["changed"]),
+        changed_columns=dict(counts),
         _iterators=(one.iterators, other.iterators),
         **places,
     )
@@ -386,13 +391,3 @@ def _match(first: Sequence[Any], second: Sequence[Any], a: Iterable[int], b: Ite
     for place in b:
         waiting[second[place]].append(place)
     return [(place, waiting[first[place]].popleft()) for place in a if waiting.get(first[place])]
-
-
-def _changed_columns(one: _Side, other: _Side, changed: _Pairs) -> dict[str, int]:
-    """The number of pairs of samples that differ, by column."""
-    counts: Counter[str] = Counter()
-    for a, b in changed:
-        then, now = one.sample(a), other.sample(b)
-        digests = [{column: sample_digest((value,)) for column, value in sample.items()} for sample in (then, now)]
-        counts.update(str(column) for column in {**then, **now} if digests[0].get(column) != digests[1].get(column))
-    return dict(counts)

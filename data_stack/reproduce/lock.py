@@ -5,28 +5,19 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 import numpy as np
 import tomli_w
 
+from data_stack import exception
 from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.positions import take
 from data_stack.dataset.recipes.recipe import DATASET, list_origins
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DatasetNotFoundError,
-    LockError,
-    PluginError,
-    PreparationError,
-    RecipeError,
-    RetrievalError,
-    RevisionNotFoundError,
-)
+from data_stack.exception import ConfigError, LockError, PreparationError
 from data_stack.factories.declarative import DatasetFactory
 from data_stack.io.folder import LocalFolder
 from data_stack.io.work import progress_as
@@ -47,6 +38,7 @@ VARIABLE = "DATA_STACK_LOCK"
 #: ``0``: do not compare samples where the prepared bytes are those of the lock.
 SAMPLES_VARIABLE = "DATA_STACK_LOCK_SAMPLES"
 _FORMAT = 1
+_Entries: TypeAlias = Mapping[str, Any] | None
 _HEADER = "# Which data this work uses. Made by `data-stack lock`; commit it, do not edit it.\n\n"
 
 
@@ -62,12 +54,7 @@ class LockFile:
         folder: of the lock file; None for the current folder.
     """
 
-    def __init__(
-        self,
-        datasets: Mapping[str, Any] | None = None,
-        stacks: Mapping[str, Any] | None = None,
-        folder: str | os.PathLike[str] | None = None,
-    ) -> None:
+    def __init__(self, datasets: _Entries = None, stacks: _Entries = None, folder: str | os.PathLike[str] | None = None) -> None:
         self.datasets: dict[str, Any] = dict(datasets or {})
         to_absolute = functools.partial(absolute_from, os.path.abspath(folder or os.curdir))
         self.stacks: dict[str, Any] = _with_recipes(stacks or {}, to_absolute)
@@ -190,8 +177,8 @@ class LockFile:
         """
         found = list(self._check_datasets(storage, repository, prepares=True, samples=samples))
         datasets = {each.name: each for each in sorted(found, key=lambda each: not each.is_harmless)}
-        for name, entry in sorted(self.stacks.items()):
-            found += self._check_stack(name, entry, storage, repository, datasets)
+        for name in sorted(self.stacks):
+            found += self._check_stack(name, storage, repository, datasets)
         return found
 
     def entry(self, name: str) -> dict[str, Any]:
@@ -215,8 +202,8 @@ class LockFile:
                 if isinstance(dataset.factory, DatasetFactory):
                     for each in entry["configurations"]:
                         dataset.factory._check_definition().check_config(each["config"])
-            except (DatasetNotFoundError, PluginError, ConfigError) as error:
-                what = "version" if isinstance(error, RevisionNotFoundError) else "plugin"
+            except (exception.DatasetNotFoundError, exception.PluginError, ConfigError) as error:
+                what = "version" if isinstance(error, exception.RevisionNotFoundError) else "plugin"
                 yield Difference(name, what, f"{error} {_name_plugin(entry)}")
             else:
                 yield from self._compare(name, dataset, prepares=prepares, samples=samples)
@@ -230,7 +217,7 @@ class LockFile:
             try:
                 for each in entry["configurations"]:
                     dataset.load(**each["config"])
-            except (RetrievalError, PreparationError, DatasetFileCorruptError) as error:
+            except (exception.RetrievalError, PreparationError, exception.DatasetFileCorruptError) as error:
                 yield Difference(name, "source" if not isinstance(error, PreparationError) else "preparation", str(error))
                 return
         elif isinstance(factory, DatasetFactory) and not factory.is_ready():
@@ -242,13 +229,9 @@ class LockFile:
         yield from parts.differing_samples(name, entry, dataset, compares_equal_bytes=compares, only=only)
 
     def _check_stack(
-        self,
-        name: str,
-        entry: Mapping[str, Any],
-        storage: Storage | None,
-        repository: DatasetRepository | None,
-        differences: Mapping[str, Difference],
+        self, name: str, storage: Storage | None, repository: DatasetRepository | None, differences: Mapping[str, Difference]
     ) -> Iterator[Difference]:
+        entry = self.stacks[name]
         try:
             recipe = parse_json(entry["recipe"])
             below = [node["arguments"] for node in recipe["nodes"] if node["layer"] == DATASET]
@@ -262,7 +245,7 @@ class LockFile:
                     factory: Any = _resolve(arguments["name"], locked, storage, repository).factory
                     arguments["resources"] = to_plain(factory.manifest().digests())
             stack = from_recipe(recipe, storage=storage, repository=repository)
-        except (RecipeError, DatasetNotFoundError, RetrievalError, PreparationError) as error:
+        except (exception.RecipeError, exception.DatasetNotFoundError, exception.RetrievalError, PreparationError) as error:
             yield Difference(name, "stack", f"the stack cannot be made: {error}")
             return
         except (KeyError, TypeError, ValueError) as error:
@@ -353,17 +336,6 @@ def lock(
     return locked
 
 
-def _choose(name: str, configurations: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> dict[str, Any]:
-    """The options to load with: the caller's, added to the locked ones if there is one configuration."""
-    locked = [each["config"] for each in configurations]
-    if len(locked) == 1:
-        return {**locked[0], **config}
-    if not config and locked and all(locked):
-        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in locked)
-        raise LockError(f"the lock file has {len(locked)} configurations of dataset {name!r}: {shown}. Load it with one of them")
-    return dict(config)
-
-
 def load_by_lock(
     path: str | os.PathLike[str], name: str, split: str | None, storage: Storage | None, progress: bool | None, **config: Any
 ) -> Any:
@@ -375,10 +347,15 @@ def load_by_lock(
     locked = LockFile.read(path)
     entry = locked.entry(name)
     connector = None if storage is None else as_storage_connector(storage)  # a registered factory may have its own
-    config = _choose(name, entry["configurations"], config)
+    known = [each["config"] for each in entry["configurations"]]
+    if len(known) == 1:
+        config = {**known[0], **config}
+    elif not config and known and all(known):
+        shown = "; ".join(", ".join(f"{key}={value!r:.40}" for key, value in each.items()) for each in known)
+        raise LockError(f"the lock file has {len(known)} configurations of dataset {name!r}: {shown}. Load it with one of them")
     try:
         dataset = _resolve(name, entry, connector, None)
-    except DatasetNotFoundError as error:
+    except exception.DatasetNotFoundError as error:
         raise LockError(f"{error} {_name_plugin(entry)}") from error
     loaded = dataset.load(split, progress=progress, **config)
     with progress_as(progress):

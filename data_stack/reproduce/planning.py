@@ -16,9 +16,9 @@ from data_stack.factories.manifest import Manifest
 from data_stack.factories.stored import Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.retriever.fetchers import ask_sources
+from data_stack.io.retriever.inquiry import ask_sources
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import ResourceInfo
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.repository.places import DatasetDescription, Place
 from data_stack.repository.repository import default_repository
@@ -93,15 +93,15 @@ class Plan(Document):
             ("storage", self.storage),
             ("prepared", "yes" if self.is_ready else "no" if self.reason is None else f"no: {self.reason}"),
             ("steps", ", ".join(self.steps)),
-            ("to fetch", _size(self.bytes_to_fetch)),
-            ("free on disk", _size(self.bytes_free)),
+            ("to fetch", size_text(self.bytes_to_fetch)),
+            ("free on disk", size_text(self.bytes_free)),
             ("licence", self.licence or "unknown"),
             ("executes code from", self.code),
         ]
         blocks: list[Block] = [Heading(level, f"Plan of {self.name} {self.version or ''}".rstrip()), Facts(facts)]
         if self.sources:
             places = ["the store" if each.is_stored else each.source or "no source answers" for each in self.sources]
-            rows = [(each.identifier, _size(each.size), place) for each, place in zip(self.sources, places, strict=True)]
+            rows = [(each.identifier, size_text(each.size), place) for each, place in zip(self.sources, places, strict=True)]
             blocks.append(Table(("source", "size", "from"), rows, frozenset({1})))
         blocks += [Paragraph(f"No answer from {place}: {reason}") for each in self.sources for place, reason in each.refusals]
         return [*blocks, *(Paragraph(f"Problem: {problem}") for problem in self.problems)]
@@ -157,7 +157,11 @@ def plan(
 def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline: bool | None, timeout_seconds: float) -> Plan:
     """The plan of a dataset that is not ready; asks the sources that are not stored."""
     definition, connector = stored.definition, stored.connector
-    known = {each.identifier: _stored_source(stored, each) for each in definition.sources}
+    known: dict[str, Any] = {}
+    for each in definition.sources:
+        info = stored.stat(each.identifier)
+        is_same = info is not None and each.size in (None, info.size) and each.sha256 in (None, info.sha256 or each.sha256)
+        known[each.identifier] = info if is_same else None
     missing = [each for each in definition.sources if known[each.identifier] is None]
     answers = ask_sources(missing, offline=offline, timeout_seconds=timeout_seconds) if missing else []
     sources = [PlannedSource(name, info.size, True, None, ()) for name, info in known.items() if info is not None]
@@ -171,7 +175,8 @@ def _unprepared(base: Plan, stored: StoredDataset, readiness: Readiness, offline
     problems = [f"no source of {each.identifier!r} answers" for each in sources if not each.is_stored and each.source is None]
     free, needed = planned.bytes_free, planned.bytes_to_fetch
     if free is not None and (needed or 0) > free:
-        problems.append(f"{connector!r} needs {_size(needed)}, its disk has {_size(free)} free; make room, or use another store")
+        disk = f"its disk has {size_text(free)} free"
+        problems.append(f"{connector!r} needs {size_text(needed)}, {disk}; make room, or use another store")
     return replace(planned, problems=(*planned.problems, *problems))
 
 
@@ -184,14 +189,6 @@ def _problem(kind: type[DataStackError], check: Callable[[], object]) -> tuple[s
     return ()
 
 
-def _stored_source(stored: StoredDataset, definition: ResourceDefinition) -> ResourceInfo | None:
-    """The stored source; None if it is missing, or has another size or recorded digest."""
-    info = stored.stat(definition.identifier)
-    if info is None or definition.size not in (None, info.size):
-        return None
-    return None if None not in (definition.sha256, info.sha256) and definition.sha256 != info.sha256 else info
-
-
 def _free_bytes(connector: StorageConnector) -> int | None:
     """Free bytes of the disk of a folder, which may not exist yet; None for other stores."""
     connector = uncached(connector)
@@ -201,10 +198,6 @@ def _free_bytes(connector: StorageConnector) -> int | None:
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return shutil.disk_usage(folder).free
-
-
-def _size(n_bytes: int | None) -> str:
-    return "unknown" if n_bytes is None else size_text(n_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ import importlib
 import pkgutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
 from data_stack.codecs.plain_data import from_plain, shorten
@@ -42,6 +41,9 @@ _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 _ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
 
 _ABSENT: Any = object()
+
+_UNAVAILABLE = "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
+_NOT_ALLOWED = "the recipe calls functions that are not allowed. If you trust them, pass functions={…}, or trusted_modules=[…]"
 
 _ADVICE = "Samples differ: prepare the dataset as it was then, from its store or the code of then, or make the recipe again"
 
@@ -200,9 +202,8 @@ class _Reader:
 
     def __init__(self, storage: Storage | None, functions: Mapping[str, Callable[..., Any]], modules: Sequence[str]) -> None:
         self._storage, self._functions, self._modules = storage, functions, modules
-        self._unavailable: list[str] = []
+        self._unavailable, self._reasons = list[str](), list[str]()
         self._not_allowed: dict[str, str] = {}
-        self._reasons: list[str] = []
         self._special: dict[str, Callable[[Any], Any]] = {
             "dataset_meta": self._meta,
             "digest": self._without("data with the SHA-256", "sha256"),
@@ -233,14 +234,11 @@ class _Reader:
 
     def check_that_nothing_is_missing(self) -> None:
         """Raise RecipeError if the caller must pass something."""
-        advice = "of the recipe's nodes cannot be made from it. Give the iterator that each was, as sources=[…]:"
-        functions = "the recipe calls functions that are not allowed. If you trust them, pass functions={name: function}, or "
-        for problem, missing in (
-            (f"{len(self._unavailable)} {advice}", self._unavailable),
-            (f"{functions}trusted_modules=[module]", self._not_allowed.values()),
-        ):
-            if missing:
-                raise RecipeError(problem + "".join(f"\n  {line}" for line in islice(missing, 20)))
+        problem, missing = f"{len(self._unavailable)} {_UNAVAILABLE}", self._unavailable
+        if not missing:
+            problem, missing = _NOT_ALLOWED, list(self._not_allowed.values())
+        if missing:
+            raise RecipeError(problem + "".join(f"\n  {line}" for line in missing[:20]))
 
     def _value(self, plain: Any) -> Any:
         return from_plain(plain, self._special)

@@ -230,8 +230,9 @@ def with_statistics(iterator: DatasetIteratorIF, columns: Sequence[ColumnReport]
         for key, column in fields_of(batch).items():
             if key in collectors:
                 collectors[key].add(column)
-    found = [(column, collectors[column.key]) for column in columns]
-    return tuple(replace(column, shape=each.shape(column.shape), statistics=each.statistics()) for column, each in found)
+    found = [replace(column, statistics=collectors[column.key].statistics()) for column in columns]
+    shapes = {key: _common_shape(each.shapes) for key, each in collectors.items() if each.shapes}
+    return tuple(replace(column, shape=shapes.get(column.key, column.shape)) for column in found)
 
 
 def fields_of(sample: Any) -> dict[Any, Any]:
@@ -264,7 +265,7 @@ class _Collector:
         self._moments = RunningMoments()  # of the finite numbers
         self._n_missing = self._n_infinite = 0
         self._extremes: list[Any] = []  # of the same type as the values, so integers stay exact
-        self._shapes: set[tuple[int, ...]] = set()
+        self.shapes: set[tuple[int, ...]] = set()
         self._distinct: set[Any] | None = set()
 
     def add(self, column: _Numbers) -> None:
@@ -272,7 +273,7 @@ class _Collector:
         if column.dtype == object:
             self._add_objects(column)
             return
-        self._shapes.add(column.shape[1:])
+        self.shapes.add(column.shape[1:])
         values, kind = column.reshape(-1), column.dtype.kind
         missing = missing_in(values)
         self._n_missing += int(np.count_nonzero(missing))
@@ -286,10 +287,6 @@ class _Collector:
         elif self._distinct is not None:
             found = np.unique(present)
             self._count_distinct(comparable(list(found)) if kind in "mM" else found.tolist())
-
-    def shape(self, of_first: tuple[int | None, ...] | None) -> tuple[int | None, ...] | None:
-        """The common shape of all values; ``of_first`` without values."""
-        return _common_shape(self._shapes) if self._shapes else of_first
 
     def statistics(self) -> ColumnStatistics:
         """The statistics of all blocks."""
@@ -317,7 +314,7 @@ class _Collector:
         present, missing = present_values(column)
         self._n_missing += int(np.count_nonzero(missing))
         if missing.any():
-            self._shapes.add(())
+            self.shapes.add(())
         if present.dtype != object and len(present):
             self.add(present)
         numbers: list[Any] = []
@@ -326,7 +323,7 @@ class _Collector:
             if array is not None and array.dtype.kind in ("biufcMm" if array.ndim else "Mm"):
                 self.add(array[None])  # a value of its own shape
                 continue
-            self._shapes.add(())
+            self.shapes.add(())
             value = array.item() if array is not None and array.dtype.kind in "biufc" else value
             if isinstance(value, (bool, int, float)):
                 is_too_large = isinstance(value, int) and abs(value) >= 2**1023

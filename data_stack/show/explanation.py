@@ -102,8 +102,14 @@ class Explanation(Document):
             if number in drawn:
                 return
             drawn.add(number)
-            below = rest + ("│  " if layer.stacked_on else "   ")
-            yield from (below + fact for fact in self._facts(layer))
+            margin = rest + ("│  " if layer.stacked_on else "   ")
+            below = [self.layers[each - 1] for each in layer.stacked_on]
+            is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
+            if layer.is_origin:
+                yield f"{margin}dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'unknown')}"
+            elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
+                yield f"{margin}dataset {layer.dataset}"
+            yield from (margin + note for note in layer.notes)
             if len(layer.stacked_on) != 1:
                 break
             number, first = layer.stacked_on[0], rest
@@ -115,15 +121,6 @@ class Explanation(Document):
             yield f"{rest}├─ … {n_left_out:,} more"
         for part in parts[-1:]:
             yield from self._lines(part, rest + "└─ ", rest + "   ", drawn)
-
-    def _facts(self, layer: ExplainedLayer) -> Iterator[str]:
-        below = [self.layers[number - 1] for number in layer.stacked_on]
-        is_named_below = any(part.is_origin or part.dataset == layer.dataset for part in below)
-        if layer.is_origin:
-            yield f"dataset {layer.dataset or 'without a name'}, licence {readable(layer.license or 'unknown')}"
-        elif layer.dataset is not None and (layer.number == 1 or not is_named_below):
-            yield f"dataset {layer.dataset}"
-        yield from layer.notes
 
 
 def samples_text(n_samples: int) -> str:
@@ -160,6 +157,9 @@ def explain(iterator: Any) -> Explanation:
     explained = []
     for layer, below in found:
         meta, origin = informed[id(layer)]
+        parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
+        if origin is not None:
+            parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key)), origin.get("split")]
         n_samples = None
         with contextlib.suppress(Exception):  # foreign code
             n_samples = len(layer)
@@ -170,7 +170,7 @@ def explain(iterator: Any) -> Explanation:
             arguments=_arguments_text(layer) if below and is_ours else "",
             n_samples=n_samples,
             stacked_on=tuple(numbers[id(part)] for part in reversed(below)),
-            dataset=_dataset_text(meta, origin),
+            dataset=", ".join(readable(part) for part in parts if part) or None,
             license=str(license_) if license_ else None,
             is_origin=origin is not None,
             notes=tuple(_notes(layer, bool(below))),
@@ -182,13 +182,6 @@ def explain(iterator: Any) -> Explanation:
 def _is_ours(layer: Any) -> bool:
     """Whether its class is a layer of ours; a client's subclass may not have called our constructor."""
     return isinstance(layer, DatasetIteratorIF) and "_layer_name" in vars(type(layer))
-
-
-def _dataset_text(meta: Any, origin: Mapping[str, Any] | None) -> str | None:
-    parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
-    if origin is not None:
-        parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key) is not None), origin.get("split")]
-    return ", ".join(readable(part) for part in parts if part) or None
 
 
 def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:
@@ -288,10 +281,9 @@ class Licences(Document):
     n_unnamed: int
 
     def document(self, level: int = 1) -> list[Block]:
-        rows = []
-        for each in self.datasets:
-            name = each.name if each.version is None else f"{each.name}@{each.version}"
-            rows.append((name, each.licence or "unknown", each.homepage or ""))
+        names = [each.name + ("" if each.version is None else f"@{each.version}") for each in self.datasets]
+        pairs = zip(names, self.datasets, strict=True)
+        rows = [(name, each.licence or "unknown", each.homepage or "") for name, each in pairs]
         blocks: list[Block] = [Heading(level, "Licences"), Table(("dataset", "licence", "homepage"), rows)]
         if self.n_unnamed:
             blocks.append(Paragraph(f"{self.n_unnamed} more source(s) have no card, so their licences are unknown."))

@@ -29,7 +29,6 @@ _SHORT = 16  # vectors of up to 16 numbers are written out
 _CHANNELS = (1, 3, 4)
 _PRINTED = (datetime.date, datetime.time, datetime.timedelta, decimal.Decimal, np.bool_, np.integer, np.datetime64)
 _MODES = ("1", "L", "RGB", "RGBA", "I", "I;16", "I;16B", "I;16L", "I;16N", "F")  # values of these are brightnesses or colours
-_SOUND_FILES = {b"RIFF": "wav", b"fLaC": "flac"}
 
 
 class Look(NamedTuple):
@@ -135,7 +134,7 @@ def _look(value: Any, wanted: str, option: str) -> Look:
 def _look_at_bytes(value: bytes, wanted: str, option: str) -> Look:
     if wanted == "text":
         return Look("text", value[: 1 << 16].decode("utf-8", errors="backslashreplace"))
-    name = type_of_bytes(value[:16]) or next((name for start, name in _SOUND_FILES.items() if value.startswith(start)), None)
+    name = type_of_bytes(value[:16]) or {b"RIFF": "wav", b"fLaC": "flac"}.get(value[:4])
     codec_class: Any = registered_types().get(name or "")
     media = (getattr(codec_class, "media_type", None) or "").partition("/")[0]
     if name is None or media not in ("image", "audio"):
@@ -184,8 +183,10 @@ def _look_at_array(array: _Array, wanted: str, option: str) -> Look:
         return Look("array", array)
     if picture is not None and (wanted == "image" or (wanted != "series" and is_image)):
         return Look("image", picture)
-    if (lines := _lines_of(array)) is not None:
-        return Look("series", lines)
+    lines = array.reshape(len(array), -1)
+    lines = lines.T if lines.shape[0] < lines.shape[1] else lines
+    if array.ndim <= 2 and array.size > _SHORT and lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1]:
+        return Look("series", lines)  # many numbers in few lines
     is_natural = picture is not None and sampled(picture).min() >= 0 and sampled(picture).max() <= 255
     return Look("image", picture) if is_natural else Look("array", array)
 
@@ -199,15 +200,6 @@ def _picture_of(array: _Array) -> _Array | None:
     if min(array.shape[:2]) < (4 if array.ndim == 2 or array.dtype != np.uint8 else 1):
         return None
     return array[:, :, 0] if array.ndim == 3 and array.shape[2] == 1 else array
-
-
-def _lines_of(array: _Array) -> _Array | None:
-    """A series as shape ``(n, lines)``, if the array has many numbers in few lines."""
-    if array.ndim > 2 or array.size <= _SHORT:
-        return None
-    lines = array.reshape(len(array), -1)
-    lines = lines.T if lines.shape[0] < lines.shape[1] else lines
-    return lines if lines.shape[1] <= 12 and len(lines) >= 4 * lines.shape[1] else None
 
 
 Key = int | str | None

@@ -12,12 +12,10 @@ _MAX_CHARACTERS = 80
 # Inherits the colour and font of the page; the greys and blues are readable in light and dark themes.
 _STYLE = """\
 <style scoped>
-.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; --line: rgba(128,128,128,.28); --accent: #5b8bd0}
+.data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; --line: rgba(128,128,128,.28)}
 .data-stack h3, .data-stack h4, .data-stack h5 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
 .data-stack h3 {margin-top: .2em; font-size: 16px}
-.data-stack p {margin: .2em 0 .6em}
 .data-stack h3 + p, .data-stack summary, .data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .7}
-.data-stack.data-stack thead th {font-weight: 400}
 .data-stack table {border-collapse: collapse; margin: 0; font-size: 12px; border: 0}
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
 .data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; max-width: 34em;
@@ -30,10 +28,6 @@ _STYLE = """\
 .data-stack .beside > div {flex: 1 1 360px; max-width: max-content; min-width: 0; overflow-x: auto}
 .data-stack figure {margin: 0 0 6px; max-width: 180px; font-size: 12px; overflow-wrap: anywhere}
 .data-stack.data-stack img, .data-stack.data-stack svg, .data-stack audio {display: block; margin: 0 0 3px; max-width: none}
-.data-stack audio {width: 180px; height: 30px}
-.data-stack .bar {height: 9px; margin-top: 4px; border-radius: 1px; background: var(--accent)}
-.data-stack .bars {width: 120px}
-.data-stack pre {margin: 2px 0 2px 4px; overflow-x: auto; font-size: 12px; line-height: 1.35}
 </style>
 """
 
@@ -127,7 +121,8 @@ class Rich(str):
 def bar(share: float, width: int = 24) -> Rich:
     """A bar whose length is ``share``, from 0 to 1."""
     text = "█" * (max(1, round(width * share)) if share > 0 else 0)
-    return Rich(text, f'<div class="bars"><div class="bar" style="width:{100 * share:.1f}%"></div></div>')
+    style = f"width:{100 * share:.1f}%; height:9px; margin-top:4px; background:#5b8bd0"
+    return Rich(text, f'<div style="width:120px"><div class="bar" style="{style}"></div></div>')
 
 
 class Document:

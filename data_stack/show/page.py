@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import io
 import time
@@ -35,26 +36,11 @@ _Row: TypeAlias = tuple[int, Any, str]
 """A position, the sample, and why it cannot be read."""
 
 
-def cell_of(look: Look, n_bytes: int, span: tuple[float, float] | None = None, over: Mapping[str, Any] | None = None) -> str:
-    """Render a value as text and, for a picture or sound, as HTML of about ``n_bytes`` at most.
-
-    Args:
-        look: the value.
-        n_bytes: maximum size of its picture or sound; a picture is shrunk and sound is shortened to fit.
-        span: the values drawn as black and white, shared by images shown side by side.
-        over: ``boxes`` and ``mask`` to draw over a picture.
-    """
-    if look.kind == "audio":
-        return _player(look, n_bytes)
-    if look.is_picture:
-        return _picture(look, 3 * n_bytes // 4, span, over or {})
-    return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
-
-
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
+    """A picture of about ``n_bytes`` at most, shrunk to fit; those that share a span share black and white."""
     from data_stack.show.pictures import draw, file_of  # needs Pillow
 
-    max_pixels, media, data = 2 * _EDGE * _EDGE, "png", b""
+    n_bytes, max_pixels, media, data = 3 * n_bytes // 4, 2 * _EDGE * _EDGE, "png", b""
     while not data or (len(data) > n_bytes and max_pixels > 256):
         image = draw(look, max_pixels, span, **over)
         media, data = "png", file_of(image)
@@ -90,7 +76,8 @@ def _player(look: Look, n_bytes: int) -> Rich:
         writer.setparams((1, 1, rate, 0, "NONE", ""))
         writer.writeframes((128 + 127 * samples / loudest).round().astype(np.uint8).tobytes())
     source = base64.b64encode(file.getvalue()).decode("ascii")
-    return Rich(text, f'<audio controls="controls" preload="none" src="data:audio/wav;base64,{source}"></audio>{_soft(text)}')
+    player = f'<audio controls="controls" preload="none" style="width:180px" src="data:audio/wav;base64,{source}"></audio>'
+    return Rich(text, player + _soft(text))
 
 
 def _soft(text: str) -> str:
@@ -98,10 +85,9 @@ def _soft(text: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    try:
+    with contextlib.suppress(Exception):  # foreign code
         return f"{type(error).__name__}: {looks.shorten(str(error))}"
-    except Exception:  # noqa: BLE001  # foreign code
-        return type(error).__name__
+    return type(error).__name__
 
 
 def _part(make: Callable[[IteratorPage], list[Block]]) -> Callable[[IteratorPage], list[Block]]:
@@ -183,21 +169,19 @@ class IteratorPage(Document):
     @cached_property
     def _counts(self) -> tuple[dict[Any, int], str]:
         """The number of samples of each target, and the range of the targets in words; empty if counting takes long or fails."""
-        try:
+        with contextlib.suppress(Exception):  # foreign code
             return _count_targets(self.iterator, self._target_key, self._whole)
-        except Exception:  # noqa: BLE001  # foreign code
-            return {}, ""
+        return {}, ""
 
     @cached_property
     def title(self) -> str:
         """Name, version and split."""
-        try:
+        known: list[str] = []
+        with contextlib.suppress(Exception):  # foreign code
             layers = self._explanation.layers
             origins = [layer.dataset for layer in layers if layer.is_origin and layer.dataset]
             known = list(map(looks.shorten, origins or filter(None, [layers[0].dataset])))
-            return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
-        except Exception:  # noqa: BLE001  # foreign code
-            return type(self.iterator).__name__
+        return " + ".join(known[:3] + ["…"] * (len(known) > 3)) or type(self.iterator).__name__
 
     @_part
     def facts(self) -> list[Block]:
@@ -231,7 +215,9 @@ class IteratorPage(Document):
         def cell(sample: Any, look: Look, key: Any) -> str:
             over = looks.overlays_of(sample, hints) if look.kind == "image" and key in pictured else {}
             try:
-                return cell_of(look, n_bytes, spans.get(key), over)
+                if look.is_picture:
+                    return _player(look, n_bytes) if look.kind == "audio" else _picture(look, n_bytes, spans.get(key), over)
+                return "missing" if look.kind == "missing" else looks.shorten(look.data, 240)
             except Exception as error:  # noqa: BLE001  # foreign values
                 return _reason(error)
 

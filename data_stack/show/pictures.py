@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import math
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
+from data_stack.dataset.iterator.indices import check_integer
+from data_stack.dataset.iterator.named_columns import column_key
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show import looks
 from data_stack.show.looks import Look, kind_of_value, shorten
@@ -27,7 +30,7 @@ except ImportError as error:
 __all__ = ["as_png", "contact_sheet", "kind_of_value", "shorten"]
 
 _Array = npt.NDArray[Any]
-_Span = tuple[float, float]
+_Span = tuple[float, float] | None
 
 
 #: Evenly spaced colours of matplotlib's viridis.
@@ -35,7 +38,6 @@ _HEAT = np.array(
     [(68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
      (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37)]
 )  # fmt: skip
-_MAX_LINES, _WIDEST_LINES = 6, 480
 _LINE_COLOURS = ((91, 139, 208), (217, 119, 74), (74, 165, 138), (176, 124, 198), (194, 161, 60), (138, 143, 152))
 #: The colours of classes in masks, and of boxes.
 _COLOURS = np.array([(230, 75, 53), (77, 187, 213), (0, 160, 135), (240, 180, 40), (132, 94, 194), (240, 120, 180)])
@@ -46,13 +48,7 @@ _CELL_PIXELS, _MAX_CELL = 80, 160
 
 
 def as_png(
-    value: Any,
-    *,
-    max_pixels: int = 1 << 16,
-    span: _Span | None = None,
-    hint: str | None = None,
-    boxes: Any = None,
-    mask: Any = None,
+    value: Any, *, max_pixels: int = 1 << 16, span: _Span = None, hint: str | None = None, boxes: Any = None, mask: Any = None
 ) -> bytes:
     """Draw a value as a PNG file.
 
@@ -87,7 +83,7 @@ def file_of(image: Image.Image, kind: str = "png") -> bytes:
     return file.getvalue()
 
 
-def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any = None, mask: Any = None) -> Image.Image:
+def draw(look: Look, max_pixels: int, span: _Span = None, *, boxes: Any = None, mask: Any = None) -> Image.Image:
     """Draw a value as :func:`as_png` does, in grey or colours, with or without transparency."""
     if look.kind in ("series", "audio"):
         return _draw_lines(look.data, max_pixels)
@@ -117,7 +113,12 @@ def draw(look: Look, max_pixels: int, span: _Span | None = None, *, boxes: Any =
         over = over.resize(image.size, Image.Resampling.NEAREST)
         image.paste(over, (0, 0), over)
     if boxes is not None and (of_boxes := looks.look_at(boxes, "boxes")).kind == "boxes":
-        _draw_boxes(image, of_boxes.data, array.shape)
+        scale = np.array([image.width / array.shape[1], image.height / array.shape[0]] * 2)
+        drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
+        for number, box in enumerate(of_boxes.data[np.isfinite(of_boxes.data).all(axis=1)][:200]):
+            edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
+            colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
+            drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
     return image
 
 
@@ -135,12 +136,12 @@ def _thin_out(array: _Array, max_pixels: int) -> _Array:
 
 def _draw_lines(lines: _Array, max_pixels: int) -> Image.Image:
     """Numbers in time, shape ``(n, lines)``, with gaps where not finite; of many, the least and the largest neighbours."""
-    width = min(_WIDEST_LINES, math.isqrt(3 * max_pixels))
+    width = min(480, math.isqrt(3 * max_pixels))
     height = width // 3
     low, high = looks.span_of([lines], from_zero=False)
     pixels = np.zeros((height, width, 4), np.uint8)
     with np.errstate(all="ignore"):
-        values = np.where(np.isfinite(lines), lines, np.nan)[:, :_MAX_LINES].astype(np.float64)
+        values = np.where(np.isfinite(lines), lines, np.nan)[:, : len(_LINE_COLOURS)].astype(np.float64)
         heights = (high - values) / (high - low) * (height - 3)
         if len(lines) <= width:
             places = np.linspace(0, len(lines) - 1, width + 1)
@@ -159,15 +160,6 @@ def _colours_of(mask: _Array, opacity: int) -> Image.Image:
     classes = np.nan_to_num(mask).astype(np.int64)
     opacities = np.where(classes == 0, 0, opacity)
     return Image.fromarray(np.dstack([_COLOURS[(classes - 1) % len(_COLOURS)], opacities]).astype(np.uint8))
-
-
-def _draw_boxes(image: Image.Image, boxes: _Array, shape: tuple[int, ...]) -> None:
-    scale = np.array([image.width / shape[1], image.height / shape[0]] * 2)
-    drawing, thick = ImageDraw.Draw(image), max(1, max(image.size) // 80)
-    for number, box in enumerate(boxes[np.isfinite(boxes).all(axis=1)][:200]):
-        edges = np.clip(box * scale, -1, [*image.size, *image.size]).reshape(2, 2)
-        colour = tuple(_COLOURS[(number + 3) % len(_COLOURS)].tolist())  # not the colours of the first classes of a mask
-        drawing.rectangle((*edges.min(axis=0).tolist(), *edges.max(axis=0).tolist()), outline=colour, width=thick)
 
 
 def contact_sheet(
@@ -202,9 +194,8 @@ def contact_sheet(
             ``per_class`` without classes.
     """
     for name, value in {"n_samples": n_samples, "n_columns": n_columns, "per_class": per_class, "seed": seed}.items():
-        least = 0 if name == "seed" else 1
-        if value is not None and value < least:
-            raise ConfigError(f"{name} must be at least {least}, got {value}")
+        if value is not None:
+            check_integer(name, value, at_least=0 if name == "seed" else 1)
     title = looks.title_of(iterator) if title is None else title
     meta, n_total = getattr(iterator, "dataset_meta", None), len(iterator)
     if n_total == 0:
@@ -251,22 +242,18 @@ def _tiles(samples: Sequence[Any], key: Any, hints: Mapping[Any, str]) -> list[I
     for sample, look in zip(samples, views, strict=True):
         if look.is_picture:
             over = looks.overlays_of(sample, hints) if look.kind == "image" else {}
-            tiles.append(_thumbnail(draw(look, 1 << 18, span, **over)))  # of a picture before Pillow fits it into its cell
+            image = draw(look, 1 << 18, span, **over)  # of a picture before Pillow fits it into its cell
+            if image.mode == "RGBA":
+                image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
+            image = image.convert("RGB")
+            image.thumbnail((_MAX_CELL, _MAX_CELL))
+            factor = math.ceil(_CELL_PIXELS / max(image.size))  # of a small picture
+            tiles.append(image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST))
         else:
             tiles.append(Image.new("RGB", (_MAX_CELL, _CELL_PIXELS), _PAPER))
             text = textwrap.fill(shorten(looks.part_of(sample, key), 100), 20)
             ImageDraw.Draw(tiles[-1]).multiline_text((0, 0), text, _INK, _font(_TEXT_SIZE))
     return tiles
-
-
-def _thumbnail(image: Image.Image) -> Image.Image:
-    """Enlarge a small picture by a whole factor, or shrink a large one."""
-    if image.mode == "RGBA":
-        image = Image.alpha_composite(Image.new("RGBA", image.size, _PAPER), image)
-    image = image.convert("RGB")
-    image.thumbnail((_MAX_CELL, _MAX_CELL))
-    factor = math.ceil(_CELL_PIXELS / max(image.size))
-    return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
 
 
 def _sheet(title: str, about: str, width: int, height: int) -> tuple[Image.Image, ImageDraw.ImageDraw]:
@@ -288,8 +275,6 @@ def _text_width(text: str, size: int = _TEXT_SIZE) -> int:
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """An installed font with many scripts, or Pillow's default font."""
     for name in ("NotoSansCJK-Regular.ttc", "DejaVuSans.ttf", "arial.ttf"):
-        try:
+        with contextlib.suppress(OSError):
             return ImageFont.truetype(name, size)
-        except OSError:
-            continue
     return ImageFont.load_default(size)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key, column_names
@@ -50,7 +49,11 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     classes = getattr(meta, "class_names", None) if key == target_key else None
     title = title_of(iterator) if title is None else title
     values, name = iterator.read_column(0 if key is None else key), str(names.get(key, key))
-    found = None if classes or values.ndim != 1 else _as_numbers(present_values(values)[0])
+    found: Any = None if classes or values.ndim != 1 else present_values(values)[0]
+    if found is not None and found.dtype == object and all(isinstance(each, (numbers.Real, decimal.Decimal)) for each in found):
+        found = np.array([float(each) for each in found])
+    if found is not None:
+        found = found.astype("M8[us]") if found.dtype.kind == "M" else found if found.dtype.kind in "iuf" else None
     counts = target_distribution(values) if found is None or len(np.unique(found)) <= 30 else None
     if counts is not None and not counts:
         raise ConfigError(f"cannot plot column {name!r}: expected classes or numbers, got {values.dtype} of shape {values.shape}")
@@ -66,13 +69,6 @@ def plot(iterator: DatasetIteratorIF, column: int | str | None = None, *, bins: 
     notes = ", ".join(f"{n:,} {what}" for what, n in left_out.items() if n)
     axes.set(xlabel=f"{name} ({notes})" if notes else name, ylabel="samples")
     return figure
-
-
-def _as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """Values as matplotlib needs them for a histogram; None if they are neither numbers nor times."""
-    if values.dtype == object and all(isinstance(value, (numbers.Real, decimal.Decimal)) for value in values):
-        return np.array([float(value) for value in values])
-    return values.astype("M8[us]") if values.dtype.kind == "M" else values if values.dtype.kind in "iuf" else None
 
 
 def plot_counts(

@@ -26,9 +26,6 @@ from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import as_array, one_hot_positions
 from data_stack.values.stacking import value_of
 
-__all__ = ["DatasetIteratorReport", "DatasetIteratorReportGenerator"]
-
-
 _MAX_NUMBERS_IN_A_CELL = 10
 
 
@@ -266,13 +263,11 @@ class DatasetIteratorReportGenerator:
     @staticmethod
     def measure_iteration_speed(iterator: Iterable[Any]) -> float:
         """Samples per second of iterating over up to 10,000 samples, for 0.2 s at most; 0 for an empty iterator."""
-        started = time.perf_counter()
-        n_samples, seconds = 0, 0.0
+        started, n_samples = time.perf_counter(), 0
         for n_samples, _ in enumerate(islice(iterator, 10_000), start=1):  # noqa: B007  # counted to the last
-            seconds = time.perf_counter() - started
-            if seconds > 0.2:
+            if time.perf_counter() - started > 0.2:
                 break
-        return n_samples / max(seconds, 1e-9)
+        return n_samples / max(time.perf_counter() - started, 1e-9)
 
 
 class _Reporter:

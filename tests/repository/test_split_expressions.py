@@ -188,7 +188,7 @@ def test_parts_by_counts() -> None:
 @pytest.mark.parametrize(
     ("counts", "message"),
     [
-        ([100, 30], "parts of 100, 30 samples are 130 together, but there are 137: add a part for the other 7, or give ratios"),
+        ([100, 30], r"parts of 100 \+ 30 = 130 samples, but there are 137: add a part for the other 7, or give ratios"),
         ([150, -13], "must not be negative"),
     ],
 )

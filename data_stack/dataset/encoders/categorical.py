@@ -318,8 +318,7 @@ class CategoricalEncoder(Encoder):
 
     def config(self) -> dict[str, Any]:
         """``output``, ``unknown``, and ``categories`` if they were given."""
-        given = list(self._categories.values) if self._is_given else None
-        return {"output": self._output, "unknown": self._unknown, "categories": given}
+        return {"output": self._output, "unknown": self._unknown, "categories": list(self.categories) if self._is_given else None}
 
     @property
     def categories(self) -> tuple[Any, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import binascii
+import contextlib
 import importlib
 import os
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, Union
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,9 +26,6 @@ from data_stack.values.stacked_values import as_array, stack_values
 
 Column = npt.NDArray[Any]
 """The values of one position or key of many samples, shape ``(n_samples, ...)``."""
-
-Blocks = Union[Column, Sequence[Any], Iterable[Any]]
-"""One column, or its blocks one after the other."""
 
 
 _FORMAT = "data_stack.encoders 2"
@@ -51,19 +49,6 @@ def as_column(values: Any) -> Column:
 def first_place(found: npt.NDArray[np.bool_]) -> tuple[int, ...]:
     """Where the first one is."""
     return tuple(np.argwhere(found)[0].tolist())
-
-
-def blocks_of(columns: Blocks) -> Iterator[Column]:
-    """The blocks of a list or tuple of arrays, or of an iterator; any other value is one column.
-
-    Raises:
-        ConfigError: it is a dataset iterator.
-    """
-    if hasattr(columns, "read_column"):
-        raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
-    is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
-    is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
-    yield from map(as_column, columns if is_blocks or isinstance(columns, Iterator) else [columns])
 
 
 _EncoderT = TypeVar("_EncoderT", bound="Encoder")
@@ -150,7 +135,7 @@ class Encoder(ABC):
 
     # ------------------------------------------------------------------ what it does
 
-    def fit(self: _EncoderT, columns: Blocks, *, fitted_on: str | None = None) -> _EncoderT:
+    def fit(self: _EncoderT, columns: Column | Iterable[Any], *, fitted_on: str | None = None) -> _EncoderT:
         """Learn from a column, or from its blocks one after the other; replaces what was learned before.
 
         Args:
@@ -163,9 +148,13 @@ class Encoder(ABC):
         """
         if self._learner() is None:
             return self
+        if hasattr(columns, "read_column"):
+            raise ConfigError(f"an encoder is fitted on a column, not on {columns!r:.80}: use iterator.read_column(0)")
+        is_list = isinstance(columns, (list, tuple)) and len(columns) > 0
+        is_blocks = is_list and all(isinstance(item, np.ndarray) and item.ndim > 0 for item in columns)
         fitting = Fitting(self)
-        for block in blocks_of(columns):
-            fitting.add(block)
+        for block in columns if is_blocks or isinstance(columns, Iterator) else [columns]:
+            fitting.add(as_column(block))
         fitting.finish(fitted_on)
         return self
 
@@ -230,12 +219,9 @@ class Encoder(ABC):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self) or not isinstance(other, Encoder):
             return NotImplemented
-        if self is other:
-            return True
-        try:
-            return canonical_json(self._without_origin()) == canonical_json(other._without_origin())
-        except (ConfigError, MissingDependencyError):  # something in one of them cannot be compared
-            return False
+        with contextlib.suppress(ConfigError, MissingDependencyError):  # something in one of them cannot be compared
+            return self is other or canonical_json(self._without_origin()) == canonical_json(other._without_origin())
+        return False
 
     __hash__ = None  # type: ignore[assignment]  # it changes when it is fitted
 
@@ -331,9 +317,7 @@ def save_encoder(encoder: Encoder, storage_connector: StorageConnector | str | o
 
 
 def load_encoder(
-    storage_connector: StorageConnector | str | os.PathLike[str],
-    identifier: str,
-    kinds: Mapping[str, type[Encoder]] | None = None,
+    storage_connector: StorageConnector | str | os.PathLike[str], identifier: str, kinds: Mapping[str, Any] | None = None
 ) -> Encoder:
     """Read the encoder stored under ``identifier``; it transforms bit by bit as it did where it was fitted.
 

@@ -15,8 +15,6 @@ from data_stack.exception import ConfigError
 from data_stack.values.moments import RunningMoments
 from data_stack.values.stacked_values import stack_values
 
-Floats = npt.NDArray[np.float64]
-
 
 @register_encoder
 class ContinuousEncoder(Encoder):
@@ -166,7 +164,7 @@ def _as_floats(column: Column, first: int = 0) -> npt.NDArray[np.float64]:
     return np.stack(numbers)
 
 
-def _check(numbers: Floats, missing: str, first: int) -> None:
+def _check(numbers: npt.NDArray[np.float64], missing: str, first: int) -> None:
     """Raise EncodingError for infinity, and for NaN where it is an error."""
     refused = ~np.isfinite(numbers) if missing == "error" else np.isinf(numbers)
     if refused.any():

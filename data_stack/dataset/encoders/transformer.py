@@ -233,13 +233,11 @@ def _looks_fitted(transformer: Any) -> bool:
     """Like scikit-learn's ``check_is_fitted``, which is not imported for other objects."""
     says = getattr(transformer, "__sklearn_is_fitted__", None)
     if callable(says):
-        try:
+        with contextlib.suppress(ValueError):  # a NotFittedError is one: a union asks its transformers
             return bool(says())
-        except ValueError:  # a NotFittedError is one: a union asks its transformers
-            return False
-    if getattr(_tags(transformer), "requires_fit", True) is False:
-        return True
-    return any(name.endswith("_") and not name.startswith("_") for name in getattr(transformer, "__dict__", {}))
+        return False
+    learned = (name for name in getattr(transformer, "__dict__", {}) if name.endswith("_") and not name.startswith("_"))
+    return getattr(_tags(transformer), "requires_fit", True) is False or any(learned)
 
 
 def _tags(transformer: Any) -> Any:

@@ -125,7 +125,12 @@ def _describe(value: Any, plain: Callable[[Any], Any], why_not: list[str], *, to
             note(f"encoder {value!r:.80} cannot be written down: {error}")
             return {"unknown": {"class": class_name(value), "content": describe_unnamed(value, content_if_known)}}
     if isinstance(value, DatasetMetaIF):
-        return {"dataset_meta": _meta_content(value, plain)}
+        known = MetaFactory.copy_dataset_meta(value)
+        names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
+        # Those that came later count where they are given: fingerprints of other iterators stay.
+        values = {key: each for key in names if (each := getattr(known, key)) is not None or not key.startswith("column_")}
+        numbers = {key: each.item() if isinstance(each, np.integer) else each for key, each in values.items()}
+        return {"dataset_meta": {key: plain(each) for key, each in numbers.items()}}
     if _has_methods(value, "get_resource", "set_resource", "has_resource"):
         return {"storage": None}
     if callable(value):
@@ -219,14 +224,6 @@ def _array_of(value: Any) -> tuple[str, npt.NDArray[Any]] | None:
         # numpy lacks bfloat16 and all smaller floats, which are exact in float32
         return dtype, as_array(value.float() if "float8" in dtype or dtype == "bfloat16" else value)
     return None
-
-
-def _meta_content(meta: DatasetMetaIF, plain: Callable[[Any], Any]) -> dict[str, Any]:
-    known = MetaFactory.copy_dataset_meta(meta)
-    names = [each.name for kind in (DatasetMeta, IteratorMeta) for each in fields(kind) if each.name != "iterator_meta"]
-    # Those that came later count where they are given: fingerprints of other iterators stay.
-    values = {name: value for name in names if (value := getattr(known, name)) is not None or not name.startswith("column_")}
-    return {name: plain(value.item() if isinstance(value, np.integer) else value) for name, value in values.items()}
 
 
 def _has_methods(value: Any, *names: str) -> bool:

@@ -97,7 +97,11 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
     iterator = as_iterator(dataset_iterator)
     n_samples = len(iterator)
     if "by" in division:
-        return _positions_by_name(iterator, division["by"]) if n_samples else {}
+        refusal, by = f"column {division['by']!r} does not name parts", [division["by"]]
+        classes = class_numbers(access_to(iterator).columns(by)[0] if n_samples else np.empty(0), refusal)
+        if classes.values.size != len(classes):
+            raise ConfigError(f"{refusal}: its values have the shape {classes.values.shape[1:]}; one value names a part")
+        return dict(zip(classes.values.ravel().tolist(), positions_of_parts(classes.numbers, len(classes)), strict=True))
     ratios = division["ratios"]
     shares = Shares.of_sizes(list(ratios.values()) if isinstance(ratios, dict) else ratios, n_samples)
     if n_samples == 0:
@@ -112,11 +116,7 @@ def divide_positions(dataset_iterator: DatasetIteratorIF, division: Mapping[str,
 
 
 def check_folding(
-    n_folds: SupportsIndex,
-    *,
-    seed: SupportsIndex | None = 0,
-    stratify: ColumnKey | None = None,
-    group_by: ColumnKey | None = None,
+    n_folds: Any, *, seed: SupportsIndex | None = 0, stratify: ColumnKey | None = None, group_by: ColumnKey | None = None
 ) -> dict[str, Any]:
     """The arguments of :meth:`FluentIterator.folds`, checked, those that matter only.
 
@@ -142,14 +142,6 @@ def fold_of_samples(dataset_iterator: DatasetIteratorIF, folding: Mapping[str, A
         raise ConfigError(f"{len(iterator)} samples cannot be divided into {n_folds} folds")
     seed = None if folding["seed"] is None else derive_seed("folds", folding["seed"])
     return _draw(iterator, Shares((1,) * n_folds, n_folds), seed, folding.get("stratify"), folding.get("group_by"))
-
-
-def _positions_by_name(iterator: DatasetIteratorIF, by: ColumnKey) -> dict[PartName, PositionsOfPart]:
-    refusal = f"column {by!r} does not name parts"
-    classes = class_numbers(access_to(iterator).columns([by])[0], refusal)
-    if classes.values.size != len(classes):
-        raise ConfigError(f"{refusal}: its values have the shape {classes.values.shape[1:]}; one value names a part, as 'train'")
-    return dict(zip(classes.values.ravel().tolist(), positions_of_parts(classes.numbers, len(classes)), strict=True))
 
 
 def _draw(
@@ -257,13 +249,7 @@ def add_tag(meta: DatasetMetaIF, name: PartName) -> DatasetMetaIF:
     return replace(MetaFactory.copy_dataset_meta(meta), dataset_tag=tag)
 
 
-def split(
-    iterator: DatasetIteratorIF,
-    ratios: Sequence[float] | Mapping[str, float] | None = None,
-    *,
-    stratify: Any = False,
-    **options: Any,
-) -> Any:
+def split(iterator: DatasetIteratorIF, ratios: Any = None, *, stratify: Any = False, **options: Any) -> Any:
     """See :meth:`FluentIterator.split`."""
     division = check_division(ratios, stratify=_column_to_stratify(iterator, stratify), **options)
     found = divide_positions(iterator, division)
@@ -271,9 +257,7 @@ def split(
     return parts if has_names(division) else list(parts.values())
 
 
-def folds(
-    iterator: DatasetIteratorIF, n_folds: SupportsIndex, *, stratify: ColumnKey | bool = False, **options: Any
-) -> list[Fold]:
+def folds(iterator: DatasetIteratorIF, n_folds: Any, *, stratify: Any = False, **options: Any) -> list[Fold]:
     """See :meth:`FluentIterator.folds`."""
     arguments = check_folding(n_folds, stratify=_column_to_stratify(iterator, stratify), **options)
     fold_of = fold_of_samples(iterator, arguments)
@@ -356,8 +340,7 @@ class SavedSplits:
             return InformedDatasetIterator(view._stack_on()[0], add_tag(view.dataset_meta, tag))
 
         def make_fold(content: Any) -> Fold:
-            number, train, test = content
-            return Fold(make_part(train["part"]), make_part(test["part"]), number)
+            return Fold(make_part(content[1]["part"]), make_part(content[2]["part"]), content[0])
 
         try:
             return from_plain(parse_json(self.parts), {"part": make_part, "fold": make_fold})

@@ -42,7 +42,10 @@ def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.rando
     try:
         labels = _plain(targets)
         if labels.ndim > 1:
-            labels = _labels_of_rows(labels)
+            ones = labels.reshape(len(labels)) if labels[0].size == 1 else one_hot_positions(labels)
+            if ones is None:
+                raise ConfigError(f"stratification needs one label a sample; the targets have values of shape {labels.shape[1:]}")
+            labels = ones
         folds = StratifiedKFold(num_folds, shuffle=random_state is not None, random_state=random_state).split(labels, labels)
         return [test for _, test in folds]
     except (ValueError, TypeError) as error:
@@ -51,12 +54,3 @@ def draw_folds(targets: npt.NDArray[Any], num_folds: int, random_state: np.rando
 
 def _plain(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.array(targets.tolist()) if targets.dtype == object else targets
-
-
-def _labels_of_rows(targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    if targets[0].size == 1:
-        return targets.reshape(len(targets))
-    labels = one_hot_positions(targets)
-    if labels is None:
-        raise ConfigError(f"stratification needs one label a sample; the targets have values of shape {targets.shape[1:]}")
-    return labels

@@ -13,7 +13,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,8 +51,7 @@ def check_sizes(sizes: Any, names: Sequence[str] | None = None) -> list[int] | l
     return list(map(float, check_ratios(sizes, names)))
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """How much each part gets, as whole numbers of ``total``."""
 
     weights: tuple[int, ...]
@@ -110,7 +109,7 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
         sizes = [shares.sizes(count) for count in counts]
     else:
         is_equal = len(set(shares.weights)) == 1
-        sizes = round_robin(counts, len(shares.weights)) if is_equal else _round_controlled(counts, shares)
+        sizes = _round_robin(counts, len(shares.weights)) if is_equal else _round_controlled(counts, shares)
     table = np.array(sizes, dtype=np.intp).reshape(len(counts), len(shares.weights))
     order = group_positions(np.zeros(n_samples, np.uint8) if classes is None else classes.numbers)
     if seed is not None:
@@ -224,7 +223,7 @@ def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Intege
     return [_run(order[start:end]) for start, end in itertools.pairwise([0, *ends])]
 
 
-def round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
+def _round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
     """How many members of each class come into each part if all samples, class by class, are dealt to the parts in turn.
 
     Both the parts' totals and the members of each class differ by 1 at most.

@@ -218,20 +218,17 @@ def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any
     """
     name, data, types, read_from = _load(file, dtypes, "from_jsonl", {"dtypes": dtypes})
     # pyarrow's reader crashes on deeply nested values, and converts text to times and large integers to floats
-    rows = [_parse_line(name, number, line) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        try:
+            rows += [parse_json(line, max_bytes=None)] if line.strip() else []
+        except _UNREADABLE as error:
+            raise DatasetFileCorruptError(f"{name!r}, line {number}: invalid JSON: {error!s:.200}") from error
+        if rows and not isinstance(rows[-1], dict):
+            raise DatasetFileCorruptError(f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}")
     keys = list(dict.fromkeys(key for row in rows for key in row))
     table = pa.table({key: _column(name, key, rows, types.get(key)) for key in keys})
     return _iterator_of(table, name, target, types, read_from)
-
-
-def _parse_line(name: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        row = parse_json(line, max_bytes=None)
-    except _UNREADABLE as error:
-        raise DatasetFileCorruptError(f"{name!r}, line {number}: invalid JSON: {error!s:.200}") from error
-    if not isinstance(row, dict):
-        raise DatasetFileCorruptError(f"{name!r}, line {number}: expected an object {{…}}, got {line[:80]!r}")
-    return row
 
 
 def _column(name: str, key: str, rows: list[dict[str, Any]], type_: pa.DataType | None) -> pa.Array:
