@@ -6,10 +6,11 @@ import json
 import math
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
+from data_stack.codecs.arrays import plain_number
 from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.util.request_limit import check_request
 
@@ -149,7 +150,7 @@ class JsonCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain_number)
         except RecursionError as error:
             raise ValueError("a value is nested too deeply for JSON") from error
         _check_keys(value)
@@ -162,16 +163,9 @@ class JsonCodec(Codec):
             n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
             check_request(n_bytes, "a record of JSON")
         try:
-            return json.loads(str(record, "utf-8"), parse_constant=_refusal, parse_float=_finite)
+            return json.loads(str(record, "utf-8"), parse_constant=_finite, parse_float=_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
-
-
-def _plain(part: Any) -> Any:
-    """A numpy scalar as a Python number."""
-    if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
-        return part.item()
-    raise TypeError(f"JSON has no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
 
 
 def _check_keys(value: Any) -> None:
@@ -186,12 +180,8 @@ def _check_keys(value: Any) -> None:
             parts.extend(part)
 
 
-def _refusal(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text:.40} is too large for a float")
+        raise ValueError(f"{text:.40} is not JSON, or too large for a float")
     return number

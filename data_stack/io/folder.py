@@ -25,9 +25,8 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import check_prefix
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import FileLease, Lease
+from data_stack.io.storage_connectors.connector import FileLease, Lease, StorageConnector
 from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.partials import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.url import storage_connector_from_url

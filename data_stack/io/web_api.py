@@ -111,7 +111,8 @@ def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
                 return check_shape(value, each, place)
         return check_shape(value, shape[-1], place)
     kind = shape if isinstance(shape, type) else type(shape)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
+    fits = isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float))
+    if not fits:
         raise ValueError(f"{place} is {_NAMES.get(type(value), 'null')}, expected {_NAMES[kind]}")
     if isinstance(shape, list):
         for position, each in enumerate(value):

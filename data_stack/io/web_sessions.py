@@ -15,7 +15,6 @@ from typing import Any, Final
 import requests
 from requests.adapters import HTTPAdapter
 from requests.hooks import dispatch_hook
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
@@ -91,15 +90,11 @@ class _OptionsInTime(tuple[Any, ...]):
         return super().__iter__()
 
 
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = type("_Connection", (_Timed, HTTPConnection), {})
+def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    return type("_Pool", (pool,), {"ConnectionCls": type("_Connection", (_Timed, pool.ConnectionCls), {})})
 
 
-class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls = type("_TLSConnection", (_Timed, HTTPSConnection), {})
-
-
-_POOLS: Final = {"http": _Pool, "https": _TLSPool}
+_POOLS: Final = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}
 
 
 class _Adapter(HTTPAdapter):
