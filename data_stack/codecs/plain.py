@@ -67,10 +67,7 @@ class IntCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         number = _integer(value, "int")
-        if self.signed:
-            n_bytes = ((number if number >= 0 else ~number).bit_length() + 8) // 8
-        else:
-            n_bytes = max(1, (number.bit_length() + 7) // 8)
+        n_bytes = max(1, (max(number, ~number).bit_length() + 7 + self.signed) // 8)  # one bit is the sign
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
             raise _too_large(self.name, number)
         return number.to_bytes(n_bytes, "little", signed=self.signed)
