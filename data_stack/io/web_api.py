@@ -22,6 +22,7 @@ from data_stack.io.retriever.fetchers import is_offline
 from data_stack.io.url import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The longest pause that a server may ask for is a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0, max_bytes=64 << 20)
 
@@ -42,12 +43,7 @@ class JsonAnswer:
 
 
 def ask_json(
-    url: str,
-    asked: str,
-    shape: Any,
-    *,
-    params: Mapping[str, object] = MappingProxyType({}),
-    own_headers: Mapping[str, str] = MappingProxyType({}),
+    url: str, asked: str, shape: Any, *, params: Mapping[str, object] = _NONE, own_headers: Mapping[str, str] = _NONE
 ) -> JsonAnswer:
     """Ask for JSON, again after a pause where that may help.
 

@@ -132,12 +132,7 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 
 def send(
-    url: str,
-    origin: Any,
-    headers: Mapping[str, str],
-    auth: tuple[bytes, bytes] | None,
-    timeout_seconds: float,
-    tick: Callable[[], float],
+    url: str, origin: Any, headers: Mapping[str, str], auth: Any, timeout_seconds: float, tick: Callable[[], float]
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -147,7 +142,7 @@ def send(
     users = _of_users.get(origin)
     session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
-    given: Any = auth or (None if users else lambda request: request)
+    given = auth or (None if users else lambda request: request)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
     # Given here, the session's own authorities come before those of the environment.
     settings: Any = session.merge_environment_settings(str(request.url), {}, True, session.verify, None)
