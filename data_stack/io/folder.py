@@ -88,10 +88,8 @@ class Folder:
         self._store, self.name = store, name
         self.checks_reads = getattr(store, "checks_reads", False)
         kind = type(uncached(store))
-        self.can_delete = all(
-            getattr(kind, method, None) not in (None, getattr(StorageConnector, method))
-            for method in ("delete_resource", "list_resources")
-        )
+        own = (StorageConnector.delete_resource, StorageConnector.list_resources)
+        self.can_delete = all(getattr(kind, base.__name__, base) is not base for base in own)
 
     def has_file(self, file: str) -> bool:
         """Whether there is a file (not merely a folder) of that name."""

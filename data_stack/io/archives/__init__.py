@@ -58,7 +58,7 @@ def open_archive(stream: Any, *, limits: ArchiveLimits | None = None, strip_pare
     head = file.read_at(0, 512)
     compression = compression_of(head)
     # Small blocks: headers are read, and the members between them passed over.
-    begin: Callable[[], io.BufferedReader] = functools.partial(window, file, block=1 << 12)
+    begin: Callable[[], io.BufferedReader] = functools.partial(window, file, block_bytes=1 << 12)
     if compression is not None:
         begin = functools.partial(_decompress, file, name, compression, limits)
         head = begin().read(512)

@@ -68,9 +68,11 @@ def _limit_error(archive: str, what: str, limit: str) -> ArchiveLimitError:
 CHUNK_BYTES: Final = 1 << 17
 
 
-def window(file: StreamedResource, start: int = 0, end: int | None = None, *, block: int = CHUNK_BYTES) -> io.BufferedReader:
-    """A stream over a part of a file, with its own position; it reads ``block`` bytes at a time, and leaves the file open."""
-    return io.BufferedReader(_Window(file, start, file.size if end is None else end), block)
+def window(
+    file: StreamedResource, start: int = 0, end: int | None = None, *, block_bytes: int = CHUNK_BYTES
+) -> io.BufferedReader:
+    """A stream over a part of a file, with its own position; it reads ``block_bytes`` at a time, and leaves the file open."""
+    return io.BufferedReader(_Window(file, start, file.size if end is None else end), block_bytes)
 
 
 class _Window(Positioned):
