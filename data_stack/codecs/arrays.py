@@ -68,7 +68,7 @@ class MsgpackCodec(Codec):
     name, extensions, media_type = "msgpack", ("mp", "msg"), "application/vnd.msgpack"
 
     def encode(self, value: Any) -> bytes:
-        return _pack(value, _plain)
+        return _pack(value, plain_number)
 
     def decode(self, record: bytes) -> Any:
         return _unpack(record, None)
@@ -89,7 +89,7 @@ class TreeCodec(Codec):
             if isinstance(part, np.ndarray):
                 array = storable(part)
                 return _ARRAY_MARK, array.dtype.str, array.shape, bytes_of(array)
-            return _plain(part)
+            return plain_number(part)
 
         return _pack(value, plain)
 
@@ -104,13 +104,15 @@ def _pack(value: Any, plain: Any) -> bytes:
         raise ValueError("a value is nested too deeply") from error
 
 
-def _plain(part: Any) -> Any:
-    """A numpy scalar as a Python number."""
+def plain_number(part: Any) -> Any:
+    """A numpy scalar as a Python number, for msgpack and JSON.
+
+    Raises:
+        TypeError: it is something else.
+    """
     if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
         return part.item()
-    if isinstance(part, np.ndarray):
-        raise TypeError("msgpack cannot store arrays; use the type tree")
-    raise TypeError(f"msgpack stores plain values, lists and dicts, not {type(part).__name__} ({part!r:.60})")
+    raise TypeError(f"msgpack and JSON have no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
 
 
 def _unpack(record: bytes, list_hook: Any) -> Any:
@@ -193,8 +195,7 @@ def array_of(dtype: np.dtype[Any], shape: tuple[int, ...], values: bytes | memor
         raise ValueError("an array of booleans holds bytes other than 0 and 1")
     if dtype.kind == "U" and np.frombuffer(values, f"{dtype.str[0]}u4").max(initial=0) > 0x10FFFF:
         raise ValueError("an array of strings contains an invalid character")
-    copied: npt.NDArray[Any] = array.copy()
-    return copied
+    return array.copy()  # type: ignore[no-any-return]
 
 
 @functools.lru_cache(maxsize=256)

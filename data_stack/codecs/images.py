@@ -158,10 +158,6 @@ class ImageCodec(Codec):
         dtypes = " or ".join(f"{dtype} ({' or '.join(map(str, numbers))})" for dtype, numbers in self._storable().items())
         return f"images of shape (height, width) or (height, width, channels), of dtype (channels): {dtypes}"
 
-    def _decode(self, record: bytes) -> npt.NDArray[Any]:
-        """The pixels, shape ``(height, width)`` or ``(height, width, channels)``."""
-        return self._by_pillow(record)
-
     def _encode(self, pixels: npt.NDArray[Any]) -> bytes:
         """Encode an array that :meth:`_pixels` returned."""
         return save(pixels.astype(pixels.dtype.newbyteorder("="), copy=False), self._format, **self._save_options)
@@ -204,7 +200,8 @@ class ImageCodec(Codec):
             raise ValueError(f"a record of {self.name} must hold one image, not an animation")
         return image
 
-    def _by_pillow(self, record: bytes) -> npt.NDArray[Any]:
+    def _decode(self, record: bytes) -> npt.NDArray[Any]:
+        """The pixels, shape ``(height, width)`` or ``(height, width, channels)``, by Pillow."""
         with self.open(record) as image, value_errors(f"damaged {self.name} image"):
             return pixels_of(image if self.mode in (None, image.mode) else image.convert(self.mode))
 

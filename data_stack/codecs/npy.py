@@ -83,7 +83,7 @@ class NpyCodec(_NumpyCodec):
         header = _header_of(record)
         if len(record) != header.offset + header.n_bytes:
             raise ValueError(f"an .npy file must have {header.offset + header.n_bytes} bytes, but has {len(record)}")
-        return np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)
+        return np.ndarray(header.shape, header.dtype, bytearray(record), header.offset, order=header.order)  # type: ignore[no-any-return]
 
     def derive_layout(self, column: Column) -> FixedLayout | None:
         dtype, shape = column.dtype, column.shape
@@ -192,7 +192,7 @@ def read_npy(file: Readable | str | os.PathLike[str]) -> npt.NDArray[Any]:
                     raise DatasetFileCorruptError(f"{name!r} is cut short: {len(data)} of {header.n_bytes} bytes")
                 data += piece
                 check_unpacked(opened, len(data))
-            return np.ndarray(header.shape, header.dtype, data, order=header.order)
+            return np.ndarray(header.shape, header.dtype, data, order=header.order)  # type: ignore[no-any-return]
 
 
 def write_npy(file: IO[bytes] | Any, array: npt.ArrayLike) -> None:

@@ -193,18 +193,18 @@ class JpgCodec(ImageCodec):
 
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
         if simplejpeg is None or self.mode == "RGBA":
-            return self._by_pillow(record)
+            return super()._decode(record)
         try:
             height, width, colours, _ = simplejpeg.decode_jpeg_header(record)
             self._check_pixels(width, height)
             self._check_scans(record, width * height)
             if colours not in ("Gray", "YCbCr", "RGB"):
-                return self._by_pillow(record)
+                return super()._decode(record)
             is_grey = self.mode == "L" or (self.mode is None and colours == "Gray")
             pixels: npt.NDArray[Any] = simplejpeg.decode_jpeg(record, "GRAY" if is_grey else "RGB")
         except ValueError as error:
             if any(warning in str(error) for warning in _HARMLESS):
-                return self._by_pillow(record)
+                return super()._decode(record)
             raise
         return pixels[:, :, 0] if is_grey else pixels
 

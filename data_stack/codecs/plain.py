@@ -6,10 +6,11 @@ import json
 import math
 import operator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 
+from data_stack.codecs.arrays import plain_number
 from data_stack.codecs.codec import Codec, Column, FixedLayout, register_codec
 from data_stack.util.request_limit import check_request
 
@@ -66,10 +67,7 @@ class IntCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         number = _integer(value, "int")
-        if self.signed:
-            n_bytes = ((number if number >= 0 else ~number).bit_length() + 8) // 8
-        else:
-            n_bytes = max(1, (number.bit_length() + 7) // 8)
+        n_bytes = max(1, (max(number, ~number).bit_length() + 7 + self.signed) // 8)  # one bit is the sign
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
             raise _too_large(self.name, number)
         return number.to_bytes(n_bytes, "little", signed=self.signed)
@@ -149,7 +147,7 @@ class JsonCodec(Codec):
 
     def encode(self, value: Any) -> bytes:
         try:
-            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
+            text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain_number)
         except RecursionError as error:
             raise ValueError("a value is nested too deeply for JSON") from error
         _check_keys(value)
@@ -162,16 +160,9 @@ class JsonCodec(Codec):
             n_bytes = len(record) + 184 * record.count(b"{") + 56 * record.count(b"[") + 40 * record.count(b",")
             check_request(n_bytes, "a record of JSON")
         try:
-            return json.loads(str(record, "utf-8"), parse_constant=_refusal, parse_float=_finite)
+            return json.loads(str(record, "utf-8"), parse_constant=_finite, parse_float=_finite)
         except RecursionError as error:
             raise ValueError("JSON is nested too deeply") from error
-
-
-def _plain(part: Any) -> Any:
-    """A numpy scalar as a Python number."""
-    if isinstance(part, np.generic) and part.dtype.kind in "biuf" and part.itemsize <= 8:
-        return part.item()
-    raise TypeError(f"JSON has no {type(part).__name__} ({part!r:.60}); the type tree holds arrays and bytes too")
 
 
 def _check_keys(value: Any) -> None:
@@ -186,12 +177,8 @@ def _check_keys(value: Any) -> None:
             parts.extend(part)
 
 
-def _refusal(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text:.40} is too large for a float")
+        raise ValueError(f"{text:.40} is not JSON, or too large for a float")
     return number

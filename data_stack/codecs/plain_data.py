@@ -9,7 +9,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,11 +27,11 @@ _DEEPEST = 100
 _MAX_SHOWN = 80
 
 
-def to_plain(
-    value: Any,
-    special: Callable[[Any], dict[str, Any] | None] | None = None,
-    first: Callable[[Any], dict[str, Any] | None] | None = None,
-) -> Any:
+#: Makes an object with one key of a value of a further type; None of others.
+_Special: TypeAlias = Callable[[Any], dict[str, Any] | None]
+
+
+def to_plain(value: Any, special: _Special | None = None, first: _Special | None = None) -> Any:
     """``value`` as JSON data: None, bools, ints, finite floats, strings, lists, and objects with one key, which names a type.
 
     Args:

@@ -11,7 +11,6 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import Any, Final
 
 import numpy as np
@@ -66,18 +65,18 @@ class PngCodec(ImageCodec):
     def _decode(self, record: bytes) -> npt.NDArray[Any]:
         plain = _parse_head(record[:_HEAD_BYTES])
         if plain is None:
-            return self._by_pillow(record)
+            return super()._decode(record)
         shape, dtype = plain
         # Images of up to this number of pixels are decoded without checking the limit of a request first.
         if shape[0] * shape[1] > min(self.max_pixels, 1 << 20):
             self._check_pixels(shape[1], shape[0])
         is_deep = dtype == np.uint16 and len(shape) == 3
         if self.mode not in (None, _MODES[shape[2:]]) or (is_deep and not self.deep):
-            return self._by_pillow(record)
+            return super()._decode(record)
         pixels = _decode_plain(record, shape, dtype)
         if pixels is None and is_deep:
             raise _needs_opencv()
-        return self._by_pillow(record) if pixels is None else pixels
+        return super()._decode(record) if pixels is None else pixels
 
     def adapt(self, column: Column) -> Codec:
         is_deep = column.dtype == np.uint16 and column.shape is not None
@@ -108,14 +107,13 @@ def _needs_opencv() -> MissingDependencyError:
 
 
 @functools.cache
-def _opencv() -> ModuleType | None:
-    """OpenCV, if it is installed; imported on first use, as that takes a fifth of a second."""
+def _opencv() -> Any:
+    """OpenCV, or None if it is not installed; imported on first use, as that takes a fifth of a second."""
     try:
         import cv2
     except ImportError:
         return None
-    module: ModuleType = cv2
-    return module
+    return cv2
 
 
 def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any] | None:

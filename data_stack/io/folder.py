@@ -25,9 +25,8 @@ from data_stack.exception import (
 )
 from data_stack.io.identifiers import check_prefix
 from data_stack.io.resources import StreamedResource
-from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.storage_connectors.cached import uncached
-from data_stack.io.storage_connectors.connector import FileLease, Lease
+from data_stack.io.storage_connectors.connector import FileLease, Lease, StorageConnector
 from data_stack.io.storage_connectors.file_source import OpenedFile
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
@@ -89,10 +88,8 @@ class Folder:
         self._store, self.name = store, name
         self.checks_reads = getattr(store, "checks_reads", False)
         kind = type(uncached(store))
-        self.can_delete = all(
-            getattr(kind, method, None) not in (None, getattr(StorageConnector, method))
-            for method in ("delete_resource", "list_resources")
-        )
+        own = (StorageConnector.delete_resource, StorageConnector.list_resources)
+        self.can_delete = all(getattr(kind, base.__name__, base) is not base for base in own)
 
     def has_file(self, file: str) -> bool:
         """Whether there is a file (not merely a folder) of that name."""

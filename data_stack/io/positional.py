@@ -39,6 +39,9 @@ class PositionalFile(Positioned):
         resource: argument of :func:`~data_stack.io.location.as_resource`: the path or URL of a file, a StreamedResource (a text
             resource is read as its bytes), or any seekable binary file.
 
+    Attributes:
+        resource: what is read.
+
     Raises:
         As :func:`~data_stack.io.location.as_resource`.
     """
@@ -53,15 +56,15 @@ class PositionalFile(Positioned):
         return PositionalFile, (self.resource,)
 
     @property
-    def name(self) -> str:
-        """The resource's identifier."""
-        return self.resource.identifier
-
-    @property
     def size(self) -> int:
         """Length in bytes."""
         self._check_usable()
         return self.resource.size
+
+    @property
+    def name(self) -> str:
+        """The resource's identifier."""
+        return self.resource.identifier
 
     def read_at(self, offset: int, size: int) -> bytes:
         """``size`` bytes from ``offset`` on, fewer only at the end.

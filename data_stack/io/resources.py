@@ -17,7 +17,6 @@ from data_stack.io.byte_source import PositionalRaw
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DEFAULT_CHUNK_BYTES = 1 << 20
 #: Longer or more distant ranges are clipped to the resource first, as Python's files allocate the requested length.
 _LARGE_BYTES = 1 << 30
 #: Limit of positions and lengths, beyond which Python's files raise OverflowError.
@@ -54,7 +53,7 @@ class StreamedResource(io.BufferedIOBase):
 
     mode = "rb"
 
-    def __init__(self, identifier: str, buffer: Any, chunk_size: int = DEFAULT_CHUNK_BYTES) -> None:
+    def __init__(self, identifier: str, buffer: Any, chunk_size: int = 1 << 20) -> None:
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be at least 1 byte, got {chunk_size}")
         self.identifier = self.name = identifier
@@ -67,9 +66,7 @@ class StreamedResource(io.BufferedIOBase):
         self._lock = threading.Lock()
 
     @classmethod
-    def from_source(
-        cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = DEFAULT_CHUNK_BYTES
-    ) -> Self:
+    def from_source(cls, identifier: str, source: ByteSource, connector: GivesResources, chunk_size: int = 1 << 20) -> Self:
         """A sealed resource over ``source``; for storage connectors, which pass themselves for reopening."""
         resource = cls(identifier, io.BufferedReader(PositionalRaw(source)), chunk_size)
         resource._source, resource._connector = source, connector
@@ -155,7 +152,7 @@ class StreamedResource(io.BufferedIOBase):
         if self._source is None:
             n_read = 0
             # In pieces, so that gigabytes are not in memory twice.
-            while piece := self.read_at(offset + n_read, min(DEFAULT_CHUNK_BYTES, len(view) - n_read)):
+            while piece := self.read_at(offset + n_read, min(1 << 20, len(view) - n_read)):
                 view[n_read : n_read + len(piece)] = piece
                 n_read += len(piece)
             return n_read
@@ -355,12 +352,7 @@ class StreamedTextResource(io.TextIOWrapper):
     mode = "r"
 
     def __init__(
-        self,
-        identifier: str,
-        buffer: Any,
-        chunk_size: int = DEFAULT_CHUNK_BYTES,
-        encoding: str = "utf-8",
-        newline: str | None = None,
+        self, identifier: str, buffer: Any, chunk_size: int = 1 << 20, encoding: str = "utf-8", newline: str | None = None
     ) -> None:
         self.identifier, self.chunk_size = identifier, chunk_size
         self._newline = newline
@@ -434,7 +426,7 @@ class ResourceFactory:
     def get_resource(
         identifier: str,
         file_like_object: IO[bytes] | Any,
-        chunk_size: int = DEFAULT_CHUNK_BYTES,
+        chunk_size: int = 1 << 20,
         resource_type: SupportedStreamedResourceTypes = SupportedStreamedResourceTypes.STREAMED_BINARY_RESOURCE,
     ) -> Any:
         """Name ``file_like_object``: a StreamedResource, or a StreamedTextResource where ``resource_type`` says text.

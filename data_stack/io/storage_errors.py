@@ -59,7 +59,6 @@ def _free_bytes(path: str) -> int | None:
     """Free bytes at a path, or above it if it does not exist yet."""
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
-    try:
+    with contextlib.suppress(OSError):
         return shutil.disk_usage(path).free
-    except OSError:
-        return None
+    return None

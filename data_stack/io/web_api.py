@@ -22,6 +22,7 @@ from data_stack.io.retriever.fetchers import is_offline
 from data_stack.io.url import shorten
 from data_stack.io.web import Exchange, Limits, WebError, ask
 
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
 #: The longest pause that a server may ask for is a minute.
 _LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.2, max_wait_seconds=60.0, max_bytes=64 << 20)
 
@@ -42,12 +43,7 @@ class JsonAnswer:
 
 
 def ask_json(
-    url: str,
-    asked: str,
-    shape: Any,
-    *,
-    params: Mapping[str, object] = MappingProxyType({}),
-    own_headers: Mapping[str, str] = MappingProxyType({}),
+    url: str, asked: str, shape: Any, *, params: Mapping[str, object] = _NONE, own_headers: Mapping[str, str] = _NONE
 ) -> JsonAnswer:
     """Ask for JSON, again after a pause where that may help.
 
@@ -111,7 +107,8 @@ def check_shape(value: Any, shape: Any, place: str = "the answer") -> None:
                 return check_shape(value, each, place)
         return check_shape(value, shape[-1], place)
     kind = shape if isinstance(shape, type) else type(shape)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind in (int, float)):
+    fits = isinstance(value, kind) and not (isinstance(value, bool) and kind in (int, float))
+    if not fits:
         raise ValueError(f"{place} is {_NAMES.get(type(value), 'null')}, expected {_NAMES[kind]}")
     if isinstance(shape, list):
         for position, each in enumerate(value):

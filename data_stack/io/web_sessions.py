@@ -15,7 +15,6 @@ from typing import Any, Final
 import requests
 from requests.adapters import HTTPAdapter
 from requests.hooks import dispatch_hook
-from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
@@ -91,15 +90,11 @@ class _OptionsInTime(tuple[Any, ...]):
         return super().__iter__()
 
 
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = type("_Connection", (_Timed, HTTPConnection), {})
+def _timed(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+    return type("_Pool", (pool,), {"ConnectionCls": type("_Connection", (_Timed, pool.ConnectionCls), {})})
 
 
-class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls = type("_TLSConnection", (_Timed, HTTPSConnection), {})
-
-
-_POOLS: Final = {"http": _Pool, "https": _TLSPool}
+_POOLS: Final = {"http": _timed(HTTPConnectionPool), "https": _timed(HTTPSConnectionPool)}
 
 
 class _Adapter(HTTPAdapter):
@@ -137,12 +132,7 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 
 def send(
-    url: str,
-    origin: Any,
-    headers: Mapping[str, str],
-    auth: tuple[bytes, bytes] | None,
-    timeout_seconds: float,
-    tick: Callable[[], float],
+    url: str, origin: Any, headers: Mapping[str, str], auth: Any, timeout_seconds: float, tick: Callable[[], float]
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -152,7 +142,7 @@ def send(
     users = _of_users.get(origin)
     session = users or _ours
     # Without an ``auth``, requests would send the password in ~/.netrc.
-    given: Any = auth or (None if users else lambda request: request)
+    given = auth or (None if users else lambda request: request)
     request = session.prepare_request(requests.Request("GET", url, headers=dict(headers), auth=given))
     # Given here, the session's own authorities come before those of the environment.
     settings: Any = session.merge_environment_settings(str(request.url), {}, True, session.verify, None)

@@ -46,12 +46,7 @@ class Workers(Generic[_Job]):
             raise Stopped
 
     def run(
-        self,
-        tick: Callable[[], None] = lambda: None,
-        end: Callable[[], None] = lambda: None,
-        *,
-        # How long an interruption waits for threads; those that wait for a server end when it answers.
-        patience_seconds: float = 0.5,
+        self, tick: Callable[[], None] = lambda: None, end: Callable[[], None] = lambda: None, *, patience_seconds: float = 0.5
     ) -> None:
         """Do all jobs; call ``tick`` ten times a second, and ``end`` once when no more jobs start.
 

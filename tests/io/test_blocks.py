@@ -107,21 +107,16 @@ def test_any_sequence_of_reads_gives_slices_of_the_bytes(size: int, block_bytes:
 # ---------------------------------------------------------------------- requests
 
 
-def test_random_reads_fetch_the_blocks_they_touch_and_no_others_once(blocks: SlicedBlocks) -> None:
+def test_random_reads_fetch_the_blocks_they_touch_once_and_a_batch_of_ranges_in_one_request(blocks: SlicedBlocks) -> None:
+    ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
+
     with resource_of(blocks) as resource:
         for offset in (555_555, 9_990, 555_000, 9_995):
             resource.read_at(offset, 10)
-
-    assert blocks.requests == [[55], [0], [1]]
-
-
-def test_a_batch_of_ranges_is_one_request(blocks: SlicedBlocks) -> None:
-    ranges = [(offset, 100) for offset in (900_000, 5, 500_000, 5, 29_950)]
     with resource_of(blocks) as resource:
-        parts = resource.read_ranges(ranges)
+        assert resource.read_ranges(ranges) == [DATA[offset : offset + 100] for offset, _ in ranges]
 
-    assert parts == [DATA[offset : offset + 100] for offset, _ in ranges]
-    assert blocks.requests == [[0, 2, 3, 50, 90]]
+    assert blocks.requests == [[55], [0], [1], [0, 2, 3, 50, 90]]
 
 
 def test_more_than_there_is_room_for_is_prefetched_in_part() -> None:

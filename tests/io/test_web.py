@@ -125,20 +125,12 @@ def test_a_timeout_that_is_none_is_an_error(monkeypatch: pytest.MonkeyPatch, sec
 # ---------------------------------------------------------------------- where servers and documents may lead
 
 
+FOREIGN = ["file:///etc/passwd", "package:json/tool.py", "ftp://a.example/x", "data:,x", "http://[::bad/x"]
+
+
 @pytest.mark.parametrize("origin", ["https://a.example/b/c.json", "http://a.example/b/c.json", "/data/c.json", "c.json"])
 @pytest.mark.parametrize(
-    "target",
-    [
-        "file:///etc/passwd",
-        "package:json/tool.py",
-        "ftp://a.example/x",
-        "data:,x",
-        "http://[::bad/x",
-        "https://a.example:port/x",
-        "https://a.example:99999999/x",
-        7,
-        b"https://a.example/",
-    ],
+    "target", [*FOREIGN, "https://a.example:port/x", "https://a.example:99999999/x", 7, b"https://a.example/"]
 )
 def test_nothing_leads_to_another_scheme(origin: str, target: Any) -> None:
     with pytest.raises(WebError, match="leads to"):

@@ -7,7 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from data_stack.exception import ArchiveError, MalformedIdentifierError, UnsafeArchiveError
 from data_stack.io.archives.streams import ArchiveLimits
@@ -39,6 +39,10 @@ class ArchiveMember:
     is_folder: bool = False
     offset: int = field(default=0, repr=False, compare=False)
     _headers: Any = field(default=None, repr=False, compare=False)
+
+
+_Choice: TypeAlias = Collection[str] | Callable[[ArchiveMember], bool]
+_Rename: TypeAlias = Mapping[str, str] | Callable[[str], str]
 
 
 class Archive(ABC):
@@ -89,12 +93,7 @@ class Archive(ABC):
         return [member.name for member in self if not member.is_folder]
 
     def unpack(
-        self,
-        target: Any,
-        prefix: str = "",
-        *,
-        members: Collection[str] | Callable[[ArchiveMember], bool] | None = None,
-        rename: Mapping[str, str] | Callable[[str], str] | None = None,
+        self, target: Any, prefix: str = "", *, members: _Choice | None = None, rename: _Rename | None = None
     ) -> list[str]:
         """Store files of the archive under ``prefix/name``; a member is published once it was read whole.
 
@@ -156,7 +155,7 @@ class Archive(ABC):
     def _no_member(self, name: str, names: Collection[str] = ()) -> ArchiveError:
         return ArchiveError(f"{self.name!r} has no file {name!r}{did_you_mean(name, names)}")
 
-    def _identifier(self, name: str, prefix: str, rename: Mapping[str, str] | Callable[[str], str] | None) -> str:
+    def _identifier(self, name: str, prefix: str, rename: _Rename | None) -> str:
         if rename is not None:
             name = rename(name) if callable(rename) else rename.get(name, name)
         try:

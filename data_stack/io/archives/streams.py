@@ -6,6 +6,7 @@ import bz2
 import io
 import itertools
 import lzma
+import math
 import os
 import zlib
 from collections.abc import Callable, Iterator
@@ -200,7 +201,7 @@ def open_decompressed(stream: Any, *, limits: ArchiveLimits | None = None) -> io
     compression = compression_of(head)
     if compression is None:
         raise ArchiveError(f"{name!r} is not compressed by gzip, bzip2, xz or zstd: it begins with {head[:6]!r}")
-    return stream_of(delay_last_chunk(_limit(decompress_chunks(stream, name, compression, limits), name, limits)), name)
+    return stream_of(delay_last_chunk(decompress_chunks(stream, name, compression, limits, limits.max_bytes)), name)
 
 
 def compression_of(head: bytes) -> str | None:
@@ -210,8 +211,10 @@ def compression_of(head: bytes) -> str | None:
     return next((name for name, magic in _MAGICS.items() if head.startswith(magic)), None)
 
 
-def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits) -> Iterator[bytes]:
-    """Decompress in chunks of bounded size; the ratio is checked, the length is not."""
+def decompress_chunks(
+    stream: io.BufferedReader, name: str, compression: str, limits: ArchiveLimits, max_bytes: float = math.inf
+) -> Iterator[bytes]:
+    """Decompress in chunks of bounded size; the ratio is checked, and the length against ``max_bytes``."""
     data, n_read, n_bytes = b"", 0, 0
     while True:
         decompressor = _MAKERS[compression]()
@@ -230,6 +233,8 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
                 raise ArchiveError(f"{name!r} {why}: {error}. Fetch it again, or compress it with less memory.") from error
             data, n_bytes = b"", n_bytes + len(output)
             limits.check_ratio(name, n_bytes, n_read)
+            if n_bytes > max_bytes:
+                limits.check_bytes(name, n_bytes)
             if output:
                 yield output
         data = decompressor.unused_data
@@ -244,41 +249,23 @@ def decompress_chunks(stream: io.BufferedReader, name: str, compression: str, li
         data = stream.read(CHUNK_BYTES)
 
 
-def _limit(chunks: Iterator[bytes], name: str, limits: ArchiveLimits) -> Iterator[bytes]:
-    n_bytes = 0
-    for chunk in chunks:
-        n_bytes += len(chunk)
-        limits.check_bytes(name, n_bytes)
-        yield chunk
-
-
 class _Inflater:
-    """A zlib decompressor with the interface of bz2 and lzma."""
+    """A decompressor of zlib, or of zstandard, which cannot bound its output, with the interface of bz2 and lzma."""
 
-    def __init__(self, library: Any) -> None:
-        self._library = library
-        self.needs_input = True
+    eof, unused_data, needs_input = False, b"", True
 
-    @property
-    def eof(self) -> bool:
-        return bool(self._library.eof)
+    def __init__(self, library: Any, is_bounded: bool) -> None:
+        self._library, self._is_bounded = library, is_bounded
 
-    @property
-    def unused_data(self) -> bytes:
-        return bytes(self._library.unused_data)
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        output = bytes(self._library.decompress(self._library.unconsumed_tail + data, max_length))
-        # A full output may leave more inside, even when all input is consumed.
-        self.needs_input = len(output) < max_length
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if self._is_bounded:
+            output = bytes(self._library.decompress(self._library.unconsumed_tail + data, max_length))
+            # A full output may leave more inside, even when all input is consumed.
+            self.needs_input = len(output) < max_length
+        else:
+            output = bytes(self._library.decompress(data))
+        self.eof, self.unused_data = self._library.eof, self._library.unused_data
         return output
-
-
-class _ZstdInflater(_Inflater):
-    """The same for zstandard, which has no ``max_length``."""
-
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        return bytes(self._library.decompress(data))
 
 
 def _zstd() -> _Inflater:
@@ -286,11 +273,11 @@ def _zstd() -> _Inflater:
         import zstandard
     except ImportError as error:
         raise MissingDependencyError("reading zstd", "zstandard", "zstd") from error
-    return _ZstdInflater(zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj())
+    return _Inflater(zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).decompressobj(), False)
 
 
 _MAKERS: Final[dict[str, Callable[[], Any]]] = {
-    "gzip": lambda: _Inflater(zlib.decompressobj(16 + zlib.MAX_WBITS)),
+    "gzip": lambda: _Inflater(zlib.decompressobj(16 + zlib.MAX_WBITS), True),
     "bz2": bz2.BZ2Decompressor,
     "xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MAX_WINDOW_BYTES),
     "zstd": _zstd,

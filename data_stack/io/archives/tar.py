@@ -10,7 +10,7 @@ import io
 import re
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from data_stack.exception import ArchiveError, UnsafeArchiveError
 from data_stack.io.archives.archive import Archive, ArchiveMember, add_name, check_name
@@ -34,9 +34,7 @@ class TarArchive(Archive):
         file: the tar itself, if it is not compressed.
     """
 
-    def __init__(
-        self, name: str, begin: Callable[[], io.BufferedReader], file: StreamedResource | None, limits: ArchiveLimits
-    ) -> None:
+    def __init__(self, name: str, begin: Callable[[], Any], file: StreamedResource | None, limits: ArchiveLimits) -> None:
         super().__init__(name, limits)
         self._begin, self._file = begin, file
         self._index: dict[str, ArchiveMember] | None = None

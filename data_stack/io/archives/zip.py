@@ -81,9 +81,8 @@ class ZipArchive(Archive):
         if info.flag_bits & (1 | 1 << 6 | 1 << 13):
             raise UnsafeArchiveError(f"{self.name!r}: {name!r} is encrypted; unpack it with another tool")
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ArchiveError(
-                f"{self.name!r}: {name!r} is compressed by method {info.compress_type}, not by deflate; use another tool"
-            )
+            method = info.compress_type
+            raise ArchiveError(f"{self.name!r}: {name!r} is compressed by method {method}, not by deflate; use another tool")
         self._limits.check_ratio(self.name, info.file_size, info.compress_size)
         return stream_of(delay_last_chunk(self._chunks(info)), name)
 

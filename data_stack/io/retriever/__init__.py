@@ -275,11 +275,7 @@ class _Retrieval:
 
 
 def _deliver(
-    definition: ResourceDefinition,
-    source: str,
-    fetch: Fetch,
-    connector: StorageConnector,
-    begin: Callable[[ResourceDefinition, ResourceWriter], Transfer],
+    definition: ResourceDefinition, source: str, fetch: Fetch, connector: StorageConnector, begin: Callable[..., Transfer]
 ) -> RetrievedResource:
     """Store the bytes of ``source`` if they match the definition.
 

@@ -41,15 +41,15 @@ class Transfer:
         writer: ResourceWriter,
         *,
         timeout_seconds: float = 30.0,
-        limits: Limits = Limits(),  # noqa: B008  # frozen
+        limits: Limits | None = None,
     ) -> None:
-        self.definition, self.timeout_seconds, self.limits = definition, timeout_seconds, limits
+        self.definition, self.timeout_seconds, self.limits = definition, timeout_seconds, limits or Limits()
         self.size = 0
         self.expected_size = definition.size
         self.is_verified = False
         self.head = b""
         self._writer = writer
-        self._most = limits.max_bytes if definition.size is None else definition.size
+        self._most = self.limits.max_bytes if definition.size is None else definition.size
         self._hashes: dict[str, hashlib._Hash] = {}
         if definition.md5_sum is not None:
             self.hash_by("md5")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from web_server import ScriptedServer
@@ -55,24 +56,18 @@ def test_a_path_may_come_as_a_path_and_hold_a_colon(
     (tmp_path / "v1:data.bin").write_bytes(BODY)
     monkeypatch.chdir(tmp_path)
 
-    definitions = [
-        ResourceDefinition("raw/data", Path("v1:data.bin")),  # type: ignore[arg-type]  # the original took it
-        ResourceDefinition("raw/more", "v1:data.bin"),
-    ]
-    retrieve(definitions, store)
+    path: Any = Path("v1:data.bin")  # the original took it
+    retrieve([ResourceDefinition("raw/data", path), ResourceDefinition("raw/more", "v1:data.bin")], store)
 
     assert store.list_resources() == ["raw/data", "raw/more"]
 
 
-@pytest.mark.parametrize("source", ["", "\0", "/dev/zero", "/dev/stdin\0"])
-def test_what_is_no_regular_file_is_refused(store: FileStorageConnector, source: str) -> None:
-    refusal(store, source)
-
-
-def test_a_fifo_is_refused_without_waiting_for_a_writer(store: FileStorageConnector, tmp_path: Path) -> None:
+def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(store: FileStorageConnector, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
 
     assert "is not a regular file" in refusal(store, str(tmp_path / "fifo"))
+    for source in ("", "\0", "/dev/zero", "/dev/stdin\0"):
+        refusal(store, source)
 
 
 # ---------------------------------------------------------------------- as the original was called
@@ -100,11 +95,7 @@ def test_an_imported_file_is_verified_and_stored(path: Path) -> None:
     assert store.get_resource("raw/data").read() == BODY
 
 
-@pytest.mark.parametrize(
-    "digests",
-    [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}],
-    ids=["sha256", "md5", "both"],
-)
+@pytest.mark.parametrize("digests", [{"sha256": "0" * 64}, {"md5_sum": "0" * 32}, {"sha256": SHA256, "md5_sum": "0" * 32}])
 def test_an_imported_file_of_another_digest_is_refused_and_the_stored_one_kept(
     store: FileStorageConnector, path: Path, digests: dict[str, str]
 ) -> None:

@@ -258,18 +258,11 @@ def test_secrets_of_a_url_are_never_shown(
 # ---------------------------------------------------------------------- names that are none
 
 
+HOSTLESS = ["http:", "http://[::1/data.bin", "http://localhost:99999999/", "http://a\x00b/", "http://\udcff.invalid/"]
+
+
 @pytest.mark.parametrize(
-    "url",
-    [
-        "http:",
-        "http://[::1/data.bin",
-        "http://localhost:99999999/",
-        "http://a\x00b/",
-        "http://\udcff.invalid/",
-        "http://" + "a" * 300 + ".invalid/",
-        "http://user@:80/",
-        "http://localhost:1/\r\nHost: evil",
-    ],
+    "url", [*HOSTLESS, "http://" + "a" * 300 + ".invalid/", "http://user@:80/", "http://localhost:1/\r\nHost: evil"]
 )
 def test_a_url_that_is_none_is_an_error_of_ours(store: FileStorageConnector, url: str) -> None:
     assert "raw/data" in refusal(store, url, limits=Limits(n_retries=0))

@@ -62,8 +62,14 @@ def interrupted_for_ever(server: ScriptedServer, *then: dict[str, Any]) -> str:
     return server.script("/data", GOOD | {"cut_at": CUT}, GOOD | {"cut_at": 0, "reset": True}, *then)
 
 
-def test_the_next_command_asks_only_for_the_rest(store: StorageConnector, server: ScriptedServer, tmp_path: Path) -> None:
-    url = interrupted_for_ever(server, GOOD)
+CHANGED = {"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True}
+
+
+@pytest.mark.parametrize("then", [GOOD, CHANGED, {"body": BODY}], ids=["good", "changed", "without ranges"])
+def test_the_next_command_asks_only_for_the_rest_or_begins_at_the_start_where_it_must(
+    store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
+) -> None:
+    url = interrupted_for_ever(server, then)
 
     interrupt(store, url)
     fetch(store, url)
@@ -91,21 +97,6 @@ def test_so_it_does_after_the_first_one_was_killed(store: StorageConnector, serv
 
     assert stored(store) == BODY
     assert offset_of(server, -1) > CUT / 2
-    assert partials(tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "then", [{"body": BODY, "headers": {"ETag": '"two"'}, "ranges": True}, {"body": BODY}], ids=["changed", "without ranges"]
-)
-def test_what_cannot_be_gone_on_with_begins_at_its_start(
-    store: StorageConnector, server: ScriptedServer, tmp_path: Path, then: dict[str, Any]
-) -> None:
-    url = interrupted_for_ever(server, then)
-
-    interrupt(store, url)
-    fetch(store, url)
-
-    assert stored(store) == BODY
     assert partials(tmp_path) == []
 
 

@@ -99,12 +99,8 @@ def test_no_more_transfers_than_allowed_run_at_once() -> None:
         transfer.write(BODY)
         running.release()
 
-    retrieve(
-        [ResourceDefinition(str(i), "test:x") for i in range(8)],
-        InMemoryStorageConnector(),
-        max_parallel=2,
-        fetchers={"test": fetch},
-    )
+    definitions = [ResourceDefinition(str(i), "test:x") for i in range(8)]
+    retrieve(definitions, InMemoryStorageConnector(), max_parallel=2, fetchers={"test": fetch})
 
     assert at_once == [1] * 8
 
