@@ -13,8 +13,6 @@ from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there
 from data_stack.stores.inventory import StoredVersion, describe_absence, take_inventory
 
-_UNFINISHED = "its preparation has begun and not finished; `data-stack prepare` resumes it"
-
 
 def copy_datasets(
     source: Storage,
@@ -81,7 +79,7 @@ def _choose(source: StorageConnector, name: str | None) -> tuple[list[Parcel], l
         if version.manifest is not None:
             parcels.append(_parcel(source, version, version.manifest))
         elif version.is_begun or version.is_taken_away or version.data is None:
-            skipped.append(CopyFault(version.folder, _UNFINISHED))
+            skipped.append(CopyFault(version.folder, "its preparation has not finished; `data-stack prepare` resumes it"))
         else:
             faults.append(CopyFault(f"{version.folder}/{MANIFEST}", f"{version.problem}; prepare the dataset again"))
     if name is not None and not parcels and not faults:

@@ -25,8 +25,6 @@ from data_stack.io.work import Workers, byte_bar
 from data_stack.repository.default_storage import Storage, as_storage_connector, check_there, existing_storage
 from data_stack.stores.inventory import ExpectedResource, StoredVersion, describe_absence, take_inventory
 
-_MARK = Journal("0" * 64).to_json()
-
 
 @dataclass(frozen=True, slots=True)
 class RemovedVersion:
@@ -138,7 +136,7 @@ def _remove(connector: StorageConnector, version: StoredVersion, dry_run: bool) 
         if not lease.acquire():
             problem = f"another process is preparing, copying or removing dataset {version.folder!r} in {connector!r}"
             raise StorageConflictError(f"{problem}; nothing of it was removed. Wait for that process, or end it, and try again")
-        connector.set_resource(mark, _MARK)
+        connector.set_resource(mark, Journal("0" * 64).to_json())
         for identifier in [manifest, *(each for each in version.identifiers if each not in (manifest, mark)), mark]:
             _delete(connector, identifier)
         if "/" in version.folder:  # else it may contain other versions

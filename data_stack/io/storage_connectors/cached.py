@@ -34,12 +34,6 @@ from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.writer import ResourceWriter
 
 _Answer = TypeVar("_Answer")
-#: Limit of the identifiers whose last ``stat`` is remembered.
-_REMEMBERED = 1 << 16
-#: After an unanswered request, cached resources are served without asking for this many times its duration.
-_SILENCE_FACTOR, _MAX_SILENT_SECONDS = 10.0, 300.0
-#: While a file is being replaced, a file store does not know its digest.
-_ATTEMPTS, _PAUSE_SECONDS = 100, 0.01
 #: The most that is requested and held in memory at once.
 _AT_ONCE_BYTES = 4 << 20
 
@@ -79,10 +73,8 @@ class CachedStorageConnector(StorageConnector):
     def __init__(
         self, remote: StorageConnector, local: str | os.PathLike[str], max_bytes: int | None = None, *, fresh_seconds: float = 0.0
     ) -> None:
-        if max_bytes is not None and max_bytes < 0:
-            raise ConfigError(f"max_bytes must not be negative, got {max_bytes}; None for no limit")
-        if not fresh_seconds >= 0:
-            raise ConfigError(f"fresh_seconds must not be negative, got {fresh_seconds}")
+        if (max_bytes or 0) < 0 or not fresh_seconds >= 0:
+            raise ConfigError(f"max_bytes and fresh_seconds must not be negative, got {max_bytes} and {fresh_seconds}")
         self.remote, self.local = remote, os.path.abspath(os.fspath(local))
         self._max_bytes, self._fresh_seconds = max_bytes, fresh_seconds
         # Without memory addresses, which differ in the next process, the notes keep their name.
@@ -221,7 +213,7 @@ class CachedStorageConnector(StorageConnector):
             return info
         if said != info:
             self._folder.note(identifier, info)
-        if len(self._last) >= _REMEMBERED:
+        if len(self._last) >= 1 << 16:
             self._last.clear()
         self._last[identifier] = time.monotonic(), info
         return info
@@ -234,9 +226,9 @@ class CachedStorageConnector(StorageConnector):
         except (FileNotFoundError, ResourceNotFoundError):
             raise
         except OSError as error:
-            # Offline work must not wait for the timeout at each opening.
+            # Offline work must not wait for the timeout at each opening: for ten times as long, nothing is asked.
             waited = time.monotonic() - start
-            self._silent_until = time.monotonic() + min(_SILENCE_FACTOR * waited, _MAX_SILENT_SECONDS)
+            self._silent_until = time.monotonic() + min(10.0 * waited, 300.0)
             problem = f"{(str(error) or type(error).__name__).rstrip('.')}. {identifier!r}, or a part, is not in the cache either"
             raise StorageUnavailableError(f"{problem}; call fetch() while the remote answers.", error.errno) from error
         self._silent_until = 0.0
@@ -301,7 +293,7 @@ class _CachedResource:
         has_blocks, resource = folder.has("blocks", content), None
         if not (has_blocks and cache._is_silent()):
             try:
-                resource, self.content = self._open_remote()
+                resource, self.content = self.open_remote()
             except OSError:
                 if not has_blocks:  # cached blocks serve while the remote is away
                     raise
@@ -318,25 +310,17 @@ class _CachedResource:
         folder.store_whole(content, data)
         return folder.open_whole(content) or BytesSource(data, ResourceInfo(self.identifier, content.size, content.sha256))
 
-    def _open_remote(self) -> tuple[StreamedResource, Content]:
+    def open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
         cache, identifier = self.cache, self.identifier
-        for _ in range(_ATTEMPTS):
+        for _ in range(100):  # while a file is being replaced, a file store does not know its digest
             resource = cache._ask(identifier, lambda: cache.remote.get_resource(identifier))
             content = cache._ask(identifier, functools.partial(Content.of, resource))
             if content is not None:
                 return resource, content
             resource.close()
-            time.sleep(_PAUSE_SECONDS)
+            time.sleep(0.01)
         raise ResourceChangedError(identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest")
-
-    def open_remote_again(self) -> StreamedResource:
-        """Open the resource in the remote, which was away before; ResourceChangedError if it was replaced meanwhile."""
-        resource, content = self._open_remote()
-        if content != self.content:
-            resource.close()
-            raise ResourceChangedError(self.identifier, f"sha256 {self.content.sha256}", f"sha256 {content.sha256}")
-        return resource
 
 
 class _CachedBlocks(Blocks):
@@ -390,8 +374,13 @@ class _CachedBlocks(Blocks):
         return None
 
     def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        resource = self._resource = self._resource or self._source.open_remote_again()
-        identifier, runs = self._source.identifier, list(runs_of(numbers))
+        identifier, runs, resource = self._source.identifier, list(runs_of(numbers)), self._resource
+        if resource is None:  # the remote was away before
+            resource, content = self._source.open_remote()
+            if content != self._content:
+                resource.close()
+                raise ResourceChangedError(identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}")
+            self._resource = resource
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
         read = resource.read_ranges if len(ranges) > 1 else lambda ranges: [resource.read_at(*ranges[0])]

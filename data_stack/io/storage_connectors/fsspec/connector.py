@@ -46,10 +46,8 @@ from data_stack.util.executor import waiting
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
-_OWN_FOLDER: Final = ".data_stack"
 _RESOURCES: Final = ".data_stack/resources"
 _LEASES: Final = ".data_stack/leases"
-_NOTES: Final = ".data_stack/digests"
 _POINTERS_AT_ONCE: Final = 16
 _MAX_NOTE_BYTES: Final = 4096
 #: Resources up to this size are stored in their pointer, in one request.
@@ -165,7 +163,7 @@ class FsspecStorageConnector(StorageConnector):
         pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
         plain, folders = self._files.entries(folder)  # of other tools
         for each in folders:
-            if each != _OWN_FOLDER and f"{each}/".startswith(prefix):
+            if each != ".data_stack" and f"{each}/".startswith(prefix):
                 plain += self._files.files(each)
         identifiers = {_identifier_of(file.path) for file in pointers} | {file.path for file in plain if is_identifier(file.path)}
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
@@ -314,7 +312,7 @@ def _pointer_path(identifier: str) -> str:
 
 
 def _note_path(identifier: str) -> str:
-    return f"{_NOTES}/{identifier}~"
+    return f".data_stack/digests/{identifier}~"
 
 
 def _identifier_of(pointer_path: str) -> str | None:

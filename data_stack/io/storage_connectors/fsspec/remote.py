@@ -39,7 +39,6 @@ TEMPORARIES: Final = ".data_stack/temporaries"
 
 _T = TypeVar("_T")
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-_LIMITS: Final = Limits(n_retries=3, backoff_seconds=0.3)
 _MAX_AT_ONCE: Final = 32
 #: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
 _ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
@@ -268,7 +267,7 @@ class RemoteFiles:
                 raise WebError("unreachable", transient=True) from None
 
         try:
-            return retrying(attempt, _LIMITS, deadline=time.monotonic() + self._timeout_seconds)
+            return retrying(attempt, Limits(n_retries=3, backoff_seconds=0.3), deadline=time.monotonic() + self._timeout_seconds)
         except WebError:
             self._fail(action, path, failures[-1], is_away=True)
 

@@ -94,12 +94,10 @@ class Settings:
             raise ConfigError("a database name has 1 to 63 characters other than '/\\. \"$*<>:|?'; check the URL's path")
         if not _BUCKET.fullmatch(self.bucket):
             raise ConfigError("a bucket has 1 to 60 letters, digits or '_.-', without '..', a last dot, or a leading 'system.'")
-        if not 0.1 <= self.timeout_seconds <= 86_400:
-            raise ConfigError("timeout_seconds must be between 0.1 and 86,400")
-        if not 1024 <= self.chunk_bytes <= 8 << 20:
-            raise ConfigError("chunk_bytes must be between 1,024 and 8 MiB; 64 KiB to 1 MiB work well")
-        if not 0 <= self.inline_bytes <= 8 << 20:
-            raise ConfigError("inline_bytes must be between 0 and 8 MiB: a document holds at most 16 MiB")
+        # A document holds at most 16 MiB.
+        for name, least, most in (("timeout_seconds", 0.1, 86_400), ("chunk_bytes", 1024, 8 << 20), ("inline_bytes", 0, 8 << 20)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"{name} must be between {least:,} and {most:,}")
         if self.options_given() & _UNVERIFIED and not self.allow_invalid_certificates:
             advice = "name the authority with tlsCAFile=…, or accept any server with allow_invalid_certificates=True"
             raise ConfigError(f"the connection string turns off the check of the server's certificate; {advice}")
