@@ -189,7 +189,7 @@ class _TarWriter:
             info = tarfile.TarInfo(path)
             info.size = len(data)
             self._tar.addfile(info, io.BytesIO(data))
-        self._tar.members.clear()  # one for each file
+        self._tar.members.clear()  # type: ignore[attr-defined]  # one for each file
         self.n_samples += 1
 
     def finish(self) -> None:
