@@ -14,7 +14,6 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.codecs.plain import BytesCodec
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, MissingDependencyError, RequestLimitError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
@@ -244,18 +243,6 @@ def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) ->
     return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]
 
 
-def as_places(positions: range | IndexArrayOfInts) -> Places:
-    """The same, as a range if they follow each other."""
-    if isinstance(positions, range):
-        return positions
-    n = len(positions)
-    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
-        places = range(positions.item(0), positions.item(0) + n)
-        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
-            return places
-    return positions.astype(np.int64, copy=False)
-
-
 def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[dict[str, Any]]:
     """Samples out of columns. Two and three columns are written out, which takes a third of the time."""
     if len(keys) == 2:
@@ -299,8 +286,8 @@ class Part:
         return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
 
 
-class ColumnEncoder:
-    """Checks and encodes the values of a column, and follows whether all of its records have one layout.
+class ColumnWriter:
+    """Encodes the values of a column, writes them, and follows whether all of its records have one layout.
 
     Args:
         name: of the column.
@@ -308,9 +295,17 @@ class ColumnEncoder:
         codec: of its values.
         where: the dataset, for messages.
 
+    Attributes:
+        bag, idx: its files, which its dataset opens.
+        n_records: number of its records.
+        begins_empty: whether the first of them is empty.
+
     Raises:
         ConfigError: the column's type has no such dtype or shape.
     """
+
+    bag: Any
+    idx: Any
 
     def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
         self.name, self.column, self.codec, self._where = name, column, codec, where
@@ -323,9 +318,9 @@ class ColumnEncoder:
         self._fits = column.dtype is None and column.shape is None
         if layout is not None and layout.record_bytes == layout.dtype.itemsize == 8:
             self._fits |= column.dtype in (None, layout.dtype)  # a codec of numbers takes nothing but what has its dtype
-        self._known: Column | None = column
+        self._is_known, self.begins_empty = True, False
         self._layout: FixedLayout | None = None
-        self._n_seen = 0
+        self.n_records = 0
 
     # ------------------------------------------------------------------ encoding
 
@@ -394,11 +389,15 @@ class ColumnEncoder:
 
     # ------------------------------------------------------------------ what the records are
 
-    def observe(self, part: Part) -> None:
-        """Records were written."""
+    def put(self, part: Part) -> None:
+        """Write records at the end of the files."""
+        ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(self.bag.size)
+        self.bag.put(part.data)
+        self.idx.put(ends.astype("<u8", copy=False).tobytes())
         if len(part.sizes):
-            self._layout = part.layout if self._n_seen == 0 or part.layout == self._layout else None
-            self._n_seen += len(part.sizes)
+            self._layout = part.layout if self.n_records == 0 or part.layout == self._layout else None
+            self.begins_empty |= self.n_records == 0 and not part.sizes[0]
+            self.n_records += len(part.sizes)
 
     def follow(self, earlier: Column | None, record_bytes: int | None, n_records: int) -> None:
         """Start with the manifest's description of the first ``n_records``; None without one.
@@ -406,11 +405,11 @@ class ColumnEncoder:
         Raises:
             ConfigError: the column is declared with another dtype or shape.
         """
+        self.n_records = n_records
         if n_records == 0:
             return
-        self._n_seen = n_records
         if earlier is None or _has_fields(self.column):
-            self._known = None
+            self._is_known = False
             return
         self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
@@ -419,16 +418,13 @@ class ColumnEncoder:
 
     def result(self) -> tuple[Column, int | None]:
         """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""
-        if self._known is None:
-            return Column(self.column.type), None
-        declared, seen = self.column, self._layout
-        column = declared
+        column, seen = self.column, self._layout
         if seen is not None:
-            column = Column(declared.type, declared.dtype or seen.dtype, seen.shape if declared.shape is None else declared.shape)
-        if _has_fields(column):
-            return Column(declared.type), None
+            column = Column(column.type, column.dtype or seen.dtype, seen.shape if column.shape is None else column.shape)
+        if not self._is_known or _has_fields(column):
+            return Column(column.type), None
         layout = self.codec.derive_layout(column)
-        return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
+        return column, layout.record_bytes if layout is not None and (layout == seen or self.n_records == 0) else None
 
 
 def _has_fields(column: Column) -> bool:
