@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Column
 from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.declared_column import DeclaredColumn
 from data_stack.dataset.iterator.indices import check_index
 from data_stack.dataset.positions import IndexArrayOfInts
@@ -203,9 +203,7 @@ class RecordReader(RecordsIterator):
         """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
         if type(index) is int and 0 <= index < self._length:
             return self._sample(index)
-        if type(index) is tuple and len(index) == 2:
-            return self.read(*index)
-        return sample_or_view(self, index)
+        return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """Read part of a sample.
