@@ -59,6 +59,7 @@ class FixedColumn:
         self._is_scalar = self._is_number and not layout.header
         self._is_cast = self._stored != self._dtype
         self._gives_items = self._is_scalar and self._stored.kind in "iuf" and self._dtype.kind in "iuf"
+        self._is_boxed = self._is_number and not self._gives_items
         # In one piece each: fancy indexing copies these at the speed of memory, and it needs no rows side by side.
         self._item = self._stored if self._is_number else np.dtype(f"V{self._record_bytes - self._header_bytes}")
         self._rows: StoredRowsColumn | None = None
@@ -68,10 +69,9 @@ class FixedColumn:
         else:
             data = file.buffer if len(bag) else bytes(self._record_bytes)
             self._items = self._items_of(len(bag), data)
-            strides = np.empty((1, *layout.shape), self._stored).strides[1:]
-            self._values: _Array = np.ndarray(
-                (len(bag), *layout.shape), self._stored, data, self._header_bytes, (self._record_bytes, *strides)
-            )
+            shape, strides = (len(bag), *layout.shape), np.empty((1, *layout.shape), self._stored).strides[1:]
+            strides = (self._record_bytes, *strides)
+            self._values: _Array = np.ndarray(shape, self._stored, data, self._header_bytes, strides)
             self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
 
     def __len__(self) -> int:
@@ -88,14 +88,12 @@ class FixedColumn:
         Raises:
             DatasetFileCorruptError: its record is damaged.
         """
-        if self._rows is not None:
+        if self._rows is not None or self._is_boxed:
             return self.values(range(index, index + 1))[0]
         if not self.bag.file.checks.is_done:
             self._check(range(index, index + 1))
         if self._gives_items:
             return self._values.item(index)
-        if self._is_number:
-            return self.values(range(index, index + 1))[0]
         value = self._values[index]
         return value.astype(self._dtype) if self._is_cast else value.copy()
 

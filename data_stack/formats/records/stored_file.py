@@ -28,10 +28,9 @@ _Integers = npt.NDArray[np.int64]
 
 def block_damage(file: str, block: int) -> DatasetFileCorruptError:
     """The error for a block that differs from its checksum."""
-    return DatasetFileCorruptError(
-        f"{file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum "
-        f"in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() checks all files"
-    )
+    problem = f"the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum in {MANIFEST}"
+    remedy = "Restore the file from a copy, or write the dataset again; verify() checks all files"
+    return DatasetFileCorruptError(f"{file} is damaged: {problem}. {remedy}")
 
 
 class BlockChecks:

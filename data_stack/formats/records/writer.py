@@ -146,10 +146,9 @@ class RecordWriter:
         start, n_at_once = 0, _FIRST_SAMPLES
         while start < n_samples:
             stop, number = min(n_samples, start + n_at_once), len(self)
-            parts = {
-                name: self._writers[name].encode_many(values[start:stop], layout, number)
-                for name, (values, layout) in prepared.items()
-            }
+            parts = {}
+            for name, (values, layout) in prepared.items():
+                parts[name] = self._writers[name].encode_many(values[start:stop], layout, number)
             self._put(parts, stop - start)
             n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
             n_at_once = max(1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes)))
