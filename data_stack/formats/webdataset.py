@@ -188,7 +188,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             chosen = [name for name in names if name in places]
             if required and len(chosen) < len(names):
                 missing = next(name for name in names if name not in places)
-                where = f"sample {index.keys[position]!r} of {self._name_of(number)}"
+                where = f"sample {index.keys[position]!r} of {self._shards[number].full_name}"
                 raise DatasetFileCorruptError(f"{where} has no field {missing!r}")
             sample: dict[str, Any] = {KEY: index.keys[position], **dict.fromkeys(chosen)}
             samples.append(sample)
@@ -199,7 +199,7 @@ class WebDatasetIterator(AccessedDatasetIterator):
             with decoding_for(request):
                 for (sample, name, _, _), data in zip(parts, found, strict=True):
                     hint = f". types={{{name.rpartition('.')[2]!r}: None}} returns the bytes"
-                    file = f"{self._name_of(number)}: {sample[KEY]}.{name}"
+                    file = f"{self._shards[number].full_name}: {sample[KEY]}.{name}"
                     sample[name] = decode_file(self._codec(name), data, file, hint)
         return samples
 
@@ -207,9 +207,6 @@ class WebDatasetIterator(AccessedDatasetIterator):
 
     def _shard_of(self, position: int) -> int:
         return bisect.bisect_right(self._get_index().starts, position) - 1
-
-    def _name_of(self, number: int) -> str:
-        return self._shards[number].full_name
 
     def _get_index(self) -> _Index:
         if self._index is None:
@@ -287,7 +284,7 @@ class _ShardsAccess(FieldsAccess):
 
     def locate(self, position: int) -> str:
         source = self.source
-        return f"{source.keys[position]!r} of {source._name_of(source._shard_of(position))}"
+        return f"{source.keys[position]!r} of {source._shards[source._shard_of(position)].full_name}"
 
     def content_fingerprint(self) -> list[str]:
         return contents_of_resources([shard.open for shard in self.source._shards])

@@ -188,7 +188,7 @@ class _TarWriter:
             info = tarfile.TarInfo(path)
             info.size = len(data)
             self._tar.addfile(info, io.BytesIO(data))
-        self._tar.members.clear()  # one for each file
+        self._tar.members.clear()  # type: ignore[attr-defined]  # one for each file
         self.n_samples += 1
 
     def finish(self) -> None:
@@ -238,9 +238,8 @@ class WebDatasetFormat(ConvertibleFormat):
             raise ConfigError(f"{location.full_name} contains no .tar file")
         values = webdataset.WebDatasetIterator(shards)
         columns = [_column_of_field(each) for each in values.fields]
-        keys: dict[str, ColumnKey] = {
-            (column if columns.count(column) == 1 else each): each for column, each in zip(columns, values.fields, strict=True)
-        }
+        pairs = zip(columns, values.fields, strict=True)
+        keys: dict[str, ColumnKey] = {column if columns.count(column) == 1 else each: each for column, each in pairs}
         schema = {column: Column(webdataset.type_of_field(str(each))) for column, each in keys.items()}
         for column, each in keys.items():
             if schema[column].type == "npy" and len(values):

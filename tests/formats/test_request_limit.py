@@ -14,16 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from data_stack import formats
 from data_stack.codecs import codec_of
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
-from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.formats.idx import read_idx, write_idx
-from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.formats.numpy_arrays import NumpyDatasetIterator, read_npy, read_npz, write_npy
 from data_stack.formats.parquet import Field, ParquetDataset, ParquetWriter, PngCodec, Schema
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.webdataset import WebDatasetIterator
-from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.archives import open_decompressed
 from data_stack.io.resources import StreamedResource
 
@@ -121,7 +116,7 @@ class TestOthers:
         file = io.BytesIO()
         with h5py.File(file, "w") as root:
             root.create_dataset("x", data=np.zeros((200, 1000)), chunks=(1, 1000), compression="gzip")
-        iterator = HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
+        iterator = formats.HDF5DatasetIterator(StreamedResource("x.h5", file), ["x"])
 
         assert iterator.read_column(0, range(100)).shape == (100, 1000)
         with pytest.raises(RequestLimitError, match=r"x\.h5"):
@@ -129,25 +124,25 @@ class TestOthers:
 
     def test_numpy_and_idx_out_of_compressed_streams(self) -> None:
         npy, idx, npz = io.BytesIO(), io.BytesIO(), io.BytesIO()
-        write_npy(npy, np.zeros(200_000))
-        write_idx(idx, np.zeros(200_000))
+        formats.write_npy(npy, np.zeros(200_000))
+        formats.write_idx(idx, np.zeros(200_000))
         np.savez_compressed(npz, x=np.zeros(200_000))
 
         with pytest.raises(RequestLimitError):
-            read_npy(open_decompressed(io.BytesIO(gzip.compress(npy.getvalue()))))
+            formats.read_npy(open_decompressed(io.BytesIO(gzip.compress(npy.getvalue()))))
         with pytest.raises(RequestLimitError):
-            read_idx(open_decompressed(io.BytesIO(gzip.compress(idx.getvalue()))))
+            formats.read_idx(open_decompressed(io.BytesIO(gzip.compress(idx.getvalue()))))
         with pytest.raises(RequestLimitError, match=r"x\.npy"):
-            read_npz(npz)
+            formats.read_npz(npz)
         npy.seek(0)
-        assert read_npy(npy).shape == (200_000,)
-        assert len(NumpyDatasetIterator([StreamedResource("x.npy", npy)]).read_column(0)) == 200_000
+        assert formats.read_npy(npy).shape == (200_000,)
+        assert len(formats.NumpyDatasetIterator([StreamedResource("x.npy", npy)]).read_column(0)) == 200_000
 
     def test_a_folder_of_images(self, tmp_path: Path) -> None:
         (tmp_path / "a").mkdir()
         for number in range(4):
             Image.fromarray(picture(400)).save(tmp_path / "a" / f"{number}.png")
-        iterator = ImageFolderIterator(tmp_path)
+        iterator = formats.ImageFolderIterator(tmp_path)
 
         assert len(iterator.__getitems__([0, 1])) == 2
         with pytest.raises(RequestLimitError, match=r"\.png"):
@@ -155,10 +150,10 @@ class TestOthers:
         assert sum(1 for _ in iterator) == 4
 
     def test_shards_of_webdataset(self, tmp_path: Path) -> None:
-        with WebDatasetWriter(tmp_path / "w") as writer:
+        with formats.WebDatasetWriter(tmp_path / "w") as writer:
             for number in range(4):
                 writer.append({"__key__": f"{number}", "png": picture(400)})
-        iterator = WebDatasetIterator(sorted((tmp_path / "w").glob("*.tar")))
+        iterator = formats.WebDatasetIterator(sorted((tmp_path / "w").glob("*.tar")))
 
         assert len(iterator.__getitems__([0, 1])) == 2
         with pytest.raises(RequestLimitError, match="png"):

@@ -13,15 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from data_stack import formats
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.formats.csv import CSVDatasetIterator
-from data_stack.formats.hdf5 import HDF5DatasetIterator
-from data_stack.formats.image_folder import ImageFolderIterator, write_image_folder
-from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 from data_stack.formats.parquet import ParquetDataset, col
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.formats.webdataset import WebDatasetIterator
-from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector
 
@@ -42,34 +37,34 @@ def records(folder: Path, values: Array) -> RecordReader:
 def npy(folder: Path, values: Array) -> DatasetIteratorIF:
     folder.mkdir(parents=True)
     np.save(folder / "x.npy", values)
-    return NumpyDatasetIterator([opened(folder / "x.npy")])
+    return formats.NumpyDatasetIterator([opened(folder / "x.npy")])
 
 
 def hdf5(folder: Path, values: Array) -> DatasetIteratorIF:
     folder.mkdir(parents=True)
     with h5py.File(folder / "x.h5", "w") as file:
         file["x"] = values
-    return HDF5DatasetIterator(opened(folder / "x.h5"), ["x"])
+    return formats.HDF5DatasetIterator(opened(folder / "x.h5"), ["x"])
 
 
 def csv(folder: Path, values: Array) -> DatasetIteratorIF:
     folder.mkdir(parents=True)
     lines = [",".join(map(str, row.astype(int).tolist())) for row in values]
     (folder / "x.csv").write_text("a,b\n" + "\n".join(lines) + "\n")
-    return CSVDatasetIterator(opened(folder / "x.csv"), target=None, dtype=values.dtype)
+    return formats.CSVDatasetIterator(opened(folder / "x.csv"), target=None, dtype=values.dtype)
 
 
 def image_folder(folder: Path, values: Array) -> DatasetIteratorIF:
     images = [np.tile(value.astype(np.uint8), (4, 2)) for value in values]
-    write_image_folder(folder, [{"image": image, "class": f"c{number % 3}"} for number, image in enumerate(images)])
-    return ImageFolderIterator(folder, decode=values.dtype == np.uint8)
+    formats.write_image_folder(folder, [{"image": image, "class": f"c{number % 3}"} for number, image in enumerate(images)])
+    return formats.ImageFolderIterator(folder, decode=values.dtype == np.uint8)
 
 
 def webdataset(folder: Path, values: Array) -> DatasetIteratorIF:
-    with WebDatasetWriter(folder, name="x", shardlen=64) as writer:
+    with formats.WebDatasetWriter(folder, name="x", shardlen=64) as writer:
         for value in values:
             writer.append({"x.npy": value})
-    return WebDatasetIterator(sorted(folder.glob("*.tar")))
+    return formats.WebDatasetIterator(sorted(folder.glob("*.tar")))
 
 
 def parquet(folder: Path, values: Array) -> DatasetIteratorIF:
@@ -79,15 +74,7 @@ def parquet(folder: Path, values: Array) -> DatasetIteratorIF:
     return ParquetDataset(folder)
 
 
-SOURCES: list[Callable[[Path, Array], Any]] = [
-    records,
-    npy,
-    hdf5,
-    csv,
-    image_folder,
-    webdataset,
-    parquet,
-]
+SOURCES: list[Callable[[Path, Array], Any]] = [records, npy, hdf5, csv, image_folder, webdataset, parquet]
 
 
 def numbers() -> Array:
@@ -134,15 +121,15 @@ def test_arguments_of_a_source_belong_to_its_fingerprint(tmp_path: Path, table: 
         ParquetDataset(table, columns=["a"]),
         ParquetDataset(table, columns=["b"]),
         ParquetDataset(table, filters=col("a") >= 0),
-        CSVDatasetIterator(opened(text)),
-        CSVDatasetIterator(opened(text), dtype=np.float32),
-        CSVDatasetIterator(opened(text), target=0),
-        CSVDatasetIterator(opened(text), header=False, skip_lines=1),
-        WebDatasetIterator(shards),
-        WebDatasetIterator(shards, types={"npy": None}),
-        WebDatasetIterator(shards[:-1]),
-        ImageFolderIterator(tmp_path / "images"),
-        ImageFolderIterator(tmp_path / "images", decode=False),
+        formats.CSVDatasetIterator(opened(text)),
+        formats.CSVDatasetIterator(opened(text), dtype=np.float32),
+        formats.CSVDatasetIterator(opened(text), target=0),
+        formats.CSVDatasetIterator(opened(text), header=False, skip_lines=1),
+        formats.WebDatasetIterator(shards),
+        formats.WebDatasetIterator(shards, types={"npy": None}),
+        formats.WebDatasetIterator(shards[:-1]),
+        formats.ImageFolderIterator(tmp_path / "images"),
+        formats.ImageFolderIterator(tmp_path / "images", decode=False),
     ]
 
     assert len({iterator.fingerprint() for iterator in iterators}) == len(iterators)

@@ -119,18 +119,16 @@ class Bag:
         """The error for a record that its codec refuses."""
         begins, ends = self.bounds(range(index, index + 1))
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        return DatasetFileCorruptError(
-            f"record {index:,} of column {self.column!r} (bytes {begins[0]:,} to {ends[0]:,} of {self.file.name}) cannot be "
-            f"decoded: {said[:500]}. The record is damaged, or was written with another codec of the same name"
-        )
+        where = f"record {index:,} of column {self.column!r} (bytes {begins[0]:,} to {ends[0]:,} of {self.file.name})"
+        remedy = "The record is damaged, or was written with another codec of the same name"
+        return DatasetFileCorruptError(f"{where} cannot be decoded: {said[:500]}. {remedy}")
 
     def wrong_bounds(self, index: int, begin: int, end: int) -> DatasetFileCorruptError:
         """The error for a record whose index entry is out of range."""
         file = self.ends.file or self.file
-        return DatasetFileCorruptError(
-            f"the index of column {self.column!r} is damaged: in {file.name} record {index:,} begins at byte {begin:,} and ends "
-            f"at {end:,}, of {self.n_bytes:,}. Restore the file from a copy, or write the dataset again"
-        )
+        problem = f"in {file.name} record {index:,} begins at byte {begin:,} and ends at {end:,}, of {self.n_bytes:,}"
+        remedy = "Restore the file from a copy, or write the dataset again"
+        return DatasetFileCorruptError(f"the index of column {self.column!r} is damaged: {problem}. {remedy}")
 
 
 def ends_of_index(file: StoredFile, n_bytes: int) -> Ends:

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.codecs.plain import BytesCodec
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, MissingDependencyError, RequestLimitError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.bag import Bag
@@ -58,6 +57,7 @@ class FixedColumn:
         self._is_scalar = self._is_number and not layout.header
         self._is_cast = self._stored != self._dtype
         self._gives_items = self._is_scalar and self._stored.kind in "iuf" and self._dtype.kind in "iuf"
+        self._is_boxed = self._is_number and not self._gives_items
         # In one piece each: fancy indexing copies these at the speed of memory, and it needs no rows side by side.
         self._item = self._stored if self._is_number else np.dtype(f"V{self._record_bytes - self._header_bytes}")
         self._rows: StoredRowsColumn | None = None
@@ -67,10 +67,9 @@ class FixedColumn:
         else:
             data = file.buffer if len(bag) else bytes(self._record_bytes)
             self._items = self._items_of(len(bag), data)
-            strides = np.empty((1, *layout.shape), self._stored).strides[1:]
-            self._values: _Array = np.ndarray(
-                (len(bag), *layout.shape), self._stored, data, self._header_bytes, (self._record_bytes, *strides)
-            )
+            shape, strides = (len(bag), *layout.shape), np.empty((1, *layout.shape), self._stored).strides[1:]
+            strides = (self._record_bytes, *strides)
+            self._values: _Array = np.ndarray(shape, self._stored, data, self._header_bytes, strides)
             self._is_contiguous = self._items.flags.c_contiguous and self._items.flags.aligned
 
     def __len__(self) -> int:
@@ -87,14 +86,12 @@ class FixedColumn:
         Raises:
             DatasetFileCorruptError: its record is damaged.
         """
-        if self._rows is not None:
+        if self._rows is not None or self._is_boxed:
             return self.values(range(index, index + 1))[0]
         if not self.bag.file.checks.is_done:
             self._check(range(index, index + 1))
         if self._gives_items:
             return self._values.item(index)
-        if self._is_number:
-            return self.values(range(index, index + 1))[0]
         value = self._values[index]
         return value.astype(self._dtype) if self._is_cast else value.copy()
 
@@ -242,18 +239,6 @@ def sequences_of(elements: ValueColumn, firsts: _Integers, counts: _Integers) ->
     return [values[start : start + count] for start, count in zip(before.tolist(), counts.tolist(), strict=True)]
 
 
-def as_places(positions: range | IndexArrayOfInts) -> Places:
-    """The same, as a range if they follow each other."""
-    if isinstance(positions, range):
-        return positions
-    n = len(positions)
-    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
-        places = range(positions.item(0), positions.item(0) + n)
-        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
-            return places
-    return positions.astype(np.int64, copy=False)
-
-
 def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterator[dict[str, Any]]:
     """Samples out of columns. Two and three columns are written out, which takes a third of the time."""
     if len(keys) == 2:
@@ -297,8 +282,8 @@ class Part:
         return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
 
 
-class ColumnEncoder:
-    """Checks and encodes the values of a column, and follows whether all of its records have one layout.
+class ColumnWriter:
+    """Encodes the values of a column, writes them, and follows whether all of its records have one layout.
 
     Args:
         name: of the column.
@@ -306,9 +291,17 @@ class ColumnEncoder:
         codec: of its values.
         where: the dataset, for messages.
 
+    Attributes:
+        bag, idx: its files, which its dataset opens.
+        n_records: number of its records.
+        begins_empty: whether the first of them is empty.
+
     Raises:
         ConfigError: the column's type has no such dtype or shape.
     """
+
+    bag: Any
+    idx: Any
 
     def __init__(self, name: str, column: Column, codec: Codec, where: str) -> None:
         self.name, self.column, self.codec, self._where = name, column, codec, where
@@ -321,9 +314,9 @@ class ColumnEncoder:
         self._fits = column.dtype is None and column.shape is None
         if layout is not None and layout.record_bytes == layout.dtype.itemsize == 8:
             self._fits |= column.dtype in (None, layout.dtype)  # a codec of numbers takes nothing but what has its dtype
-        self._known: Column | None = column
+        self._is_known, self.begins_empty = True, False
         self._layout: FixedLayout | None = None
-        self._n_seen = 0
+        self.n_records = 0
 
     # ------------------------------------------------------------------ encoding
 
@@ -392,11 +385,15 @@ class ColumnEncoder:
 
     # ------------------------------------------------------------------ what the records are
 
-    def observe(self, part: Part) -> None:
-        """Records were written."""
+    def put(self, part: Part) -> None:
+        """Write records at the end of the files."""
+        ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(self.bag.size)
+        self.bag.put(part.data)
+        self.idx.put(ends.astype("<u8", copy=False).tobytes())
         if len(part.sizes):
-            self._layout = part.layout if self._n_seen == 0 or part.layout == self._layout else None
-            self._n_seen += len(part.sizes)
+            self._layout = part.layout if self.n_records == 0 or part.layout == self._layout else None
+            self.begins_empty |= self.n_records == 0 and not part.sizes[0]
+            self.n_records += len(part.sizes)
 
     def follow(self, earlier: Column | None, record_bytes: int | None, n_records: int) -> None:
         """Start with the manifest's description of the first ``n_records``; None without one.
@@ -404,11 +401,11 @@ class ColumnEncoder:
         Raises:
             ConfigError: the column is declared with another dtype or shape.
         """
+        self.n_records = n_records
         if n_records == 0:
             return
-        self._n_seen = n_records
         if earlier is None or _has_fields(self.column):
-            self._known = None
+            self._is_known = False
             return
         self._layout = None if record_bytes is None else self.codec.derive_layout(earlier)
         if self.column.dtype not in (None, earlier.dtype) or self._declared not in (None, self._layout):
@@ -417,16 +414,13 @@ class ColumnEncoder:
 
     def result(self) -> tuple[Column, int | None]:
         """The column as declared, completed by the layout of its records; and their size if all have the column's layout."""
-        if self._known is None:
-            return Column(self.column.type), None
-        declared, seen = self.column, self._layout
-        column = declared
+        column, seen = self.column, self._layout
         if seen is not None:
-            column = Column(declared.type, declared.dtype or seen.dtype, seen.shape if declared.shape is None else declared.shape)
-        if _has_fields(column):
-            return Column(declared.type), None
+            column = Column(column.type, column.dtype or seen.dtype, seen.shape if column.shape is None else column.shape)
+        if not self._is_known or _has_fields(column):
+            return Column(column.type), None
         layout = self.codec.derive_layout(column)
-        return column, layout.record_bytes if layout is not None and (layout == seen or self._n_seen == 0) else None
+        return column, layout.record_bytes if layout is not None and (layout == seen or self.n_records == 0) else None
 
 
 def _has_fields(column: Column) -> bool:

@@ -80,7 +80,7 @@ def check_columns(spec: Mapping[str, str | Column]) -> dict[str, Column]:
         if problem is not None:
             raise ConfigError(f"a column cannot be called {name!r:.80}: {problem}")
         column = declared if isinstance(declared, Column) else Column(declared)
-        if not _is_type(column.type):
+        if not _NAME.match(str(column.type)):
             raise ConfigError(f"column {name!r} needs a type such as 'i64', or a Column, got {declared!r:.80}")
         columns[name] = column
     return columns
@@ -105,13 +105,9 @@ def parse_spec(data: bytes, what: str) -> dict[str, str]:
         raise DatasetFileCorruptError(f"{what} is damaged: it does not map names of columns to types")
     for name, kind in spec.items():
         problem = _wrong_name(name)
-        if problem is not None or not _is_type(kind):
+        if problem is not None or not _NAME.match(kind):
             raise DatasetFileCorruptError(f"{what} is damaged: invalid column {name!r:.80}: {kind!r:.80} ({problem or 'type'})")
     return dict(sorted(spec.items()))
-
-
-def _is_type(kind: object) -> bool:
-    return isinstance(kind, str) and _NAME.match(kind) is not None
 
 
 def _wrong_name(name: object) -> str | None:

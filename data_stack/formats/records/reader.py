@@ -15,10 +15,16 @@ from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provid
 from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
+from data_stack.codecs.codec import Codec, Column
+from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
+from data_stack.dataset.iterator.declared_column import DeclaredColumn
+from data_stack.dataset.iterator.indices import check_index
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import SampleReferences
-from data_stack.formats.records.columns import Places, ValueColumn, as_places, samples_of, sequences_of
+from data_stack.formats.records.columns import Places, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
@@ -201,9 +207,7 @@ class RecordReader(RecordsIterator):
         """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
         if type(index) is int and 0 <= index < self._length:
             return self._sample(index)
-        if type(index) is tuple and len(index) == 2:
-            return self.read(*index)
-        return sample_or_view(self, index)
+        return super().__getitem__(index)
 
     def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
         """Read part of a sample.
@@ -249,7 +253,7 @@ class RecordReader(RecordsIterator):
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
         with decoding_for(current_request()) if self._counts else _NO_LIMIT:
-            return self._read_places(names, as_places(positions), stacked)
+            return self._read_places(names, _as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
         if self._references is None:
@@ -408,6 +412,18 @@ def _reopen(
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
+
+
+def _as_places(positions: range | IndexArrayOfInts) -> Places:
+    """The same, as a range if they follow each other."""
+    if isinstance(positions, range):
+        return positions
+    n = len(positions)
+    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
+        places = range(positions.item(0), positions.item(0) + n)
+        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
+            return places
+    return positions.astype(np.int64, copy=False)
 
 
 def names_of(names: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import mmap
 import os
-import sys
+import resource
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,9 +20,6 @@ from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, dig
 from data_stack.io.positional import PositionalFile
 from data_stack.io.resources import StreamedResource
 
-if sys.platform != "win32":
-    import resource
-
 _SHIFT = BLOCK_BYTES.bit_length() - 1
 _MAX_OPEN_FILES = 4096
 
@@ -31,10 +28,9 @@ _Integers = npt.NDArray[np.int64]
 
 def block_damage(file: str, block: int) -> DatasetFileCorruptError:
     """The error for a block that differs from its checksum."""
-    return DatasetFileCorruptError(
-        f"{file} is damaged: the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum "
-        f"in {MANIFEST}. Restore the file from a copy, or write the dataset again; verify() checks all files"
-    )
+    problem = f"the block of {BLOCK_BYTES:,} bytes from byte {block * BLOCK_BYTES:,} on differs from its checksum in {MANIFEST}"
+    remedy = "Restore the file from a copy, or write the dataset again; verify() checks all files"
+    return DatasetFileCorruptError(f"{file} is damaged: {problem}. {remedy}")
 
 
 class BlockChecks:
@@ -117,16 +113,16 @@ class StoredFile:
     ) -> None:
         self.name = folder.full_name(file)
         ranges = _CheckedRanges(folder.open(file))
-        resource = ranges.resource
-        size = resource.size
+        opened = ranges.resource
+        size = opened.size
         if record is not None:
             check_size(self.name, size, record)
-            if size == record.size and resource.sha256 not in (None, record.sha256):
+            if size == record.size and opened.sha256 not in (None, record.sha256):
                 raise DatasetFileCorruptError(f"{self.name} is not the file that {MANIFEST} describes: its SHA-256 differs")
         self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
-            self.buffer = _map(resource, self.size)
+            self.buffer = _map(opened, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = self.buffer is not None or not folder.checks_reads
         if checks is None:
@@ -138,7 +134,7 @@ class StoredFile:
         self.ranges = ranges if self.buffer is None else None
         self._view = memoryview(b"" if self.buffer is None else self.buffer)
         if self.ranges is None:
-            resource.close()
+            opened.close()
 
     def check(self, starts: _Integers, ends: _Integers) -> None:
         """Check the unchecked blocks of ranges of ``buffer``.
@@ -155,10 +151,7 @@ class StoredFile:
         Raises:
             DatasetFileCorruptError: a block in it is damaged.
         """
-        if self.ranges is not None:
-            return self.ranges.read_exactly_at(start, end - start)
-        self.check(np.array([start]), np.array([end]))
-        return self._view[start:end].tobytes()
+        return self.read_many(np.array([start]), np.array([end]))[0]
 
     def read_many(self, starts: _Integers, ends: _Integers) -> list[bytes]:
         """Read ranges of the file; without a buffer, ranges close to each other are fetched together.
@@ -224,19 +217,17 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
         raise DatasetFileCorruptError(f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy")
 
 
-def _map(resource: StreamedResource, size: int) -> mmap.mmap | None:
+def _map(opened: StreamedResource, size: int) -> mmap.mmap | None:
     """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
     try:
-        handle = resource.fileno()
+        handle = opened.fileno()
         # A third party's resource may be what it reads out of a file, such as a compressed one.
-        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == resource.size else None
+        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
     except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
         return None
 
 
 def most_open_files() -> int:
     """Maximum number of open files: a third of the file descriptors of this process."""
-    if sys.platform == "win32":
-        return _MAX_OPEN_FILES
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))

@@ -8,14 +8,15 @@ import io
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.codec import Column
+from data_stack.codecs.registry import codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.records.columns import ColumnEncoder, Part
+from data_stack.formats.records.columns import ColumnWriter, Part
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder
@@ -150,35 +151,24 @@ def sync_folder(path: str) -> None:
             os.close(handle)
 
 
-@dataclass
-class _Files:
-    """The two files of a column, and the number of their records."""
-
-    bag: Any
-    idx: Any
-    n_records: int = 0
-    begins_empty: bool = False
-
-
 class Target(ABC):
     """A dataset that is being written.
 
     Args:
         folder: the folder of the dataset.
-        encoders: the encoders of its columns, which also describe the records.
+        writers: the writers of its columns.
 
     Attributes:
         count: number of samples.
-        files: the files of each column.
+        writers: those of its columns, and of :data:`REFS` where there are sequences.
 
     Raises:
         StorageConflictError: another writer has the folder open.
     """
 
-    def __init__(self, folder: Folder, encoders: Mapping[str, ColumnEncoder]) -> None:
-        self._folder, self._encoders = folder, encoders
-        self._columns = {name: encoder.column for name, encoder in encoders.items()}
-        self.files: dict[str, _Files] = {}
+    def __init__(self, folder: Folder, writers: Mapping[str, ColumnWriter]) -> None:
+        self._folder, self.writers = folder, dict(writers)
+        self._columns = {name: writer.column for name, writer in writers.items()}
         self._stack = contextlib.ExitStack()
         self.count = 0
         try:
@@ -218,14 +208,7 @@ class Target(ABC):
             StorageError: they could not be written; the target cannot be used any more.
         """
         for name, part in parts.items():
-            files = self.files[name]
-            ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(files.bag.size)
-            files.bag.put(part.data)
-            files.idx.put(ends.astype("<u8", copy=False).tobytes())
-            files.begins_empty |= files.n_records == 0 and len(part.sizes) > 0 and not part.sizes[0]
-            files.n_records += len(part.sizes)
-            if name in self._encoders:
-                self._encoders[name].observe(part)
+            self.writers[name].put(part)
         self.count += n_samples
 
     def give_up(self) -> None:
@@ -243,7 +226,7 @@ class Target(ABC):
             file.write(data)
 
     def _write_manifest(self, files: dict[str, FileRecord]) -> RecordsManifest:
-        known = {name: encoder.result() for name, encoder in self._encoders.items()}
+        known = {name: self.writers[name].result() for name in self._columns}
         digest = Digest()
         digest.update(spec_json(self._columns))
         files[SPEC] = FileRecord(digest.size, digest.sha256, digest.blocks)
@@ -280,7 +263,8 @@ class GrowingTarget(Target):
                     if bag.read(1):
                         raise ConfigError(f"{folder.full_name(bag_name(name))!r} has no index beside it. Choose another folder")
         self._opened = {name: self._stack.enter_context(GrowingFile(f"{folder.path}/{name}")) for name in names}
-        self.files = {name: _Files(self._opened[bag_name(name)], self._opened[idx_name(name)]) for name in self._columns}
+        for name, writer in self.writers.items():
+            writer.bag, writer.idx = self._opened[bag_name(name)], self._opened[idx_name(name)]
         self._is_marked = folder.has_file(UNFINISHED)
         self._resume_from(manifest)
 
@@ -311,29 +295,17 @@ class GrowingTarget(Target):
         self.count = 0 if manifest is None else manifest.count
         is_covered = self._is_marked or not is_longer
         if not is_covered:
-            self.count = min(self._n_complete(files) for files in self.files.values())
+            self.count = min(map(_n_complete, self.writers.values()))
             if manifest is not None and self.count < manifest.count:
                 raise DatasetFileCorruptError(f"{self._folder.name!r} has {self.count} samples, its manifest {manifest.count}")
-        for name, files in self.files.items():
-            files.n_records = self.count
-            files.idx.cut(self.count * _ENTRY_BYTES)
-            last = files.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES) if self.count else b""
-            files.bag.cut(promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little"))
+        for name, writer in self.writers.items():
+            writer.idx.cut(self.count * _ENTRY_BYTES)
+            last = writer.idx.read((self.count - 1) * _ENTRY_BYTES, _ENTRY_BYTES) if self.count else b""
+            writer.bag.cut(promised.get(bag_name(name), 0) if is_covered else int.from_bytes(last, "little"))
             if manifest is not None and is_covered:
-                self._encoders[name].follow(manifest.columns[name], manifest.record_bytes[name], self.count)
+                writer.follow(manifest.columns[name], manifest.record_bytes[name], self.count)
             else:
-                self._encoders[name].follow(None, None, self.count)
-
-    def _n_complete(self, files: _Files) -> int:
-        """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
-        ends: npt.NDArray[np.uint64] = np.fromfile(files.idx.path, "<u8")
-        decreases = np.flatnonzero(ends[1:] < ends[:-1])
-        if len(decreases):
-            first = int(decreases[0]) + 1
-            if ends[first:].any():
-                raise DatasetFileCorruptError(f"{files.idx.path!r} is damaged: entry {first} is smaller than the one before")
-            ends = ends[:first]
-        return int(np.searchsorted(ends, np.uint64(files.bag.size), "right"))
+                writer.follow(None, None, self.count)
 
     def put(self, parts: Mapping[str, Part], n_samples: int) -> None:
         if not self._is_marked:
@@ -382,20 +354,34 @@ class WholeTarget(Target):
             raise ConfigError(f"{folder.full_name(SPEC)!r} exists already, and cannot be resumed; choose another place")
         self._has_sequences = any(column.is_sequence for column in self._columns.values())
         self._resources = self._stack.enter_context(contextlib.ExitStack())
-        for name in [*self._columns, REFS] if self._has_sequences else self._columns:
-            bag = self._resources.enter_context(folder.create(bag_name(name)))
+        if self._has_sequences:
+            self.writers[REFS] = ColumnWriter(REFS, Column("bytes"), codec_of("bytes"), folder.name)
+        for name, writer in self.writers.items():
+            writer.bag = UploadedFile(self._resources.enter_context(folder.create(bag_name(name))))
             idx = io.BytesIO() if self._has_sequences else self._resources.enter_context(folder.create(idx_name(name)))
-            self.files[name] = _Files(UploadedFile(bag), UploadedFile(idx))
+            writer.idx = UploadedFile(idx)
 
     def finish(self) -> None:
         records = {}
-        for name, files in self.files.items():
+        for name, writer in self.writers.items():
             if self._has_sequences:
                 # A bag whose first record is empty is only readable with a leading zero.
-                files.bag.put(bytes(_ENTRY_BYTES * files.begins_empty) + files.idx.file.getvalue())
+                writer.bag.put(bytes(_ENTRY_BYTES * writer.begins_empty) + writer.idx.file.getvalue())
             else:
-                records[idx_name(name)] = files.idx.record()
-            records[bag_name(name)] = files.bag.record()
+                records[idx_name(name)] = writer.idx.record()
+            records[bag_name(name)] = writer.bag.record()
         self._resources.close()
         self._write_manifest(records)
         self._create(SPEC, spec_json(self._columns))  # last: without it there is no dataset
+
+
+def _n_complete(writer: ColumnWriter) -> int:
+    """Number of entries of a column's index that point into its bag. A power cut may leave zeros at the end."""
+    ends: npt.NDArray[np.uint64] = np.fromfile(writer.idx.path, "<u8")
+    decreases = np.flatnonzero(ends[1:] < ends[:-1])
+    if len(decreases):
+        first = int(decreases[0]) + 1
+        if ends[first:].any():
+            raise DatasetFileCorruptError(f"{writer.idx.path!r} is damaged: entry {first} is smaller than the one before")
+        ends = ends[:first]
+    return int(np.searchsorted(ends, np.uint64(writer.bag.size), "right"))

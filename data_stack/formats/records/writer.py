@@ -12,7 +12,7 @@ from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag import pack_references
-from data_stack.formats.records.columns import ColumnEncoder, Part
+from data_stack.formats.records.columns import ColumnWriter, Part
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, bag_name, check_columns, parse_spec, shard_names
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of
@@ -66,15 +66,15 @@ class RecordWriter:
         self._name = folder.name or "the root of the store"
         self._columns = check_columns(spec)
         columns = self._columns.items()
-        self._encoders = {name: ColumnEncoder(name, each, codec_of(each.type, codecs), self._name) for name, each in columns}
+        self._writers = {name: ColumnWriter(name, each, codec_of(each.type, codecs), self._name) for name, each in columns}
         self._sequences = {name for name, each in columns if each.is_sequence}
-        encoders = self._encoders.items()
-        self._encoding = [(name, each.encode_sequence if name in self._sequences else each.encode) for name, each in encoders]
+        writers = self._writers.items()
+        self._encoding = [(name, each.encode_sequence if name in self._sequences else each.encode) for name, each in writers]
         #: The records of samples that are not written yet.
         self._rows: list[list[Any]] = []
         self._row_bytes = 0
         grows = folder.path is not None and not self._sequences
-        self._target: Target = (GrowingTarget if grows else WholeTarget)(folder, self._encoders)
+        self._target: Target = (GrowingTarget if grows else WholeTarget)(folder, self._writers)
         self._checkpointed_at = time.monotonic()
         #: Why nothing can be appended; empty if it can.
         self._state = ""
@@ -117,7 +117,7 @@ class RecordWriter:
                 raise KeyError
         except Exception as error:  # noqa: BLE001  # a codec may raise anything
             _check_names(sample, self._columns, f"sample {len(self)} of {self._name!r}")
-            self._encoders[name].refuse(error, len(self))
+            self._writers[name].refuse(error, len(self))
         self._rows.append(row)
         for records in row:
             self._row_bytes += len(records) + 8 if type(records) is bytes else sum(map(len, records)) + 8 * len(records)
@@ -141,15 +141,14 @@ class RecordWriter:
             for values in zip(*(columns[name] for name in self._columns), strict=True):
                 self.append(dict(zip(self._columns, values, strict=True)))
             return
-        prepared = {name: encoder.prepare(columns[name]) for name, encoder in self._encoders.items()}
+        prepared = {name: writer.prepare(columns[name]) for name, writer in self._writers.items()}
         self._write()
         start, n_at_once = 0, _FIRST_SAMPLES
         while start < n_samples:
             stop, number = min(n_samples, start + n_at_once), len(self)
-            parts = {
-                name: self._encoders[name].encode_many(values[start:stop], layout, number)
-                for name, (values, layout) in prepared.items()
-            }
+            parts = {}
+            for name, (values, layout) in prepared.items():
+                parts[name] = self._writers[name].encode_many(values[start:stop], layout, number)
             self._put(parts, stop - start)
             n_bytes = sum(memoryview(part.data).nbytes for part in parts.values())
             n_at_once = max(1, min(16 * n_at_once, (stop - start) * _COLUMN_BYTES // max(1, n_bytes)))
@@ -210,9 +209,9 @@ class RecordWriter:
         if not (rows := self._rows):
             return
         parts = {}
-        for (name, encoder), records in zip(self._encoders.items(), zip(*rows, strict=True), strict=True):
+        for (name, writer), records in zip(self._writers.items(), zip(*rows, strict=True), strict=True):
             flat = [record for each in records for record in each] if name in self._sequences else records
-            parts[name] = Part.of(flat, encoder.codec)
+            parts[name] = Part.of(flat, writer.codec)
         if self._sequences:
             parts[REFS] = self._references(rows)
         self._rows, self._row_bytes = [], 0
@@ -235,7 +234,7 @@ class RecordWriter:
 
     def _references(self, rows: list[list[Any]]) -> Part:
         """Which records the samples have."""
-        firsts = {name: self._target.files[name].n_records for name in self._sequences}
+        firsts = {name: self._writers[name].n_records for name in self._sequences}
         packed = []
         for number, row in enumerate(rows, self._target.count):
             entries: list[int | tuple[int, int]] = []
