@@ -1,9 +1,11 @@
-"""What the commands on whole stores do: copy, verify, gc, du; and that none of them shows a password."""
+"""The commands on stores, lock files, prepared datasets."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,9 @@ import pytest
 
 import data_stack
 from data_stack import FileStorageConnector
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.repository.repository import default_repository
 
 CANARY = "mongodb://user:canary@127.0.0.1:1/db?timeoutSeconds=0.2"
 
@@ -182,3 +187,96 @@ def test_remove_tells_what_it_frees_and_needs_no_plugin(command: Any, filled: Pa
     assert not [path for path in filled.glob("digits/**/*") if path.is_file()]
     assert (command("remove", "digits").code, command("verify", "iris").code) == (2, 0)
     assert command("remove", "iris", "--version", "1.0.0", "--all-versions").code == 2
+
+
+OLD_AND_NEW = """
+    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+    class New(DatasetFactory):
+        card = DatasetCard("wine", "2.0", license="CC-BY-NC-4.0")
+        splits = ("all",)
+
+        def open(self, split, prepared):
+            return SequenceDatasetIterator([[self.card.version], [0], [0]])
+
+    class Old(New):
+        card = DatasetCard("wine", "1.0", license="CC-BY-NC-4.0")
+"""
+
+
+def test_a_locked_dataset_is_checked_restored_and_differs_if_its_plugin_does(
+    command: Any, tmp_path: Path, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    install("wine-plugin", OLD_AND_NEW, ["New", "Old"], ["wine", "wine@1.0"])
+
+    added = command("lock", "add", "digits", "wine@1.0")
+    checked, restored = command("lock", "check"), command("lock", "restore", "--storage", str(tmp_path / "other"))
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "wine-plugin")
+    without = command("lock", "check", "--json")
+
+    assert (added.code, added.out) == (0, "data_stack.lock locks digits, wine\n")
+    assert (checked.code, checked.out) == (0, "all data is as the lock file says\n")
+    assert restored.code == 0
+    assert without.code == 1
+    assert [(each["name"], each["what"]) for each in without.json] == [("wine", "plugin")]
+    assert "pip install wine-plugin==1.0" in without.json[0]["message"]
+
+
+def test_list_names_a_dataset_of_two_versions_once_and_a_policy_refuses_to_prepare(
+    command: Any, install: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("wine-plugin", OLD_AND_NEW, ["New", "Old"], ["wine", "wine@1.0"])
+    names = [row["name"] for row in command("list", "--json").json]
+    monkeypatch.setenv("DATA_STACK_LICENCE_POLICY", "*-NC-*")
+    refused = command("prepare", "wine")
+
+    assert (names.count("wine"), "wine@1.0" in names) == (1, False)
+    assert refused.code == 1
+    assert "its licence is CC-BY-NC-4.0" in refused.err
+
+
+class Reasons(DatasetFactory):
+    """Numbers."""
+
+    card = DatasetCard(name="reasons", version="1.0.0")
+    splits = ("train",)
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        with prepared.create("preprocessed/numbers.bin") as file:
+            file.write(b"123")
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared["preprocessed/numbers.bin"] as resource:
+            return SequenceDatasetIterator([list(resource.read())])
+
+
+class Newer(Reasons):
+    card = DatasetCard(name="reasons", version="2.0.0")
+
+
+@pytest.fixture(autouse=True)
+def _registered() -> Iterator[None]:
+    default_repository().register("reasons", Reasons)
+    yield
+    default_repository().remove("reasons")
+
+
+@pytest.mark.parametrize(
+    ("again", "reason"), [(Newer, "stored: reasons 1.0.0"), (Reasons, "preprocessed/numbers.bin' has 1 bytes, 3 were prepared")]
+)
+def test_what_does_not_fit_any_more_is_the_reason(
+    command: Any, store: Path, caplog: pytest.LogCaptureFixture, again: type[DatasetFactory], reason: str
+) -> None:
+    first_told, first = command("info", "reasons").out, Reasons(FileStorageConnector(store)).prepare()
+    (store / "reasons" / "1.0.0" / "preprocessed" / "numbers.bin").write_bytes(b"2")
+    default_repository().register("reasons", again, replace=True)
+    warned = [each for each in caplog.records if each.levelno == logging.WARNING]
+    told, report = command("info", "reasons").out, again(FileStorageConnector(store)).prepare()
+
+    assert (first.reason, warned) == (None, [])
+    assert "prepared  no\n" in first_told
+    assert reason in str(report.reason)
+    assert str(report.reason) in caplog.text
+    assert f"no: {report.reason}" in told
+    assert "prepared  yes\n" in command("info", "reasons").out

@@ -1,13 +1,19 @@
-"""Listing plugins reads metadata, imports nothing, and no distribution disturbs another."""
+"""Which plugins are installed: of other packages, of our own, of the documentation."""
 
 from __future__ import annotations
 
+import ast
+import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import data_stack
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
+from data_stack.formats.records import RecordWriter
 from data_stack.plugins import PluginManager
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
@@ -122,3 +128,73 @@ def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager:
         manager.load_dataset("numbers")
 
     assert site.records(manager.records())["numbers"].state == "listed"
+
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
+#: Of named tuples, and of pyspark for access to the JVM.
+KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jsc", "_jvm"}
+
+
+def test_plugins_use_no_private_attributes_of_others() -> None:
+    found = []
+    for module in MODULES:
+        nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
+        own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+        own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)}
+        found += [f"{module}: {name}" for name in used - own - KNOWN]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().catalogues()['hf']"])
+def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
+    with RecordWriter(tmp_path, {"n": "i64"}) as writer:
+        writer.append({"n": 1})
+    program = f"""
+import sys
+import data_stack
+from data_stack.plugins import default_manager
+{call.format(folder=str(tmp_path))}
+print([each for each in ("pyarrow", "pandas", "huggingface_hub", "sklearn", "arff") if each in sys.modules])
+"""
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "[]\n"
+
+
+PAGE = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+#: The examples by the names of their suites, without "Contract".
+EXAMPLES = {match[2]: match[1] for match in re.finditer(r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE, re.DOTALL)}
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    assert set(EXAMPLES) == {"StorageConnector", "Retriever", "Engine", "Encoder", "Codec", "Layer"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name for name in sorted(EXAMPLES)],
+)
+def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
+    (tmp_path / "test_example.py").write_text(EXAMPLES[name], encoding="utf-8")
+
+    command = [
+        sys.executable,
+        *["-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_example.py"],
+    ]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"Layer"}))
+def test_the_hook_of_an_example_is_accepted(site: Site, manager: PluginManager, name: str) -> None:
+    site.install_hooks("example", EXAMPLES[name])
+
+    (record,) = site.records(manager.doctor()).values()
+
+    assert (record.state, record.error) == ("ok", None)
