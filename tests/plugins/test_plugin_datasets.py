@@ -160,8 +160,6 @@ def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site)
         data_stack.load("old", "train")
 
 
-Site = Any  # the class in conftest.py, which cannot be imported from here
-
 CATALOGUE = """
     import io
 
