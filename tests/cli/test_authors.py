@@ -222,8 +222,6 @@ def test_what_cannot_be_shown_is_a_usage_error(
     assert (getattr(outcome, "code", None), message in str(getattr(outcome, "err", ""))) == (2, True)
 
 
-Start = Callable[..., "subprocess.Popen[bytes]"]
-
 SLOW = """
     import time
     from pathlib import Path
