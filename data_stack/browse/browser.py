@@ -99,7 +99,8 @@ class Browser:
         table = self._table(split)
         key = (split, parse_conditions(where, table))
         with self._lock:
-            search = self._searches[key] = self._searches.pop(key, None) or Search(table, key[1])
+            search = self._searches.pop(key, None) or Search(table, key[1])
+            self._searches[key] = search
             while len(self._searches) > 8:
                 self._searches.popitem(last=False)
         return search

@@ -81,7 +81,8 @@ class Table:
         self._cache: ByteCache[tuple[int, int, int], Values] = ByteCache(48 << 20, _size_of)
         self.columns = self._look_at(iterator)
         self.class_column = self._find_class_column()
-        self.caption_column = self._find_caption_column()
+        texts_first = sorted(self.plain_columns(), key=lambda number: self.columns[number].kind != "text")
+        self.caption_column = next(iter(texts_first), None) if self.class_column is None else self.class_column
         self._block = self._measure_block()
 
     def _look_at(self, iterator: DatasetIteratorIF) -> tuple[BrowsedColumn, ...]:
@@ -121,11 +122,6 @@ class Table:
         names = ("label", "class", "target", "y", "category", "cls")
         usual = [number for name in names for number in plain if name in words[number]]
         return next(iter([*targets, *usual]), None)
-
-    def _find_caption_column(self) -> int | None:
-        """Find the column of captions: classes, else a text, else numbers."""
-        texts_first = sorted(self.plain_columns(), key=lambda number: self.columns[number].kind != "text")
-        return next(iter(texts_first), None) if self.class_column is None else self.class_column
 
     def _measure_block(self) -> int:
         """Measure how many rows can be read at once without delaying a page."""

@@ -72,7 +72,7 @@ def info(settings: Settings, name: str) -> None:
         stored = take_inventory(connector, [factory.card.name]).prepared_versions.get(factory.card.name, [])
         reason, is_ready = factory.readiness().reason, factory.is_ready()
         for source in DatasetDefinition(factory, DatasetFactory).retrieval_jobs:
-            known = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
+            known: dict[str, Any] = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
             sources.append({**known, "places": [shorten(os.fsdecode(each)) for each in source.sources]})
         facts |= {"prepared": is_ready, "reason": reason, "stored_versions": stored, "sources": sources}
         rows.append(("prepared", "yes" if is_ready else "no" if reason is None else f"no: {reason}"))

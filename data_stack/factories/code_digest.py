@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import re
 import secrets
 import sys
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -119,13 +120,9 @@ def _spec_of_code(module: str) -> Any:
 
 def _describe_attributes(value: Any) -> str:
     """A digest of what is set on a class or an object."""
-    return describe_unnamed(dict(_attributes(value)), _content_of)
-
-
-def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    for name, member in sorted(getattr(value, "__dict__", {}).items()):
-        if name not in _NOT_OF_THE_CODE and not (name.startswith("__") and name.endswith("__")) and not is_of_a_file(member):
-            yield name, member
+    own = {name: member for name, member in sorted(getattr(value, "__dict__", {}).items()) if name not in _NOT_OF_THE_CODE}
+    is_theirs = {name: re.fullmatch("__.*__", name) or is_of_a_file(member) for name, member in own.items()}
+    return describe_unnamed({name: member for name, member in own.items() if not is_theirs[name]}, _content_of)
 
 
 def _content_of(value: Any) -> Any:

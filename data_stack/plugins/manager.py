@@ -31,7 +31,6 @@ from data_stack.factories.base_factory import BaseDatasetFactory
 from data_stack.factories.catalogue import Catalogue
 from data_stack.factories.engine import PreparationEngine
 from data_stack.io.retriever import register_scheme
-from data_stack.io.retriever.transfer import Fetch
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.io.storage_connectors.url import BUILT_IN_STORAGE_SCHEMES, Connect
 from data_stack.plugins import hookspecs
@@ -152,10 +151,6 @@ class PluginManager:
         """The URL schemes that plugins can store at; imports all plugins that implement hooks."""
         return self._load_values("storage_connectors")
 
-    def retriever_schemes(self) -> Mapping[str, Fetch]:
-        """The URL schemes that plugins can fetch from; imports all plugins that implement hooks."""
-        return self._load_values("retrievers")
-
     def engines(self) -> Mapping[str, Callable[..., PreparationEngine]]:
         """The engines of preparations that plugins bring, by name; imports all plugins that implement hooks."""
         return self._load_values("engines")
@@ -179,7 +174,7 @@ class PluginManager:
     def register_retrievers(self, sources: Iterable[str]) -> None:
         """Register the schemes of plugins with ``retrieve()``, if the scheme of one of ``sources`` is not built in."""
         if any(match is not None and match[1].lower() not in _RETRIEVER_SCHEMES for match in map(_SOURCE.match, sources)):
-            for scheme, fetch in self.retriever_schemes().items():
+            for scheme, fetch in self._load_values("retrievers").items():
                 with contextlib.suppress(ConfigError):  # the program registered its own function, which comes first
                     register_scheme(scheme, fetch)
 

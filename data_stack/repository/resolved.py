@@ -52,10 +52,6 @@ class LicencePolicy:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.lift()
-
-    def lift(self) -> None:
-        """End the policy; ending it twice does nothing."""
         _in_force[:] = [each for each in _in_force if each is not self]
 
     def check(self, dataset: str, licence: str | None) -> None:

@@ -21,9 +21,6 @@ _BOUND = r"\s*([+-]?[0-9](?:_?[0-9]){0,17}(?:(?:\.[0-9]{1,9})?%)?)?\s*"
 _TERM = re.compile(rf"([^\[\]+]*[^\[\]+\s])\s*(?:\[{_BOUND}:{_BOUND}\])?")
 _EXAMPLES = '"train[:10%]", "train[-1000:]", "train[100:200]+test", "all", or a list of such'
 
-_Bound = tuple[float, bool]
-"""A number, and whether it is a percentage."""
-
 
 def load_expression(load: Callable[[str | None], Any], split: Any, known: Callable[[], Collection[str] | None]) -> Any:
     """Load the split of exactly this name, or else evaluate an expression.
@@ -53,44 +50,36 @@ def load_expression(load: Callable[[str | None], Any], split: Any, known: Callab
             if name != ALL and name not in names:
                 raise UnknownSplitError(f"unknown split {name!r:.80}{did_you_mean(name, names)} in {split!r}; {_list(names)}")
     needed = dict.fromkeys(name for name, _, _ in terms)
-    whole = {name: _load_all(load) if name == ALL and name not in (names or ()) else load(name) for name in needed}
+    whole = {name: load(None if name == ALL and name not in (names or ()) else name) for name in needed}
+    whole = {name: _joined(list(found.values())) if isinstance(found, dict) else found for name, found in whole.items()}
     return _tagged(_joined([_sliced(whole[name], start, stop) for name, start, stop in terms]), split)
 
 
-def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, _Bound | None, _Bound | None]]:
+def _parse(split: str, names: Collection[str] | None) -> list[tuple[str, str | None, str | None]]:
     """Names with the bounds of their slices."""
     texts = re.split(r"\+(?![^\[]*\])", split)  # a plus inside of brackets is a sign
     found = [_TERM.fullmatch(text.strip()) for text in texts] if max(len(split) / 10, len(texts)) <= _MAX_TERMS else [None]
-    terms = [(match[1], _bound(match[2]), _bound(match[3])) for match in found if match]
-    bounds = [bound for _, *of_term in terms for bound in of_term if bound is not None]
-    if None in found or any(is_percentage and abs(number) > 100 for number, is_percentage in bounds):
+    terms = [(match[1], match[2], match[3]) for match in found if match]
+    shares = [float(bound[:-1]) for _, *bounds in terms for bound in bounds if bound and bound.endswith("%")]
+    if None in found or any(abs(share) > 100 for share in shares):
         problem = f"is malformed or longer than {_MAX_TERMS} names. Write it as {_EXAMPLES}; {_list(names)}"
         raise UnknownSplitError(f"split {split!r:.80} {problem}")
     return terms
 
 
-def _bound(text: str | None) -> _Bound | None:
-    return (float(text.rstrip("%")), text.endswith("%")) if text else None
-
-
-def _sliced(iterator: Any, start: _Bound | None, stop: _Bound | None) -> Any:
+def _sliced(iterator: Any, start: str | None, stop: str | None) -> Any:
     """A slice as of a list, where percentages are rounded to the nearest sample, halves to the even one, as TFDS and HF do."""
     if start is None and stop is None:
         return iterator
-    first, end = (None if bound is None else _position(bound, len(iterator)) for bound in (start, stop))
+    first, end = (bound and _position(bound, len(iterator)) for bound in (start, stop))
     return as_iterator(iterator)._stack_layer(DatasetIteratorView, indices=slice(first, end))
 
 
-def _position(bound: _Bound, n_samples: int) -> int:
-    number, is_percentage = bound
-    distance = round(abs(number) * n_samples / 100.0) if is_percentage else int(abs(number))
+def _position(bound: str, n_samples: int) -> int:
+    number = float(bound.rstrip("%"))
+    distance = round(abs(number) * n_samples / 100.0) if bound.endswith("%") else int(abs(number))
     # also if the percentage rounds to zero: the last 1 % of 20 samples is empty, not all of them
     return max(n_samples - distance, 0) if number < 0 else distance
-
-
-def _load_all(load: Callable[[str | None], Any]) -> Any:
-    loaded = load(None)
-    return _joined(list(loaded.values())) if isinstance(loaded, dict) else loaded
 
 
 def _joined(parts: list[Any]) -> Any:

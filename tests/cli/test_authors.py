@@ -1,19 +1,33 @@
-"""A new package works at once, of each kind; what cannot be one is refused; and an installed one is checked with real sources."""
+"""The commands for authors, data-stack browse, the command as a process."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
 import os
 import re
+import signal
+import socket
+import stat
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import data_stack
+from data_stack import SequenceDatasetIterator
+from data_stack.cli.main import PrintableFormatter
+from data_stack.formats.conversion import convert
+from data_stack.show.markup import Table, as_text
 
 SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
 AUTHORS_LINES = 28
@@ -125,3 +139,190 @@ def test_check_tests_an_installed_dataset_with_its_real_sources(
     assert "--offline" in checks["the source is at [http://127.0.0.1:9/a.csv]"]["reason"]
     assert checks[f"the source is at [{tmp_path}/a.csv]"]["outcome"] == "passed"
     assert outcome.json["passed"] > 20
+
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> str:
+    """A folder of records."""
+    samples = SequenceDatasetIterator([list(np.arange(5))]).as_dict("number")
+    convert(samples, tmp_path / "numbers", progress=False)
+    return str(tmp_path / "numbers")
+
+
+def url_of(running: subprocess.Popen[bytes]) -> str:
+    """The URL that it prints."""
+    assert running.stdout is not None
+    return running.stdout.readline().decode().strip()
+
+
+def ended(running: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """Exit code and standard error after Ctrl-C."""
+    running.send_signal(signal.SIGINT)
+    with running:
+        _, err = running.communicate(timeout=30)
+    return running.returncode, err.decode()
+
+
+def overview(url: str) -> dict[str, object]:
+    """What the page at ``url`` asks for first."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(url.replace("/?", "/api/overview?"), timeout=30) as answer:
+        found: dict[str, object] = json.load(answer)
+        return found
+
+
+def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: str, tmp_path: Path) -> None:
+    script = tmp_path / "browser"
+    script.write_text(f'#!/bin/sh\necho "$1" > {tmp_path / "part"} && mv {tmp_path / "part"} {tmp_path / "opened"}\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+    running = process("browse", records, "--json", BROWSER=f"{script} %s")
+    assert running.stdout is not None
+    url = json.loads(b"".join(running.stdout.readline() for _ in range(3)))["url"]
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "opened").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    assert (tmp_path / "opened").read_text().strip() == url
+    assert len(url.partition("token=")[2]) >= 24
+    assert overview(url)["title"] == "numbers"
+    assert ended(running) == (0, "")
+
+
+def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        running = process("browse", records, "--no-open", "--port", port)
+        with running:
+            out, err = running.communicate(timeout=30)
+
+    assert (running.returncode, out) == (2, b"")
+    assert err.decode().strip() == (
+        f"data-stack: port {port} is taken by another program; choose another one, or omit --port for any free port"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("digts",), "did you mean 'digits'"),
+        (("{records}", "--split", "train"), "has no split 'train'"),
+        (("{records}/spec.json",), "cannot detect the format"),
+        (("{records}", "-O", "a=1"), "--storage and -O"),
+    ],
+)
+def test_what_cannot_be_shown_is_a_usage_error(
+    command: Callable[..., object], records: str, arguments: tuple[str, ...], message: str
+) -> None:
+    outcome = command("browse", "--no-open", *(each.format(records=records) for each in arguments))
+
+    assert (getattr(outcome, "code", None), message in str(getattr(outcome, "err", ""))) == (2, True)
+
+
+SLOW = """
+    import time
+    from pathlib import Path
+    from data_stack import DatasetCard, DatasetFactory, SequenceDatasetIterator
+
+    class Factory(DatasetFactory):
+        card = DatasetCard(name="slow", version="1")
+        splits = ("all",)
+
+        def preprocess(self, raw, prepared):
+            with prepared.create("preprocessed/all") as file:
+                file.write(b"x" * 100000)
+                Path({started!r}).touch()
+                time.sleep(60)
+
+        def open(self, split, prepared):
+            return SequenceDatasetIterator([[0]])
+"""
+
+
+def finished(running: subprocess.Popen[bytes]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    with running:
+        out, err = running.communicate(timeout=60)
+    return running.returncode, out.decode(), err.decode()
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(process: Start) -> None:
+    running = process("info", "digits")
+    assert running.stdout is not None
+    running.stdout.close()
+
+    with running:
+        assert running.stderr is not None
+        err = running.stderr.read()
+
+    assert (running.wait(60), err) == (1, b"")
+
+
+def test_a_report_can_be_written_in_any_locale(process: Start) -> None:
+    code, out, err = finished(process("report", "digits", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0"))
+
+    assert (code, "1,437" in out, err) == (0, True, "")
+
+
+def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
+    process: Start, install: Callable[..., None], tmp_path: Path, store: Path
+) -> None:
+    install("slow", SLOW.format(started=str(tmp_path / "started")))
+    running = process("prepare", "slow")
+    deadline = time.monotonic() + 30
+    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+    running.send_signal(signal.SIGINT)
+    code, out, err = finished(running)
+
+    assert (code, out, err.strip().splitlines()[-1], "Traceback" in err) == (130, "", "data-stack: interrupted", False)
+    assert [
+        path for path in store.rglob("*") if path.is_file() and path.suffix != ".json" and ".data_stack" not in path.parts
+    ] == []
+
+
+HOSTILE = "\x1b[31m\x1b]0;title\x07\u202eevil\rname\x9b2J"
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    table = pa.table({HOSTILE: [1, 2], "plain": [HOSTILE, "b"]})
+    pq.write_table(table, folder / "a.parquet")
+    return folder
+
+
+def check(text: str) -> None:
+    assert all(each.isprintable() or each in "\n\t" for each in text), repr(text)
+
+
+def test_copies_and_conversions_print_none(command: Callable[..., Any], dataset: Path, tmp_path: Path) -> None:
+    for arguments in (
+        ["convert", str(dataset), str(tmp_path / "target.npz")],
+        ["convert", str(dataset), str(tmp_path / "target")],
+        ["convert", str(tmp_path / HOSTILE), str(tmp_path / "other")],
+        ["convert", str(tmp_path / "target.npz"), str(tmp_path / "b.h5")],
+        ["verify", HOSTILE],
+        ["info", HOSTILE],
+        ["report", HOSTILE],
+    ):
+        outcome = command(*arguments)
+        assert outcome.out + outcome.err
+        check(outcome.out + outcome.err)
+
+
+def test_logged_names_are_escaped() -> None:
+    record = logging.LogRecord("data_stack", logging.WARNING, "", 0, "column %s", (HOSTILE,), None)
+
+    assert PrintableFormatter("%(levelname)s: %(message)s").format(record).startswith(r"WARNING: column \x1b[31m")
+
+
+def test_wide_characters_stay_in_their_column() -> None:
+    shown = as_text([Table(("name", "n"), [("数据集", "1"), ("digits", "2")], frozenset({1}))])
+
+    assert shown.splitlines() == ["name    n", "------  -", "数据集  1", "digits  2"]

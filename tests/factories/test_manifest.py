@@ -1,15 +1,24 @@
-"""A manifest says what it said when it was written, or nothing."""
+"""Manifests, journals, where they are stored, stores that other programs touched."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, SourceRecord, Step
 from data_stack.util.untrusted_text import seal_json
+from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.values.strict_json import seal_json
 
 MANIFEST = Manifest(
     name="digits",
@@ -120,3 +129,127 @@ def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(name:
 
     with pytest.raises(DatasetFileCorruptError):
         Journal.from_json(journal.to_json(), "digits")
+
+
+class Older(DatasetFactory):
+    """Its only sample says which version made it."""
+
+    card = DatasetCard(name="letters", version="1.0")
+    splits = ("all",)
+    prepared_resources = ("prepared/letters.txt",)
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        for step in prepared.steps(["one"]):
+            with prepared.create("prepared/letters.txt") as file:
+                file.write(f"{self.card.version} {step}".encode())
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return SequenceDatasetIterator([[prepared["prepared/letters.txt"].read().decode()]])
+
+
+class Newer(Older):
+    card = DatasetCard(name="letters", version="2.0")
+
+
+def sample(factory: DatasetFactory) -> str:
+    iterator, _ = factory.get_dataset_iterator()
+    (value,) = iterator[0]
+    return str(value)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FileStorageConnector:
+    return FileStorageConnector(tmp_path / "store")
+
+
+def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnector) -> None:
+    reports = [kind(store).prepare() for kind in (Older, Newer, Older, Newer)]
+
+    assert [report.already_ready for report in reports] == [False, False, True, True]
+    assert (sample(Older(store)), sample(Newer(store))) == ("1.0 one", "2.0 one")
+    assert Older(store).verify() == Newer(store).verify() == []
+    assert {name.rpartition("/")[0] for name in store.list_resources() if name.endswith("manifest.json")} == {
+        "letters/1.0",
+        "letters/2.0",
+    }
+
+
+def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:
+    source = tmp_path / "letters.txt"
+    source.write_bytes(b"abc")
+    kept = (ResourceDefinition("raw/letters.txt", str(source), sha256=hashlib.sha256(b"abc").hexdigest()),)
+    old, new = (type(f"With{kind.__name__}", (kind,), {"sources": kept}) for kind in (Older, Newer))
+    old(store).prepare()
+    source.unlink()
+
+    new(store).prepare()
+
+    assert store.get_resource("letters/2.0/raw/letters.txt").read() == b"abc"
+    assert new(store).verify() == []
+
+
+@pytest.mark.parametrize("version", ["1/0", "../1", "manifest.json", "Journal.json", "preparing@1", "ä"])
+def test_a_version_that_cannot_be_a_folder_is_refused(store: FileStorageConnector, version: str) -> None:
+    kind: type[DatasetFactory] = type("Wrong", (Older,), {"card": DatasetCard(name="letters", version=version)})
+
+    with pytest.raises(ConfigError):
+        kind(store).prepare()
+
+
+RIGHT = b"0123456789" * 100
+
+
+class Factory(DatasetFactory):
+    """A thousand bytes, each a sample."""
+
+    card = DatasetCard(name="bytes", version="1")
+    splits = ("all",)
+    n_prepared = 0
+
+    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
+        Factory.n_prepared += 1
+        with prepared.create("preprocessed/data") as file:
+            file.write(RIGHT)
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        with prepared["preprocessed/data"] as resource:
+            return SequenceDatasetIterator([list(resource.read())])
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "store"
+    Factory(FileStorageConnector(root)).prepare()
+    Factory.n_prepared = 0
+    return root
+
+
+def samples(root: Path) -> bytes:
+    iterator, _ = Factory(FileStorageConnector(root)).get_dataset_iterator()
+    return bytes(value for (value,) in iterator)
+
+
+@pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/preprocessed/data"])
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[:99] + bytes([data[99] ^ 1]) + data[100:], lambda data: data[:10], lambda data: data + b"\0"]
+)
+def test_a_damaged_resource_is_never_served_but_made_anew(root: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+    (root / name).write_bytes(damage((root / name).read_bytes()))
+
+    assert not Factory(FileStorageConnector(root)).is_ready()
+    assert samples(root) == RIGHT
+    assert Factory.n_prepared == 1
+    assert Factory(FileStorageConnector(root)).verify() == []
+
+
+def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(root, copy)
+    assert samples(copy) == RIGHT
+    notes = {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+
+    assert samples(copy) == RIGHT
+
+    # nothing had to be noted a second time, so nothing was read in full again
+    assert notes == {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
+    assert Factory.n_prepared == 0

@@ -1,14 +1,28 @@
-"""Listing plugins reads metadata, imports nothing, and no distribution disturbs another."""
+"""Which plugins are installed, what they bring: those of others, our own, those of the documentation."""
 
 from __future__ import annotations
 
+import ast
+import os
+import pickle
+import re
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import data_stack
+from data_stack.cli.datasets import engine_of
+from data_stack.codecs import IntCodec, codec_of
+from data_stack.dataset.encoders import encoder_from_state
 from data_stack.exception import AmbiguousDatasetError, ConfigError, DatasetNotFoundError, PluginError
-from data_stack.plugins import PluginManager
+from data_stack.formats.records import RecordReader, RecordWriter
+from data_stack.io.storage_connectors import InMemoryStorageConnector
+from data_stack.plugins import PluginManager, default_manager
+from data_stack.repository import encoders, storage_connector_from_url
 
 Site = Any  # the class in conftest.py, which cannot be imported from here
 
@@ -122,3 +136,250 @@ def test_ctrl_c_while_a_plugin_is_imported_reaches_the_user(site: Site, manager:
         manager.load_dataset("numbers")
 
     assert site.records(manager.records())["numbers"].state == "listed"
+
+
+PLUGINS = Path(__file__).parents[2] / "plugins"
+MODULES = sorted(PLUGINS.glob("*/data_stack_*/**/*.py"))
+#: Of named tuples, and of pyspark for access to the JVM.
+KNOWN = {"_asdict", "_fields", "_make", "_active_spark_context", "_jsc", "_jvm"}
+
+
+def test_plugins_use_no_private_attributes_of_others() -> None:
+    found = []
+    for module in MODULES:
+        nodes = list(ast.walk(ast.parse(module.read_text(encoding="utf-8"))))
+        own = {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+        own |= {node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+        own |= {node.attr for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
+        used = {node.attr for node in nodes if isinstance(node, ast.Attribute) and re.match(r"_[^_]", node.attr)}
+        found += [f"{module}: {name}" for name in used - own - KNOWN]
+
+    assert found == []
+
+
+@pytest.mark.parametrize("call", ["data_stack.load({folder!r})[0]", "default_manager().catalogues()['hf']"])
+def test_heavy_packages_are_not_imported_until_a_catalogue_is_used(tmp_path: Path, call: str) -> None:
+    with RecordWriter(tmp_path, {"n": "i64"}) as writer:
+        writer.append({"n": 1})
+    program = f"""
+import sys
+import data_stack
+from data_stack.plugins import default_manager
+{call.format(folder=str(tmp_path))}
+print([each for each in ("pyarrow", "pandas", "huggingface_hub", "sklearn", "arff") if each in sys.modules])
+"""
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ran.stdout == "[]\n"
+
+
+PAGE = (Path(data_stack.__file__).parents[1] / "docs" / "plugins.md").read_text(encoding="utf-8")
+#: The examples by the names of their suites, without "Contract".
+EXAMPLES = {match[2]: match[1] for match in re.finditer(r"```python\n((?:(?!```).)*?\((\w+)Contract\):.*?)```", PAGE, re.DOTALL)}
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    assert set(EXAMPLES) == {"StorageConnector", "Retriever", "Engine", "Encoder", "Codec", "Layer"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.full) if name != "Codec" else name for name in sorted(EXAMPLES)],
+)
+def test_an_example_keeps_its_contract(tmp_path: Path, name: str) -> None:
+    (tmp_path / "test_example.py").write_text(EXAMPLES[name], encoding="utf-8")
+
+    command = [
+        sys.executable,
+        *["-W", "error", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", "/dev/null", "test_example.py"],
+    ]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
+
+    assert result.returncode == 0, result.stdout[-5000:] + result.stderr
+
+
+@pytest.mark.parametrize("name", sorted(set(EXAMPLES) - {"Layer"}))
+def test_the_hook_of_an_example_is_accepted(site: Site, manager: PluginManager, name: str) -> None:
+    site.install_hooks("example", EXAMPLES[name])
+
+    (record,) = site.records(manager.doctor()).values()
+
+    assert (record.state, record.error) == ("ok", None)
+
+
+STORAGE = """
+    from data_stack.io.storage_connectors import InMemoryStorageConnector
+    from data_stack.plugins import hookimpl
+
+    def connect(url):
+        connector = InMemoryStorageConnector()
+        connector.url = url
+        return connector
+
+    @hookimpl
+    def data_stack_storage_connectors():
+        return {"SCHEME": connect}
+"""
+
+
+def test_a_plugins_scheme_makes_its_connector_from_the_whole_url(site: Site) -> None:
+    site.install_hooks("remote", STORAGE.replace("SCHEME", "remote"))
+
+    connector = storage_connector_from_url("REMOTE://user:secret@host/bucket?x=1")
+
+    assert vars(connector)["url"] == "REMOTE://user:secret@host/bucket?x=1"
+
+
+def hook(kind: str, body: str, parameters: str = "") -> str:
+    return f"from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_{kind}({parameters}):\n    {body}"
+
+
+BROKEN_HOOKS = {
+    "unknown_hook": (hook("storage_conectors", "return {}"), "data_stack_storage_conectors"),
+    "wrong_signature": (hook("storage_connectors", "return {}", "url"), "data_stack_storage_connectors"),
+    "unmarked": ("def data_stack_storage_connectors(): return {}", "no hook marked"),
+    "exits": (hook("storage_connectors", "raise SystemExit(5)"), "SystemExit: 5"),
+    "generator": (hook("storage_connectors", "yield {}"), "returned generator"),
+    "not_callable": (hook("storage_connectors", "return {'remote': 1}"), "'remote': 1"),
+    "no_scheme": (hook("storage_connectors", "return {'Remote://': print}"), "'Remote://'"),
+    "built_in": (
+        hook("storage_connectors", "return {'remote': print, 'file': print}"),
+        "'file' of data_stack_storage_",
+    ),
+    "engine": (hook("engines", "return {'processes': print}"), "'processes' of data_stack_engines is taken"),
+    "encoder": (hook("encoders", "return {'times': dict}"), "'times'"),
+    "codec": (hook("codecs", "return {'turned': print}"), "'turned'"),
+    "catalogue": (hook("catalogues", "from data_stack import Catalogue\n    return {'calc': Catalogue}"), "'calc'"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN_HOOKS)
+def test_hooks_that_break_the_contract_are_taken_back_whole(site: Site, manager: PluginManager, kind: str) -> None:
+    source, reason = BROKEN_HOOKS[kind]
+    site.install_hooks("broken", source)
+    site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
+
+    schemes = manager.storage_schemes()
+
+    assert set(schemes) == {"whole"}
+    assert isinstance(schemes["whole"]("whole://x"), InMemoryStorageConnector)
+    records = site.records(manager.doctor())
+    assert (records["broken"].state, records["whole"].state) == ("broken", "ok")
+    assert reason in str(records["broken"].error)
+
+
+def test_the_later_of_two_plugins_with_one_scheme_brings_nothing(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("first", STORAGE.replace("SCHEME", "remote"))
+    site.install_hooks("second", STORAGE.replace('{"SCHEME": connect}', '{"second": connect, "remote": connect}'))
+
+    schemes = manager.storage_schemes()
+
+    assert set(schemes) == {"remote"}
+    records = site.records(manager.records())
+    assert (records["first"].state, records["second"].state) == ("ok", "broken")
+    assert "'remote' of data_stack_storage_connectors is taken" in str(records["second"].error)
+
+
+def test_a_broken_plugin_is_tried_once_for_schemes_and_again_by_the_doctor(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("remote", "raise ValueError")
+    assert not manager.storage_schemes()
+    module = site.folder / "remote_plugin_hooks.py"
+    module.write_text(
+        "from data_stack.plugins import hookimpl\n@hookimpl\ndef data_stack_storage_connectors(): return {'remote': print}"
+    )
+
+    assert not manager.storage_schemes()
+    assert site.records(manager.doctor())["remote"].state == "ok"
+    assert set(manager.storage_schemes()) == {"remote"}
+
+
+def test_a_plugin_may_ask_for_a_scheme_while_it_is_imported(site: Site, manager: PluginManager) -> None:
+    site.install_hooks("asking", "import data_stack\ndata_stack.storage_connector_from_url('asking://x')")
+    site.install_hooks("whole", STORAGE.replace("SCHEME", "whole"))
+
+    assert isinstance(storage_connector_from_url("whole://x"), InMemoryStorageConnector)
+    with pytest.raises(ConfigError, match="asking://"):
+        storage_connector_from_url("asking://x")
+
+
+def test_a_connector_that_cannot_be_made_is_told_without_the_url(site: Site) -> None:
+    source = STORAGE.replace("SCHEME", "remote").replace("connector = ", "raise OSError('no route to ' + url)\n        ")
+    site.install_hooks("remote", source)
+
+    with pytest.raises(PluginError, match=r"plugin 'remote' of remote-plugin 1.0 .* \(OSError\)") as caught:
+        storage_connector_from_url("remote://user:secret@host")
+
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_plugins_engine_is_asked_for_by_its_name(site: Site) -> None:
+    site.install_hooks("several", EXAMPLES["Engine"])
+
+    engine: Any = engine_of("threads", None, "3")
+
+    assert (engine.n_threads, engine.attempts) == (3, 3)
+    with pytest.raises(ConfigError, match=r"'thrads' \(did you mean 'threads'\?\); known engines: processes, (.*, )?threads"):
+        engine_of("thrads", None, None)
+
+
+def test_a_plugins_encoder_is_made_by_its_kind_and_rebuilt_from_its_state(site: Site) -> None:
+    site.install_hooks("log", EXAMPLES["Encoder"])
+
+    encoder = encoders.encoder("log", offset=3.0)
+
+    assert encoder.transform(np.array([1.0])).tolist() == [3.0]
+    assert list(default_manager().encoder_kinds()) == ["log"]
+    assert encoders.encoder_from_state(encoder.state()) == encoder
+    with pytest.raises(ConfigError, match=r"encoder 'log'.*data_stack.repository.encoders"):
+        encoder_from_state(encoder.state())
+
+
+CODEC = """
+    from dataclasses import dataclass
+
+    from data_stack.codecs import Codec
+    from data_stack.plugins import hookimpl
+
+    @dataclass(frozen=True)
+    class Reversed(Codec):
+        def encode(self, value):
+            return value[::-1]
+
+        def decode(self, record):
+            return record[::-1]
+
+    @hookimpl
+    def data_stack_codecs():
+        return {"TYPE": Reversed()}
+"""
+
+
+def test_a_plugins_type_is_known_like_one_that_is_built_in(site: Site) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+
+    assert codec_of("turned").encode(b"abc") == b"cba"
+    assert codec_of("zstd(turned)[]").decode(codec_of("zstd(turned)").encode(b"abc")) == b"abc"
+    assert list(default_manager().codecs()) == ["turned"]
+    assert codec_of("turned", {"turned": IntCodec()}) == IntCodec()
+    with pytest.raises(ConfigError, match=r"column type 'turnd' \(did you mean 'turned'\?\)"):
+        codec_of("turnd")
+
+
+def test_a_spawned_process_reads_a_plugins_type_although_it_asks_no_plugins(site: Site, tmp_path: Path) -> None:
+    site.install_hooks("turned", CODEC.replace("TYPE", "turned"))
+    with RecordWriter(tmp_path / "records", {"text": "zstd(turned)"}) as writer:
+        writer.append({"text": b"abc"})
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer)[0])"
+
+    with RecordReader(tmp_path / "records") as reader:
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            input=pickle.dumps(reader),
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(site.folder), "DATA_STACK_DISABLE_PLUGINS": "1"},
+            check=True,
+        )
+
+    assert ran.stdout == b"{'text': b'abc'}\n"

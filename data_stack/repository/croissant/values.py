@@ -185,18 +185,13 @@ def cast_value(value: Any, dtype: np.dtype[Any]) -> Any:
     if dtype.kind == "M":
         return np.datetime64(value, "us")
     if dtype.kind == "m":
-        return _time_of_day(value)
+        time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(time, datetime.time):  # since midnight, as Parquet's times are read
+            time = datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None)) - datetime.datetime.min
+        return np.timedelta64(time, "us")
     if dtype.kind == "b" and isinstance(value, str):
         return {"true": True, "false": False}[value.lower()]
     return value if isinstance(value, (list, np.ndarray)) else dtype.type(value)
-
-
-def _time_of_day(value: Any) -> np.timedelta64:
-    """The time since midnight, as Parquet's times are read."""
-    time = datetime.time.fromisoformat(value) if isinstance(value, str) else value
-    if isinstance(time, datetime.time):
-        time = datetime.datetime.combine(datetime.date.min, time.replace(tzinfo=None)) - datetime.datetime.min
-    return np.timedelta64(time, "us")
 
 
 def bounding_box(value: Any) -> np.ndarray[Any, Any]:
