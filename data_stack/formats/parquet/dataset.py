@@ -316,9 +316,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     Raises:
         ConfigError: a row group does not exist, or the choice is invalid.
     """
-    if choice is None:
-        return np.arange(len(footers), dtype=np.int64)
     try:
-        return np.unique(check_indices(list(choice), len(footers))).astype(np.int64)
+        return np.unique(check_indices(range(len(footers)) if choice is None else list(choice), len(footers))).astype(np.int64)
     except (DatasetOutOfBoundsError, TypeError) as error:
         raise ConfigError(f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}") from error

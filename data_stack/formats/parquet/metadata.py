@@ -173,11 +173,8 @@ class ParquetManifest:
         try:
             stored_schema, partition_by = (parse_json(fields.text(name)) for name in ("schema", "partition_by"))
             counts = [count for kind in columns for count in kind.values()]
-            if (
-                type(partition_by) is not list
-                or not all(isinstance(name, str) for name in partition_by)
-                or {*map(type, counts)} - {int, type(None)}
-            ):
+            are_names = type(partition_by) is list and all(isinstance(name, str) for name in partition_by)
+            if not are_names or {*map(type, counts)} - {int, type(None)}:
                 raise ValueError("invalid columns")
             files = tuple(ParquetFileRecord.from_json(row, columns) for row in rows)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
