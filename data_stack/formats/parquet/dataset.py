@@ -206,7 +206,10 @@ class _ParquetAccess(SourceAccess):
         source = self.source
         group, row = source._selection.locate(position)
         columns = source._cache.columns(group, source._names)
-        return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
+        try:
+            return {name: columns[name].value(row) for name in source._names}
+        except CellError:  # raised again, with the place of the cell
+            return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
