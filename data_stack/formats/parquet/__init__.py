@@ -1,4 +1,4 @@
-"""Parquet with tensors: schema and codecs, rows by position, predicates, row-group indexes, n-grams."""
+"""Parquet datasets with tensors: their schema, codecs, filters."""
 
 from data_stack.exception import MissingDependencyError
 from data_stack.util.lazy import attach_stub

@@ -62,18 +62,14 @@ class ArrayColumn(GroupColumn):
 
     Args:
         array: the values; each row in C order, with gaps between rows allowed. None for null.
-        n_bytes: memory of the column, if more than the values; None for an estimate.
+        n_bytes: memory of the column, if more than that of the array.
 
     Attributes:
         array: the values.
     """
 
-    #: Estimated bytes per object; a short string takes 60.
-    _OBJECT_BYTES = 80
-
     def __init__(self, array: npt.NDArray[Any], n_bytes: int | None = None) -> None:
-        estimated = len(array) * self._OBJECT_BYTES if array.dtype == object else array.nbytes
-        self.array, self.n_bytes = array, estimated if n_bytes is None else n_bytes
+        self.array, self.n_bytes = array, array.nbytes if n_bytes is None else n_bytes
         self._is_contiguous = array.flags.c_contiguous
 
     def value(self, row: int) -> Any:

@@ -205,7 +205,10 @@ class _ParquetAccess(SourceAccess):
         source = self.source
         group, row = source._selection.locate(position)
         columns = source._cache.columns(group, source._names)
-        return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
+        try:
+            return {name: columns[name].value(row) for name in source._names}
+        except CellError:  # raised again, with the place of the cell
+            return {name: self._decode(group, name, columns[name].value, row) for name in source._names}
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self.batch(positions)
@@ -315,9 +318,7 @@ def _chosen_groups(choice: Any, footers: Footers) -> npt.NDArray[np.int64]:
     Raises:
         ConfigError: a row group does not exist, or the choice is invalid.
     """
-    if choice is None:
-        return np.arange(len(footers), dtype=np.int64)
     try:
-        return np.unique(check_indices(list(choice), len(footers))).astype(np.int64)
+        return np.unique(check_indices(range(len(footers)) if choice is None else list(choice), len(footers))).astype(np.int64)
     except (DatasetOutOfBoundsError, TypeError) as error:
         raise ConfigError(f"row_groups must be numbers of the dataset's {len(footers)} row groups: {error}") from error

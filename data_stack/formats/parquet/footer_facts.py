@@ -23,7 +23,6 @@ pyarrow ignores a field whose integer has another width than the standard requir
 LONG: Final = 1 << 16
 #: By the kind of an integer; no field that we need has 8 or 16 bits.
 _WIDTHS: Final = {3: 1 << 17, 4: 1 << 17, 6: LONG}
-_MAX_NUMBER: Final = (1 << 15) - 1
 
 #: Levels of nested structs; a footer has six.
 _MAX_DEPTH: Final = 16
@@ -52,7 +51,7 @@ def read_struct(data: bytes, at: int, depth: int) -> tuple[Struct, int]:
             number += head >> 4
         else:
             number, at = _integer(data, at)
-        if not 0 < number <= _MAX_NUMBER:
+        if not 0 < number < 1 << 15:
             raise ValueError(f"its footer has an invalid field {number}")
         if kind <= 2:
             found[number] = kind == 1
@@ -120,7 +119,6 @@ def _read_unsigned(data: bytes, at: int) -> tuple[int, int]:
 _HEADER_BYTES: Final = 256
 _MAX_HEADER_BYTES: Final = 16 << 20
 _TYPE, _UNPACKED, _STORED = 1, 2, 3
-_DICTIONARY: Final = 2
 
 
 def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]:
@@ -147,7 +145,7 @@ def bytes_claimed_by_pages(source: Any, start: int, end: int) -> tuple[int, int]
         if type(unpacked) is not int or type(stored) is not int or unpacked < 0 or stored < 0:
             raise ValueError(f"the page at byte {start} does not state its size")
         claimed += unpacked
-        if header.get(_TYPE) == _DICTIONARY:
+        if header.get(_TYPE) == 2:  # a dictionary
             dictionary = max(dictionary, unpacked)
         start += n_bytes + stored
     return claimed, dictionary
@@ -168,7 +166,6 @@ def _header(source: Any, start: int, end: int) -> tuple[dict[int, Any], int]:
 _Integers = npt.NDArray[np.int64]
 _CHUNK: Final = np.dtype([(name, np.int64) for name in ("n_values", "n_nulls", "n_bytes", "start", "n_raw_bytes")])
 _OPTIONAL, _REPEATED = 1, 2
-_MAX_SCHEMA_DEPTH: Final = 100
 #: From UNCOMPRESSED to LZ4_RAW.
 _COMPRESSIONS: Final = range(8)
 _BYTE_ARRAY, _FIXED_BYTES = 6, 7
@@ -261,7 +258,7 @@ def _columns(elements: Sequence[Struct]) -> list[_Column]:
     rest = iter(elements[1:])
 
     def walk(n_children: int, path: tuple[str, ...], definition: int, repetition: int) -> None:
-        if len(path) > _MAX_SCHEMA_DEPTH:
+        if len(path) > 100:
             raise ValueError("its schema is nested too deeply")
         for element in itertools.islice(rest, n_children):
             kind, inner = element.get(3, 0), (*path, element[4].decode())

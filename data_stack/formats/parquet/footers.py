@@ -269,12 +269,10 @@ def _tail(source: Any, name: str) -> bytes:
             raise DatasetFileCorruptError(f"{name} is encrypted; encrypted files are not supported")
         raise DatasetFileCorruptError(f"{name} has no Parquet footer: it is truncated, or not a Parquet file")
     length = int.from_bytes(tail[-8:-4], "little") + 8
-    if length > size - 4:
-        raise DatasetFileCorruptError(f"{name} is damaged or truncated: its footer should have {length - 8} bytes")
-    if length > len(tail):
+    if len(tail) < length <= size - 4:
         tail = source.read_at(length, size - length)
-        if len(tail) != length:
-            raise DatasetFileCorruptError(f"{name} was truncated while its footer was read")
+    if len(tail) < length or length > size - 4:
+        raise DatasetFileCorruptError(f"{name} is damaged or truncated: its footer should have {length - 8} bytes")
     return tail[len(tail) - length :]
 
 

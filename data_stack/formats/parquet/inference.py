@@ -60,9 +60,6 @@ def _infer_field(field: pa.Field) -> Field:
     return Field(field.name, dtype, (), ScalarCodec(scalar), field.nullable)
 
 
-_INTEGER: Final = re.compile(r"-?(0|[1-9]\d{0,17})")
-
-
 def read_schema(footers: Footers) -> Schema:
     """Read the schema of a dataset: ours, or Petastorm's (by its plugin), else infer it from the columns.
 
@@ -86,7 +83,7 @@ def read_schema(footers: Footers) -> Schema:
     for name in partition_names(footers.files.partitions):
         if name not in schema:
             texts = [values.get(name) for values in footers.files.partitions]
-            is_integer = all(text is None or _INTEGER.fullmatch(text) for text in texts) and any(texts)
+            is_integer = all(text is None or re.fullmatch(r"-?(0|[1-9]\d{0,17})", text) for text in texts) and any(texts)
             fields.append(Field(name, np.int64 if is_integer else str, (), None, None in texts))
     return Schema(schema.name, fields)
 

@@ -57,8 +57,6 @@ _BESIDE: Final = re.compile(rf"{COMMON_METADATA}|(?:[^/=]*=[^/]*/)*{re.escape(PA
 #: Matches names of files outside of the dataset.
 _LEADS_ELSEWHERE: Final = re.compile(r"(?:^|/)\.{0,2}(?:/|\Z)|[\\\0]")
 _GROUP: Final = "data_stack.parquet_metadata"
-_PETASTORM: Final = "dataset-toolkit"
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ class ParquetFileRecord:
         """
         name, size, groups, digest, kind = fields
         n_rows = tuple(map(int, groups.split(","))) if groups else ()
-        is_safe = not _LEADS_ELSEWHERE.search(name) and _DIGEST.fullmatch(digest)
+        is_safe = not _LEADS_ELSEWHERE.search(name) and re.fullmatch(r"[0-9a-f]{64}", digest)
         numbers = (size, kind, *n_rows)
         if not is_safe or type(size) is not int or type(kind) is not int or min(numbers) < 0 or max(numbers) >= 1 << 63:
             raise ValueError(f"{fields!r:.200} is not a record of a file")
@@ -132,11 +130,6 @@ class ParquetManifest:
     def n_rows(self) -> int:
         """Number of rows of all files."""
         return sum(file.n_rows for file in self.files)
-
-    @property
-    def n_row_groups(self) -> int:
-        """Number of row groups of all files."""
-        return sum(len(file.row_groups) for file in self.files)
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, ParquetFileRecord]:
@@ -179,11 +172,8 @@ class ParquetManifest:
         try:
             stored_schema, partition_by = (parse_json(fields.text(name)) for name in ("schema", "partition_by"))
             counts = [count for kind in columns for count in kind.values()]
-            if (
-                type(partition_by) is not list
-                or not all(isinstance(name, str) for name in partition_by)
-                or {*map(type, counts)} - {int, type(None)}
-            ):
+            are_names = type(partition_by) is list and all(isinstance(name, str) for name in partition_by)
+            if not are_names or {*map(type, counts)} - {int, type(None)}:
                 raise ValueError("invalid columns")
             files = tuple(ParquetFileRecord.from_json(row, columns) for row in rows)
         except (TypeError, ValueError, AttributeError, IndexError) as error:
@@ -335,6 +325,6 @@ def add_foreign_metadata(
 
 @functools.cache
 def _plugin() -> Any:
-    for entry_point in importlib.metadata.entry_points(group=_GROUP, name=_PETASTORM):
+    for entry_point in importlib.metadata.entry_points(group=_GROUP, name="dataset-toolkit"):
         return entry_point.load()
     raise ConfigError("Petastorm's metadata needs the package datastack-petastorm: `pip install ./plugins/petastorm` in a clone")

@@ -34,8 +34,6 @@ _LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 
 """Options of pyarrow's reader for a local file that one thread decodes: it reads a small part of a column at a time, into memory
 that it reuses and that stays in the processor's cache. The system reads ahead meanwhile."""
 
-#: For a store, or several decoding threads, few large requests for all columns are better.
-_OTHER_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": True}
 _FLOATS: Final = (np.float16, np.float32, np.float64)
 #: Below this size, one thread decodes all columns as fast as several.
 _FEW_BYTES = 2 << 20
@@ -233,7 +231,8 @@ class GroupReading:
             # the main thread keeps its memory as Arrow's threads do, and need not wait for them to start
             is_small = threading.current_thread() is threading.main_thread() and self.known_bytes() < _FEW_BYTES
             by_threads = self.by_threads and not is_small
-            options = _LOCAL_OPTIONS if self.is_local and not by_threads else _OTHER_OPTIONS
+            # else few large requests for all columns are better
+            options = _LOCAL_OPTIONS if self.is_local and not by_threads else {"pre_buffer": True}
             file = pq.ParquetFile(source, metadata=footers.of(self.file), page_checksum_verification=True, **options)
             table = file.reader.read_row_group(self._index, column_indices=numbers, use_threads=by_threads)
         self._table, self.is_decoded = table if self._rows is None else _rows_of(table, self._rows), True

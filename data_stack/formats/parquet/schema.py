@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy.typing as npt
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, check_codec, default_codec, read_codec
+from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, choose_codec, read_codec
 from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
@@ -74,7 +74,7 @@ class Field(FieldLike):
         except ConfigError as error:
             raise ConfigError(f"field {name!r}: {error}") from error
         self.__dict__.update(name=name, dtype=kind, shape=sizes, nullable=bool(nullable))
-        self.__dict__["codec"] = default_codec(self) if codec is None else check_codec(name, codec)
+        self.__dict__["codec"] = choose_codec(self, codec)
         self.arrow_type()  # raises if the codec does not fit
 
     @functools.cached_property

@@ -204,10 +204,7 @@ def could_match(bound: pc.Expression, types: pa.Schema, guarantees: Sequence[pc.
 
     # pyarrow simplifies the expression for each fragment; it opens no file
     form, system = arrow_dataset.ParquetFileFormat(), LocalFileSystem()
-    fragments = [
-        form.make_fragment(str(number), filesystem=system, partition_expression=guarantee)
-        for number, guarantee in enumerate(guarantees)
-    ]
+    fragments = [form.make_fragment(str(number), system, each) for number, each in enumerate(guarantees)]
     found = np.zeros(len(guarantees), bool)
     try:
         parts = arrow_dataset.FileSystemDataset(fragments, types, form, system).get_fragments(filter=bound)

@@ -53,7 +53,6 @@ _BY_NAME: Final[dict[str, pa.DataType]] = {
     "void": pa.null(),
 }
 _NAMES: Final = {type_: name for name, type_ in _BY_NAME.items()}
-_DECIMAL: Final = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 #: Types that Spark lacks.
 _FOR_SPARK: Final = {
     pa.uint8(): pa.int16(),
@@ -80,7 +79,7 @@ def arrow_type_named(name: Any) -> pa.DataType:
     Raises:
         ConfigError: the type is unknown.
     """
-    decimal = _DECIMAL.fullmatch(str(name))
+    decimal = re.fullmatch(r"decimal\((\d{1,2}),(\d{1,2})\)", str(name))
     if decimal is not None and 1 <= int(decimal[1]) <= 76 and int(decimal[2]) <= int(decimal[1]):
         precision, scale = int(decimal[1]), int(decimal[2])
         return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)

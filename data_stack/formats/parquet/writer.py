@@ -43,7 +43,6 @@ from data_stack.util.suggestions import did_you_mean
 
 #: The name of a file of a part, with the number of the part.
 _PART_FILE: Final = re.compile(r"(?:.*/)?part-(\d{6,})(?:-\d{3,})?\.parquet")
-_LOCK: Final = "_data_stack.lock"
 _MEGABYTE: Final = 1 << 20
 _NO_LIMIT: Final = 1 << 62
 
@@ -135,7 +134,7 @@ class ParquetWriter:
         self._part: WriterPart | None = None
         self._stack = contextlib.ExitStack()
         with self._stack:
-            lease = self._stack.enter_context(self._folder.lease(_LOCK))
+            lease = self._stack.enter_context(self._folder.lease("_data_stack.lock"))
             if not lease.acquire():
                 raise StorageConflictError(f"another writer has opened {self._name!r}: wait until it is closed")
             self._resume_from(resume, overwrite)

@@ -179,7 +179,6 @@ def column_values(values: Any) -> Any:
 #: Other ASCII characters are written as %XX, which Hive, Spark and pyarrow read. Spark reads letters of other scripts only
 #: unchanged, pyarrow both ways.
 _QUOTED: Final = re.compile(r"[\0-\x9f]+")
-_UNQUOTED: Final = "~+,@"  # besides letters, digits and _.-
 _MAX_SEGMENT_BYTES: Final = 200
 
 
@@ -221,4 +220,4 @@ def _folder(name: str, value: Any) -> str:
 
 
 def _quote(text: str) -> str:
-    return _QUOTED.sub(lambda match: quote(match[0], safe=_UNQUOTED), text)
+    return _QUOTED.sub(lambda match: quote(match[0], safe="~+,@"), text)

@@ -68,26 +68,22 @@ def read_codec(content: Mapping[str, Any]) -> FieldCodec:
         raise ConfigError(f"field {content.get('name')!r:.60} has the unknown codec {kind!r:.60}: {error!s:.400}") from error
 
 
-def default_codec(field: FieldLike) -> FieldCodec:
-    """The codec of a field without one."""
-    if field.dtype == object:
-        raise ConfigError(f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'list': 'string'}})")
-    if not field.shape:
-        return ScalarCodec()
-    return ListCodec() if len(field.shape) == 1 else NdarrayCodec()
-
-
-def check_codec(name: str, codec: Any) -> FieldCodec:
-    """Check the codec of a field: a codec, or its type such as ``"zstd(json)"``.
+def choose_codec(field: FieldLike, codec: Any) -> FieldCodec:
+    """The codec of a field: as given, of the given type such as ``"zstd(json)"``, or the default for None.
 
     Raises:
-        ConfigError: it is not a codec, or is not registered, so that readers could not find it.
+        ConfigError: it is not a codec, or is not registered, so that readers could not find it; or a codec is needed.
     """
+    if codec is None and field.dtype == object:
+        raise ConfigError(f"field {field.name!r} of dtype object needs a codec, for example NestedCodec({{'list': 'string'}})")
+    if codec is None:
+        return NdarrayCodec() if len(field.shape) > 1 else ListCodec() if field.shape else ScalarCodec()
     found = codec_of(codec) if isinstance(codec, str) else codec
     if isinstance(found, ArrowCodec):
         return found
     if not isinstance(found, Codec):
-        raise ConfigError(f"the codec of field {name!r} must be a codec such as NdarrayCodec(), or its type, got {codec!r:.80}")
+        what = f"the codec of field {field.name!r}"
+        raise ConfigError(f"{what} must be a codec such as NdarrayCodec(), or its type, got {codec!r:.80}")
     if codec_from_json(found.to_json()) != found:
-        raise ConfigError(f"the codec {found!r:.80} of field {name!r} is not registered under its name: register it")
+        raise ConfigError(f"the codec {found!r:.80} of field {field.name!r} is not registered under its name: register it")
     return found

@@ -17,8 +17,6 @@ from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_arra
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
 from data_stack.formats.parquet.types import FieldLike, is_bytes, is_text, numpy_dtype
 
-_Array = npt.NDArray[Any]
-
 
 class BinaryCells(ArrowCodec):
     """Stores the bytes of a codec as cells of one field. A field of dtype object holds any value of the codec.
