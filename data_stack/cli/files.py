@@ -184,7 +184,11 @@ def generate(settings: Settings, source: str, petastorm: bool) -> None:
     from data_stack.formats.parquet.inference import generate_metadata
 
     manifest = generate_metadata(_folder(source), petastorm=petastorm)
-    facts = {"n_files": len(manifest.files), "n_row_groups": manifest.n_row_groups, "n_rows": manifest.n_rows}
+    facts = {
+        "n_files": len(manifest.files),
+        "n_row_groups": sum(len(file.row_groups) for file in manifest.files),
+        "n_rows": manifest.n_rows,
+    }
     answer(settings, facts, _facts(facts))
 
 

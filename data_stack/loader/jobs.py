@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SampleAccess
-from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.iterator import DatasetIteratorIF
-from data_stack.dataset.iterator.access import access_to
-from data_stack.dataset.iterator.ownership import copy_value, detach
+from data_stack.dataset.iterator.access import access_to, copy_value, detach
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
 from data_stack.dataset.recipes.recipe import at_epoch, has_random_layers, list_draws

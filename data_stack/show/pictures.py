@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.meta import column_key
-from data_stack.dataset.iterator.indices import check_integer
-from data_stack.dataset.iterator.named_columns import column_key
+from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError, MissingDependencyError
 from data_stack.show import looks
 from data_stack.show.looks import Look, kind_of_value, shorten

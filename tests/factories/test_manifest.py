@@ -15,10 +15,9 @@ from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterat
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, SourceRecord, Step
-from data_stack.util.untrusted_text import seal_json
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
-from data_stack.values.strict_json import seal_json
+from data_stack.util.untrusted_text import seal_json
 
 MANIFEST = Manifest(
     name="digits",

@@ -22,7 +22,7 @@ from data_stack.loader import Loader
 from data_stack.repository.repository import DatasetRepository
 from data_stack.repository.resolved import VARIABLE
 from data_stack.reproduce.recipes import from_recipe
-from data_stack.show.licences import is_denied
+from data_stack.show.explanation import is_denied
 from data_stack.stores.splits import load_splits, save_splits
 
 

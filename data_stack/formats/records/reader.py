@@ -12,15 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess, sample_or_view
+from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
-from data_stack.codecs.codec import Codec, Column
-from data_stack.codecs.registry import Codecs, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
-from data_stack.dataset.iterator.declared_column import DeclaredColumn
-from data_stack.dataset.iterator.indices import check_index
-from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import SampleReferences

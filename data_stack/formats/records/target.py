@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.codecs.codec import Column
-from data_stack.codecs.registry import codec_of
+from data_stack.codecs.codec import Column, codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
 from data_stack.formats.records.columns import ColumnWriter, Part
 from data_stack.formats.records.layout import REFS, SPEC, bag_name, idx_name, parse_spec, spec_json

@@ -88,6 +88,11 @@ class RecordWriter:
         """Number of samples, those included that are not flushed yet."""
         return self._target.count + len(self._rows)
 
+    @property
+    def size(self) -> int:
+        """Size of the records and their index in bytes."""
+        return self._row_bytes + sum(each.bag.size + each.idx.size for each in self._target.writers.values())
+
     # ------------------------------------------------------------------ writing
 
     def append(self, sample: Mapping[str, Any], flush: bool = False) -> int:

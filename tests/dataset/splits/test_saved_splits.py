@@ -17,7 +17,6 @@ from data_stack.dataset.iterator import (
     SequenceDatasetIterator,
 )
 from data_stack.dataset.iterator.contract import Fold
-from data_stack.dataset.iterator.fold import Fold
 from data_stack.dataset.meta import DatasetMeta
 from data_stack.dataset.splits.parts import SavedSplits
 from data_stack.dataset.splitter import SplitterFactory

@@ -13,8 +13,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, stack_values
-from data_stack.values.forms import SampleForm
-from data_stack.values.stacking import as_array, stack_values
+from data_stack.values.stacking import SampleForm
 
 
 @layer("sequence")
