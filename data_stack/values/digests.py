@@ -111,9 +111,11 @@ def _encoding(value: Any) -> bytes:
     if isinstance(value, Mapping):
         pairs = sorted((_encoding(key), _encoding(item)) for key, item in value.items())
         return b"".join([b"D", _LENGTH.pack(len(pairs)), *(part for pair in pairs for part in pair)])
-    if isinstance(value, (np.integer, np.bool_)) and not isinstance(value, np.timedelta64):  # a subclass of np.integer
+    if isinstance(value, (np.timedelta64, complex)):  # a subclass of np.integer
+        return _array(value)
+    if isinstance(value, (np.integer, np.bool_)):
         return _number(int(value))
-    if isinstance(value, complex) or hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
+    if hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         return _array(value)
     if isinstance(value, (date, timedelta)):
         is_aware = isinstance(value, datetime) and value.tzinfo is not None
