@@ -1,1 +1,1 @@
-"""The layers that can be stacked on an iterator, one a file."""
+"""The layers that can be stacked on an iterator, those of one idea in one file."""
