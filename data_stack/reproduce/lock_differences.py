@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from data_stack.repository.catalogues import install_command
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
-
-SplitDigest: TypeAlias = dict[str, Any]
-"""``length`` of a split, and ``samples``: the digest of all its samples."""
 
 #: What to do about damaged prepared files.
 ADVICE = "Prepare it again (`data-stack lock restore`, or `data-stack prepare NAME --again`), or copy it from an intact store"
@@ -65,8 +62,8 @@ class SampleDigests:
             opener = code_content(factory.open, content_if_known)
             self._content = [records, code, opener, libraries_of(distribution or "datastack")]
 
-    def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> SplitDigest:
-        """The digest of a split: the remembered one, or else that of all samples.
+    def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> dict[str, Any]:
+        """``length`` and ``samples``, the digest, of a split: the remembered one, or else that of all samples.
 
         Args:
             config: the options.
@@ -89,9 +86,9 @@ class SampleDigests:
                 logger.info("the store cannot keep digests of samples of %r: %s", self._name, error)
         return found
 
-    def _notes(self) -> dict[str, SplitDigest]:
+    def _notes(self) -> dict[str, dict[str, Any]]:
         """All remembered digests, the latest last."""
-        notes: dict[str, SplitDigest] = {}
+        notes: dict[str, dict[str, Any]] = {}
         with suppress(DatasetFileCorruptError, StorageError):
             data = self._stored.read(SAMPLE_DIGESTS, MAX_BYTES) if self._stored is not None else None
             for each in JsonObject.unseal(data, "notes on samples").objects("splits") if data is not None else ():

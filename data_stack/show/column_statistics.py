@@ -213,7 +213,13 @@ def columns_of(iterator: DatasetIteratorIF, samples: Sequence[Any]) -> tuple[Col
     columns = []
     for key in rows[0]:
         of_schema = declared.get(key) or DeclaredColumn()
-        dtype, shape = _layout([row[key] for row in rows if key in row])
+        values = [row[key] for row in rows if key in row]
+        found = [value for value in values if not is_null(value)]
+        stacked = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
+        pairs = zip(found, stacked, strict=True)
+        types = dict.fromkeys(type(value).__name__ if each.dtype == object else str(each.dtype) for value, each in pairs)
+        dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
+        shape = _common_shape({each.shape[1:] for each in stacked}) if stacked else ()
         if of_schema.dtype is not None:
             dtype, shape = of_schema.dtype, of_schema.shape
         if of_schema.is_nullable and not dtype.endswith(_NULLABLE):
@@ -240,16 +246,6 @@ def fields_of(sample: Any) -> dict[Any, Any]:
     if isinstance(sample, Mapping):
         return dict(sample)
     return dict(enumerate(sample)) if isinstance(sample, (tuple, list)) else {None: sample}
-
-
-def _layout(values: Sequence[Any]) -> tuple[str, tuple[int | None, ...] | None]:
-    """The types of values, and their common shape."""
-    found = [value for value in values if not is_null(value)]
-    columns = [value[None] if type(value) is np.ndarray else stack_values([value]) for value in found]
-    pairs = zip(found, columns, strict=True)
-    types = dict.fromkeys(type(value).__name__ if column.dtype == object else str(column.dtype) for value, column in pairs)
-    dtype = " or ".join(types) + (_NULLABLE if types and len(found) < len(values) else "") or "NoneType"
-    return dtype, _common_shape({column.shape[1:] for column in columns}) if columns else ()
 
 
 def _common_shape(shapes: Collection[tuple[int, ...]]) -> tuple[int | None, ...] | None:

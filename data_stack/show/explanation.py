@@ -160,6 +160,11 @@ def explain(iterator: Any) -> Explanation:
         parts = [getattr(meta, "dataset_name", None), getattr(meta, "dataset_tag", None)]
         if origin is not None:
             parts = [" ".join(str(origin[key]) for key in ("name", "version") if origin.get(key)), origin.get("split")]
+        given: list[tuple[str, Any]] = []
+        if below and _is_ours(layer):
+            known = inspect.signature(type(layer).__init__).parameters
+            items = layer._arguments().items()
+            given = [(name, value) for name, value in items if name not in known or value is not known[name].default]
         n_samples = None
         with contextlib.suppress(Exception):  # foreign code
             n_samples = len(layer)
@@ -167,7 +172,7 @@ def explain(iterator: Any) -> Explanation:
         each = ExplainedLayer(
             number=numbers[id(layer)],
             layer=str(layer._layer_name) if is_ours else type(layer).__name__,
-            arguments=_arguments_text(layer) if below and is_ours else "",
+            arguments=readable(", ".join(f"{name}={_short(value)}" for name, value in given), 120),
             n_samples=n_samples,
             stacked_on=tuple(numbers[id(part)] for part in reversed(below)),
             dataset=", ".join(readable(part) for part in parts if part) or None,
@@ -192,12 +197,6 @@ def _notes(layer: Any, is_stacked: bool) -> Iterator[str]:
         yield "random: at_epoch changes it"
     if callable(arguments.get("function")):
         yield f"calls a Python function for each {'batch' if arguments.get('batched') else 'sample'}"
-
-
-def _arguments_text(layer: Any) -> str:
-    defaults = {name: parameter.default for name, parameter in inspect.signature(type(layer).__init__).parameters.items()}
-    given = {name: value for name, value in layer._arguments().items() if value is not defaults.get(name, layer)}
-    return readable(", ".join(f"{name}={_short(value)}" for name, value in given.items()), 120)
 
 
 def _short(value: Any) -> str:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -31,9 +31,6 @@ _MAX_CLASSES = 16
 _N_BYTES = 130_000
 
 _Iterator = TypeVar("_Iterator")
-
-_Row: TypeAlias = tuple[int, Any, str]
-"""A position, the sample, and why it cannot be read."""
 
 
 def _picture(look: Look, n_bytes: int, span: tuple[float, float] | None, over: Mapping[str, Any]) -> Rich:
@@ -134,12 +131,12 @@ class IteratorPage(Document):
         return explain(self.iterator)
 
     @cached_property
-    def _rows(self) -> list[_Row]:
-        """Samples with their positions; stops after a second."""
+    def _rows(self) -> list[tuple[int, Any, str]]:
+        """Positions, samples, and why these cannot be read; stops after a second."""
         iterator, blocks = self.iterator, access_to(self.iterator).blocks()
         n_near = len(iterator) if blocks is None else int(next(iter(blocks[np.flatnonzero(blocks)]), 0))
         places = np.linspace(0, max(0, n_near - 1), min(self.n_samples, n_near)).astype(np.int64).tolist()
-        rows: list[_Row] = []
+        rows: list[tuple[int, Any, str]] = []
         started = time.perf_counter()
         for position in dict.fromkeys(places):
             try:

@@ -39,8 +39,7 @@ class ClassNumbers:
 
     def shorten(self, number: int) -> str:
         """A class by its value, its members and where the first one is, for messages."""
-        members = f"members: {int(self.counts[number]):,}"
-        return f"{value_shown(self.values[number])} ({members}, first at position {int(self.first[number])})"
+        return f"{value_shown(self.values[number])} (members: {self.counts[number]:,}, first at position {self.first[number]})"
 
 
 def class_numbers(column: npt.NDArray[Any], refusal: str) -> ClassNumbers:

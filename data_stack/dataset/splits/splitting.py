@@ -105,11 +105,14 @@ def divide(n_samples: int, shares: Shares, seed: int | None, classes: ClassNumbe
         classes: what shall be mixed equally: each part's number of members is less than 1 from its share of the class, too.
     """
     counts = [n_samples] if classes is None else classes.counts.tolist()
+    n_parts = len(shares.weights)
     if len(counts) <= 1:
         sizes = [shares.sizes(count) for count in counts]
+    elif len(set(shares.weights)) == 1:  # deal all samples to the parts in turn, class by class
+        dealt = [[(end + n_parts - 1 - part) // n_parts for part in range(n_parts)] for end in itertools.accumulate([0, *counts])]
+        sizes = [[late - early for early, late in zip(*rows, strict=True)] for rows in itertools.pairwise(dealt)]
     else:
-        is_equal = len(set(shares.weights)) == 1
-        sizes = _round_robin(counts, len(shares.weights)) if is_equal else _round_controlled(counts, shares)
+        sizes = _round_controlled(counts, shares)
     table = np.array(sizes, dtype=np.intp).reshape(len(counts), len(shares.weights))
     order = group_positions(np.zeros(n_samples, np.uint8) if classes is None else classes.numbers)
     if seed is not None:
@@ -221,16 +224,6 @@ def positions_of_parts(part_of: _Integers, n_parts: int) -> list[range | _Intege
     order = group_positions(part_of)
     ends = np.searchsorted(part_of[order], np.arange(n_parts), side="right").tolist()
     return [_run(order[start:end]) for start, end in itertools.pairwise([0, *ends])]
-
-
-def _round_robin(counts: Sequence[int], n_parts: int) -> list[list[int]]:
-    """How many members of each class come into each part if all samples, class by class, are dealt to the parts in turn.
-
-    Both the parts' totals and the members of each class differ by 1 at most.
-    """
-    ends = [0, *itertools.accumulate(counts)]
-    dealt = [[(end + n_parts - 1 - part) // n_parts for part in range(n_parts)] for end in ends]
-    return [[late - early for early, late in zip(*rows, strict=True)] for rows in itertools.pairwise(dealt)]
 
 
 def _run(positions: _Integers) -> range | _Integers:
