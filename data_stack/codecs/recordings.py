@@ -240,9 +240,11 @@ class VideoCodec(Codec):
         return file.getvalue()
 
     def _open(self, record: bytes) -> Any:
-        with value_errors(f"not a {self.name} video", (_av().FFmpegError, ValueError)):
+        try:
             # Only this format: some others are lists of files to open.
             container = _av().open(io.BytesIO(record), format=self.name)
+        except (_av().FFmpegError, ValueError) as error:  # MemoryError of PyAV's too: the file lies about a size
+            raise ValueError(f"not a {self.name} video: {error!s:.300}") from None
         if not container.streams.video or container.streams.video[0].codec_context is None:
             container.close()
             raise ValueError(f"a {self.name} file without a video that can be decoded")
