@@ -69,7 +69,7 @@ class IntCodec(Codec):
         number = _integer(value, "int")
         n_bytes = max(1, (max(number, ~number).bit_length() + 7 + self.signed) // 8)  # one bit is the sign
         if n_bytes > _MAX_INT_BYTES or (number < 0 and not self.signed):
-            raise _too_large(self.name, number)
+            raise OverflowError(f"a column of {self.name} cannot store {_words(number)}")
         return number.to_bytes(n_bytes, "little", signed=self.signed)
 
     def decode(self, record: bytes) -> int:
@@ -89,7 +89,7 @@ class _Fixed64Codec(Codec):
         try:
             return number.to_bytes(8, "little", signed=self._signed)
         except OverflowError as error:
-            raise _too_large(self.name, number) from error
+            raise OverflowError(f"a column of {self.name} cannot store {_words(number)}") from error
 
     def decode(self, record: bytes) -> int:
         if len(record) != 8:
@@ -121,6 +121,10 @@ class UInt64Codec(_Fixed64Codec):
     _layout = FixedLayout(b"", np.dtype("<u8"), ())
 
 
+def _words(number: int) -> str:
+    return f"{'a negative' if number < 0 else 'an'} integer of {number.bit_length()} bits"
+
+
 def _integer(value: Any, column_type: str) -> int:
     if isinstance(value, np.bool_):
         return int(value)
@@ -128,11 +132,6 @@ def _integer(value: Any, column_type: str) -> int:
         return operator.index(value)
     except TypeError as error:
         raise TypeError(f"a column of {column_type} stores integers, not {type(value).__name__} ({value!r:.60})") from error
-
-
-def _too_large(name: str, number: int) -> OverflowError:
-    sign = "negative " if number < 0 else ""
-    return OverflowError(f"a column of {name} cannot store a {sign}integer of {number.bit_length()} bits")
 
 
 @register_codec

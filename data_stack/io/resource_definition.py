@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from data_stack.exception import ConfigError
 
-_SHA256 = re.compile("[0-9a-fA-F]{64}")
-
 
 @dataclass(frozen=True)
 class ResourceDefinition:
@@ -42,7 +40,7 @@ class ResourceDefinition:
             value = getattr(self, field)
             if value is None:
                 continue
-            if not isinstance(value, str) or (field == "sha256" and not _SHA256.fullmatch(value)):
+            if not isinstance(value, str) or (field == "sha256" and not re.fullmatch("[0-9a-fA-F]{64}", value)):
                 raise ConfigError(f"{field} of {self.identifier!r} must be hexadecimal digits (sha256: 64), got {value!r}")
             object.__setattr__(self, field, value.lower())
         if self.size is not None and self.size < 0:

@@ -391,9 +391,6 @@ class StreamedTextResource(io.TextIOWrapper):
         """The identifier, under the name that files have it."""
         return self.identifier
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.identifier!r}, {self.encoding}>"
-
     def __iter__(self) -> Iterator[str]:  # type: ignore[override]  # typeshed: what iterates is the file itself
         if self.seekable():
             self.seek(0)

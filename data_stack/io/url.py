@@ -135,7 +135,6 @@ def parse_option(name: str, text: str, kind: type) -> Any:
 
 _SECRET_NAME = re.compile(r"token|secret|sig|key|passw|pwd|auth|credential|session|jwt", re.IGNORECASE)
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]*)=([^&;#]*)")
-_USERINFO = re.compile(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@")
 
 
 def shorten(source: str) -> str:
@@ -165,7 +164,7 @@ def _without_value(parameter: re.Match[str]) -> str:
 
 def _without_secrets(text: str) -> str:
     """A text without anything that looks like a credential of a URL."""
-    return printable(_PARAMETER.sub(_without_value, _USERINFO.sub("***@", text)))
+    return printable(_PARAMETER.sub(_without_value, re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "***@", text)))
 
 
 def _userinfo(source: str) -> str:

@@ -52,7 +52,6 @@ class WebError(DataStackError):
 _Result = TypeVar("_Result")
 
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
-_CONTENT_RANGE: Final = re.compile(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)")
 
 
 @dataclass(frozen=True)
@@ -259,7 +258,7 @@ class Exchange:
     @property
     def content_range(self) -> tuple[int, int, int | None] | None:
         """First and last byte of an answer with status 206, and the size of the whole; None if the server announces none."""
-        sent = _CONTENT_RANGE.fullmatch(self.headers.get("Content-Range", "").strip())
+        sent = re.fullmatch(r"bytes (\d{1,18})-(\d{1,18})/(\d{1,18}|\*)", self.headers.get("Content-Range", "").strip())
         return None if sent is None else (int(sent[1]), int(sent[2]), None if sent[3] == "*" else int(sent[3]))
 
     @property

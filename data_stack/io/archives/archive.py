@@ -20,7 +20,6 @@ from data_stack.util.suggestions import did_you_mean
 _MAX_NAME_CHARACTERS: Final = 1024
 #: Control characters, a backslash (a separator on Windows), and what could not be decoded.
 _FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\\\\\ud800-\udfff]")
-_ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:")
 
 
 @dataclass(frozen=True)
@@ -143,9 +142,6 @@ class Archive(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r}{', closed' if self._closed else ''}>"
-
     # ------------------------------------------------------------------ for subclasses
 
     def _check_open(self) -> None:
@@ -184,7 +180,7 @@ def check_name(name: str, archive: str) -> str:
     if len(name) > _MAX_NAME_CHARACTERS:
         raise UnsafeArchiveError(f"{archive!r} has a member name of {len(name)} characters, more than {_MAX_NAME_CHARACTERS}")
     segments = [segment for segment in name.split("/") if segment not in ("", ".")]
-    if _ABSOLUTE.match(name) or ".." in segments:
+    if re.match(r"/|[A-Za-z]:", name) or ".." in segments:
         raise UnsafeArchiveError(f"{archive!r} has a member {name!r}, which lies outside of the target folder")
     if _FORBIDDEN.search(name):
         raise UnsafeArchiveError(f"{archive!r} has a member {name!r} with a backslash, control character or undecodable byte")

@@ -19,8 +19,6 @@ from data_stack.io.resources import StreamedResource
 
 _BLOCK_BYTES: Final = 512
 _ZEROS: Final = bytes(_BLOCK_BYTES)
-#: Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
-_MANY_DIGITS: Final = re.compile(rb"[0-9]{512}")
 
 
 class TarArchive(Archive):
@@ -151,7 +149,8 @@ class _Headers:
         self.last = self.read_content(size)
         if size > _BLOCK_BYTES and len(self.last) < size:
             raise ArchiveError(f"{self._archive!r} is truncated: it ends inside of a header. Fetch it again.")
-        if _MANY_DIGITS.search(self.last):
+        # Regular expressions of tarfile take quadratic time for these, in Python before 3.11.10.
+        if re.search(rb"[0-9]{512}", self.last):
             raise ArchiveError(f"{self._archive!r} is damaged: a header has numbers of hundreds of digits")
         return self.last
 
