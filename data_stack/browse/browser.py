@@ -87,13 +87,8 @@ class Browser:
         if not search.is_complete:
             search.advance(0.3, None if count == 0 else start + count)
         positions = search.positions(start, count)
-        return {
-            "start": start,
-            "n_found": search.n_found,
-            "n_scanned": search.n_scanned,
-            "is_complete": search.is_complete,
-            "samples": self._cells(table, positions),
-        }
+        state = {name: getattr(search, name) for name in ("n_found", "n_scanned", "is_complete")}
+        return {"start": start, **state, "samples": self._cells(table, positions)}
 
     def _search(self, split: int, where: str) -> Search:
         table = self._table(split)

@@ -38,15 +38,10 @@ def list_datasets(settings: Settings) -> None:
     rows = [
         {**asdict(each), "prepared": each.name in prepared, "stored_versions": prepared.get(each.name, [])} for each in listed
     ]
-    cells = [
-        (
-            each.name,
-            f"{each.distribution} {each.version}",
-            ", ".join(prepared.get(each.name, ())) or "no",
-            each.state * bool(each.error),
-        )
-        for each in listed
-    ]
+    cells = []
+    for each in listed:
+        stored = ", ".join(prepared.get(each.name, ())) or "no"
+        cells.append((each.name, f"{each.distribution} {each.version}", stored, each.state if each.error is not None else ""))
     answer(settings, rows, table(("name", "from", "prepared", ""), cells))
 
 
@@ -215,20 +210,12 @@ def run_checks(settings: Settings) -> dict[str, Any]:
         for each in found
         if not any(entry_point.name == "data-stack" for entry_point in each.entry_points)
     ]
+    # the URL of DATA_STACK_HOME may hold a password
     variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("DATA_STACK_") and name != HOME}
-    return {
-        "healthy": bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins),
-        "environment": {
-            "datastack": found[0].version if found else "not installed",
-            "python": platform.python_version(),
-            "executable": sys.executable,
-            "platform": platform.platform(),
-            **variables,  # without DATA_STACK_HOME, whose URL may hold a password
-        },
-        "originals": originals,
-        "store": store,
-        "plugins": plugins,
-    }
+    about = {"datastack": found[0].version if found else "not installed", "python": platform.python_version()}
+    about |= {"executable": sys.executable, "platform": platform.platform(), **variables}
+    healthy = bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins)
+    return {"healthy": healthy, "environment": about, "originals": originals, "store": store, "plugins": plugins}
 
 
 def _check_store(settings: Settings) -> dict[str, Any]:

@@ -109,17 +109,12 @@ def _take(context: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 def _common_options() -> list[click.Parameter]:
     """The options of :class:`Settings`; the one nearest to the end of the line wins."""
-    flag: dict[str, Any] = {"is_flag": True, "default": None, "expose_value": False, "callback": _take}
+    store = "The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.\n"
+    store += "[env: DATA_STACK_HOME; default: the user's cache folder]"
+    take: dict[str, Any] = {"expose_value": False, "callback": _take}
+    flag = {**take, "is_flag": True, "default": None}
     return [
-        click.Option(
-            ["--storage"],
-            metavar="URL_OR_PATH",
-            help="The store: a folder, or a URL: mongodb://…, s3://…, file://…, a plugin's scheme.\n"
-            "[env: DATA_STACK_HOME; default: the user's cache folder]",
-            shell_complete=complete_places,
-            expose_value=False,
-            callback=_take,
-        ),
+        click.Option(["--storage"], metavar="URL_OR_PATH", help=store, shell_complete=complete_places, **take),
         click.Option(["--json", "as_json"], help="Print JSON on standard output.", **flag),
         click.Option(["--offline"], help="Use no network. [env: DATA_STACK_OFFLINE]", **flag),
         click.Option(["--debug"], help="Show tracebacks and all log messages.", **flag),
@@ -172,14 +167,9 @@ def _parse_options(context: click.Context, parameter: click.Parameter, pairs: Se
     return options
 
 
+_OPTION_HELP = "An option of the dataset; VALUE is JSON, or else text."
 dataset_options = click.option(
-    "-O",
-    "--option",
-    "options",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="An option of the dataset; VALUE is JSON, or else text.",
-    callback=_parse_options,
+    *("-O", "--option", "options"), multiple=True, metavar="KEY=VALUE", help=_OPTION_HELP, callback=_parse_options
 )
 
 

@@ -120,11 +120,8 @@ def remove(settings: Settings, name: str, version: str | None, all_versions: boo
     if not dry_run and not yes and sys.stdin.isatty():
         would = run(dry_run=True)
         folders = ", ".join(each.folder for each in would.removed)
-        click.confirm(
-            f"Remove {would.n_resources} resources, {size_text(would.n_bytes)}, of {folders} from {connector!r}?",
-            abort=True,
-            err=True,
-        )
+        question = f"Remove {would.n_resources} resources, {size_text(would.n_bytes)}, of {folders} from {connector!r}?"
+        click.confirm(question, abort=True, err=True)
     report = run(dry_run=dry_run)
     done = "would remove" if dry_run else "removed"
     lines = [f"{done} {each.folder}: {each.n_resources} resources, {size_text(each.n_bytes)}" for each in report.removed]
@@ -152,14 +149,11 @@ def gc(settings: Settings, grace_hours: int, dry_run: bool) -> None:
     connector = settings.existing_connector()
     garbage = collect_garbage(connector, 3600.0 * grace_hours, dry_run=dry_run)
     n_bytes = sum(each.size or 0 for each in garbage)
-    items = [{"name": each.name, "size": each.size, "reason": each.reason} for each in garbage]
+    facts = {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": [asdict(each) for each in garbage]}
     rows = [(each.name, size_text(each.size), each.reason) for each in garbage]
-    answer(
-        settings,
-        {"storage": repr(connector), "dry_run": dry_run, "bytes": n_bytes, "garbage": items},
-        table(("what", "size", "why"), rows, right=(1,)) if garbage else None,
-        f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}",
-    )
+    shown = table(("what", "size", "why"), rows, right=(1,)) if garbage else None
+    done = f"{len(garbage)} items {'could be' if dry_run else 'were'} removed from {connector!r}, {size_text(n_bytes)}"
+    answer(settings, facts, shown, done)
 
 
 @cli.command()
@@ -261,10 +255,15 @@ def restore(settings: Settings, path: str) -> int:
 def _answer(settings: Settings, differences: list[Difference]) -> int:
     differs = any(not each.is_harmless for each in differences)
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
+<<<<<<< HEAD
     answer(
         settings,
         [each._asdict() for each in differences],
         Facts(rows) if rows else None,
         "the data differs from the lock file" if differs else "all data is as the lock file says",
     )
+=======
+    verdict = "the data differs from the lock file" if differs else "all data is as the lock file says"
+    answer(settings, [asdict(each) for each in differences], Facts(rows) if rows else None, verdict)
+>>>>>>> w/ff
     return int(differs)

@@ -18,15 +18,7 @@ from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.factories.stored import Finding, Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
 
-__all__ = [
-    "DatasetCard",
-    "DatasetFactory",
-    "Finding",
-    "PreparationReport",
-    "PreparedResources",
-    "Readiness",
-    "Resources",
-]
+__all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Readiness", "Resources"]
 
 _LEASE_TIMEOUT_SECONDS = 600.0
 

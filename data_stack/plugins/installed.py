@@ -119,11 +119,8 @@ class InstalledPlugins:
     @property
     def dataset_names(self) -> list[str]:
         """Names to load datasets by, sorted; ambiguous ones as ``distribution:name``."""
-        return sorted(
-            providers[0].name if len(providers) == 1 else provider.qualified_name
-            for providers in self.datasets.values()
-            for provider in providers
-        )
+        found = [(each, len(several) > 1) for several in self.datasets.values() for each in several]
+        return sorted(each.qualified_name if is_ambiguous else each.name for each, is_ambiguous in found)
 
     def providers(self, name: str) -> tuple[PluginRecord, ...]:
         """The plugins that provide the dataset ``name`` or ``distribution:name``; may be empty."""

@@ -221,14 +221,9 @@ class NamedDataset:
         manifest = getattr(self.factory, "_opened_manifest", None)
         facts = asdict(manifest) if manifest else {}
         facts.pop("prepared", None)  # the recipe has their digests
-        return {
-            "name": self.plain_name,
-            "split": split,
-            "config": dict(config),
-            "resources": manifest.digests() if manifest else None,
-            "preparation": facts or None,
-            **{name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")},
-        }
+        origin = {"name": self.plain_name, "split": split, "config": dict(config)}
+        origin |= {"resources": manifest.digests() if manifest else None, "preparation": facts or None}
+        return origin | {name: description[name] for name in ("version", "license", "homepage", "citation", "distribution")}
 
 
 @dataclass(frozen=True)
