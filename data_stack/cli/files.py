@@ -116,9 +116,9 @@ def facts_of(source: Any) -> dict[str, Any]:
     footers = Footers(find_files(source))
     schema, metadata, manifest = read_schema(footers), footers.metadata, None if footers.files.given else footers.manifest
     stored: dict[str, int] = {}
-    for facts in map(footers.facts, range(len(footers.files.paths))):
-        for name, numbers in facts.columns.items():
-            stored[name] = stored.get(name, 0) + int(facts.chunks["n_bytes"][:, numbers].sum())
+    for footer in map(footers.facts, range(len(footers.files.paths))):
+        for name, numbers in footer.columns.items():
+            stored[name] = stored.get(name, 0) + int(footer.chunks["n_bytes"][:, numbers].sum())
     listed = {each.name: each.row_groups for each in manifest.files} if manifest else {}
     there = {path: tuple(footers.n_rows[footers.file_of == number].tolist()) for number, path in enumerate(footers.files.paths)}
     state = "up to date" if listed == there else "outdated; run `data-stack parquet generate-metadata`"

@@ -255,15 +255,6 @@ def restore(settings: Settings, path: str) -> int:
 def _answer(settings: Settings, differences: list[Difference]) -> int:
     differs = any(not each.is_harmless for each in differences)
     rows = [("same samples" if each.is_harmless else "DIFFERS", str(each)) for each in differences]
-<<<<<<< HEAD
-    answer(
-        settings,
-        [each._asdict() for each in differences],
-        Facts(rows) if rows else None,
-        "the data differs from the lock file" if differs else "all data is as the lock file says",
-    )
-=======
     verdict = "the data differs from the lock file" if differs else "all data is as the lock file says"
-    answer(settings, [asdict(each) for each in differences], Facts(rows) if rows else None, verdict)
->>>>>>> w/ff
+    answer(settings, [each._asdict() for each in differences], Facts(rows) if rows else None, verdict)
     return int(differs)

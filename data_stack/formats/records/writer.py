@@ -91,7 +91,8 @@ class RecordWriter:
     @property
     def size(self) -> int:
         """Size of the records and their index in bytes."""
-        return self._row_bytes + sum(each.bag.size + each.idx.size for each in self._target.writers.values())
+        n_bytes: int = sum(each.bag.size + each.idx.size for each in self._target.writers.values())
+        return self._row_bytes + n_bytes
 
     # ------------------------------------------------------------------ writing
 
