@@ -12,9 +12,6 @@ from data_stack.codecs.plain_data import canonical_json, json_digest
 from data_stack.dataset.iterator.access import SampleAccess, access_to
 from data_stack.dataset.iterator.blocks import estimate_bytes
 from data_stack.dataset.iterator.contract import AdaptedIterator, DatasetIteratorIF, InformedDatasetIteratorIF, as_iterator
-from data_stack.dataset.iterator.layer import at_epoch as at_epoch
-from data_stack.dataset.iterator.layer import has_random_layers as has_random_layers
-from data_stack.dataset.iterator.layer import list_draws as list_draws
 from data_stack.dataset.iterator.layer import walk_stack
 from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.recipes.functions import code_content

@@ -57,7 +57,7 @@ class SequenceAccess(SampleAccess):
     """
 
     def __init__(self, columns: tuple[Any, ...]) -> None:
-        self.arrays, self.n_samples, self._form = columns, len(columns[0]), SampleForm.tuples(len(columns))
+        self.arrays, self.n_samples = columns, len(columns[0])
         # of a list of numbers, say, the batches with a float have another dtype than those without
         self.fixed_columns = all(type(column) is np.ndarray for column in columns)
         if len(columns) == 2:  # a closure takes half the time of a method
@@ -75,7 +75,7 @@ class SequenceAccess(SampleAccess):
         return tuple([_read(column, positions) for column in self.arrays])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        return [_read(self.arrays[self._form.find(key)], positions) for key in keys]
+        return [_read(self.arrays[SampleForm.tuples(len(self.arrays)).find(key)], positions) for key in keys]
 
 
 def _by_position(sequence: Any) -> Any:
