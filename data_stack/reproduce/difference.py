@@ -27,6 +27,7 @@ from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
 from data_stack.values.stacking import keys_of
 
 _EXAMPLES_SHOWN = 5
+_N_SHOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,6 @@ def _pairs(positions: Sequence[tuple[int, int]], n_all: int) -> str:
 
 _Positions: TypeAlias = npt.NDArray[np.int64]
 _Pairs: TypeAlias = list[tuple[int, int]]
-_N_SHOWN = 8
 
 
 @dataclass(frozen=True)

@@ -123,16 +123,15 @@ class LockFile:
             splits = loaded if isinstance(loaded, dict) else {"": loaded}
             found = {split: digests.of(each, split, functools.partial(splits.__getitem__, split)) for split in splits}
             locked.append({"config": each, "splits": found})
-        self.datasets[key] = parts.without_none(
-            {
-                "version": dataset.version,
-                "plugin": package and " ".join(package),
-                "libraries": parts.libraries_of(package and package[0]),
-                "sources": parts.sources_of(factory),
-                "prepared": parts.prepared_of(factory),
-                "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
-            }
-        )
+        fields = {
+            "version": dataset.version,
+            "plugin": package and " ".join(package),
+            "libraries": parts.libraries_of(package and package[0]),
+            "sources": parts.sources_of(factory),
+            "prepared": parts.prepared_of(factory),
+            "configurations": sorted(locked, key=lambda each: (len(each["config"]), canonical_json(each["config"]))),
+        }
+        self.datasets[key] = {name: value for name, value in fields.items() if value is not None}  # which TOML lacks
 
     def add_stack(self, name: str, iterator: DatasetIteratorIF) -> None:
         """Add a stack of iterators, or renew its entry.

@@ -214,7 +214,8 @@ def sources_of(factory: Any) -> list[dict[str, Any]]:
     found = []
     for source in sorted(factory.sources if isinstance(factory, DatasetFactory) else (), key=lambda each: each.identifier):
         fields = {key: getattr(source, key) for key in ("identifier", "size", "sha256", "md5_sum")}
-        found.append(without_none({**fields, "sources": [shorten(os.fsdecode(each)) for each in source.sources]}))
+        known = {key: value for key, value in fields.items() if value is not None}
+        found.append({**known, "sources": [shorten(os.fsdecode(each)) for each in source.sources]})
     return found
 
 
@@ -223,8 +224,3 @@ def prepared_of(factory: Any) -> list[dict[str, Any]]:
     manifest = factory.manifest() if isinstance(factory, DatasetFactory) else None
     records = [] if manifest is None else sorted(manifest.prepared, key=lambda each: each.identifier)
     return [{"identifier": each.identifier, "size": each.size, "sha256": each.sha256 or ""} for each in records]
-
-
-def without_none(fields: dict[str, Any]) -> dict[str, Any]:
-    """``fields`` without those that are None, which TOML lacks."""
-    return {key: value for key, value in fields.items() if value is not None}

@@ -10,23 +10,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
+from data_stack import exception
 from data_stack.codecs.plain_data import from_plain, shorten
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIteratorIF, layers
 from data_stack.dataset.iterator.layer import LAYERS
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, IteratorMeta
 from data_stack.dataset.recipes.functions import NAMED, function_at
 from data_stack.dataset.recipes.recipe import DATASET, RECIPE_VERSION, describe_layer, node_digests, recipe, samples_content
-from data_stack.exception import (
-    ConfigError,
-    DatasetFileCorruptError,
-    DataStackError,
-    MissingDependencyError,
-    PluginError,
-    PreparationError,
-    RecipeError,
-    RetrievalError,
-    StorageError,
-)
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, MissingDependencyError, RecipeError
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
@@ -37,8 +28,9 @@ _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
 
 
-# Errors of the environment, not of the recipe.
-_ENVIRONMENT = (DatasetFileCorruptError, MissingDependencyError, PluginError, PreparationError, RetrievalError, StorageError)
+# Errors of the environment, and those that name their node already.
+_ENVIRONMENT: tuple[type[DataStackError], ...] = (DatasetFileCorruptError, MissingDependencyError, exception.PluginError)
+_ENVIRONMENT += (exception.PreparationError, exception.RetrievalError, exception.StorageError, RecipeError)
 
 _ABSENT: Any = object()
 
@@ -331,7 +323,7 @@ def _load(node: _Node, origin: Mapping[str, Any], repository: DatasetRepository,
         found = describe_layer(loaded, probed=False).arguments.get("resources") or {}
         then = found if resources is None else resources
         differing = sorted(key for key in {**then, **found} if then.get(key) != found.get(key))
-    except (RecipeError, *_ENVIRONMENT):
+    except _ENVIRONMENT:
         raise
     except Exception as error:  # noqa: BLE001  # any factory may raise anything
         _refuse(node, f"dataset {name!r} cannot be loaded: {_reason(error)}", error)

@@ -22,7 +22,6 @@ from data_stack.util.distributions import distributions_of
 
 _PARTS_FIRST = 4  # if there are more parts, only the first four and the last one are drawn
 _MAX_DATASETS = 20
-_ENTRY = re.compile(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", re.ASCII)
 _OWN_LICENCE = re.compile(r"\b(?:DocumentRef-[\w.-]+:)?LicenseRef-[\w.-]+", re.ASCII)
 _DATA_STACK = """\
 @software{data_stack,
@@ -328,7 +327,7 @@ def _entries(origin: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     name, text, homepage = str(origin.get("name")), (origin.get("citation") or "").strip(), origin.get("homepage")
     if text.startswith("@"):
         for part in re.split(r"(?m)^(?=\s*@\w+\s*\{)", text):
-            if match := _ENTRY.match(part):
+            if match := re.match(r"\s*@\w+\s*\{\s*([^,\s]+)\s*,", part, re.ASCII):
                 yield match[1], part.strip()
         return
     fields = {"title": name, "note": text, "howpublished": homepage and rf"\url{{{homepage}}}", "version": origin.get("version")}

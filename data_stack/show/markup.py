@@ -20,7 +20,6 @@ _STYLE = """\
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
 .data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; max-width: 34em;
   border-bottom: 1px solid var(--line); overflow-wrap: break-word; white-space: normal}
-.data-stack.data-stack th {font-weight: 600}
 .data-stack.data-stack .number {font-variant-numeric: tabular-nums; white-space: nowrap}
 .data-stack.data-stack .long {overflow-wrap: anywhere; min-width: 14em}
 .data-stack .wide {overflow-x: auto; margin: .2em 0 .9em}
@@ -33,8 +32,7 @@ _STYLE = """\
 
 # For a page of its own; its policy forbids scripts and fetches.
 _HEAD = """\
-<meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>
 <meta http-equiv="Content-Security-Policy"
   content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
 <style>:root {color-scheme: light dark}

@@ -43,7 +43,6 @@ ARROW_ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError,
 READERS: dict[str, Callable[..., DatasetIteratorIF]] = {}
 #: Types for which pyarrow lacks take(), and types to cast them to.
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
-_UNSUITABLE = (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +150,7 @@ def cells_of(values: _Array, name: str, origin: Origin | None = None) -> pa.Arra
         # polars also reads the index of a null
         numbers = codes.fill_null(0).cast(type_.index_type).to_numpy()
         return pa.DictionaryArray.from_arrays(numbers, origin.categories, mask=null_mask(codes), ordered=type_.ordered)
-    except _UNSUITABLE as error:
+    except (ConfigError, CellError, *ARROW_ERRORS, TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"column {name!r} cannot be converted to Arrow: {error!s:.300}; map its values to one type") from error
 
 
