@@ -155,7 +155,7 @@ def read_records(
         length = len(reader)
         n_appended = max(0, length - len(truth)) if promise == "truth" else 0
         # Records behind those of the manifest, as Granular appends them, are read without checksums; the reader warns of them.
-        if promise == "truth" and (length < len(truth) or (n_appended and reader._files.covered is None)):
+        if promise == "truth" and (length < len(truth) or (n_appended and getattr(reader, "manifest", None) is not None)):
             raise Violation(f"{length} samples, of {len(truth)}")
         exact = None if promise == "lies" else ("__getitems__", "iteration", "read_batch", "read_column")
         singles, others = read_every_way(reader, min(length, _MAX_SAMPLES), reader.spec, exact)
