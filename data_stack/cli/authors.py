@@ -1,4 +1,4 @@
-"""The commands for authors of plugins, and the packages that they write."""
+"""The commands for authors of plugins, with the packages that they write."""
 
 from __future__ import annotations
 
