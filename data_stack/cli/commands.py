@@ -110,16 +110,12 @@ def doctor(settings: Settings) -> int:
     findings = run_checks(settings)
     healthy, plugins = findings["healthy"], findings["plugins"]
     sources = [(each["name"], each["group"], f"{each['distribution']} {each['version']}", each["state"]) for each in plugins]
-    answer(
-        settings,
-        findings,
-        Facts(list(findings["environment"].items())),
-        *(f"in the way: {original}" for original in findings["originals"]),
-        Facts([(key, str(value)) for key, value in findings["store"].items()]),
-        table(("plugin", "group", "from", "state"), sources),
-        *(f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}" for each in plugins if each["error"]),
-        "no problems found" if healthy else "problems found, see above",
-    )
+    about, store = (Facts([(key, str(value)) for key, value in findings[each].items()]) for each in ("environment", "store"))
+    originals = [f"in the way: {original}" for original in findings["originals"]]
+    shown = table(("plugin", "group", "from", "state"), sources)
+    errors = [f"{each['state']}: {each['distribution']}:{each['name']}\n  {each['error']}" for each in plugins if each["error"]]
+    verdict = "no problems found" if healthy else "problems found, see above"
+    answer(settings, findings, about, *originals, store, shown, *errors, verdict)
     return int(not healthy)
 
 

@@ -42,12 +42,8 @@ def verify(settings: Settings, names: tuple[str, ...], n_threads: int) -> int:
     found = verify_storage(settings.existing_connector(), names, n_threads=n_threads)
     done = f"read {found.n_resources} resources, {size_text(found.n_bytes)}, in {found.seconds:.3f} s from {found.storage}"
     rest = f"{found.n_without_digest} resources have no digest; they were read, but not compared"
-    blocks = (
-        _faults(found.faults),
-        f"{found.state}: {done}; {len(found.faults)} faults",
-        rest if found.n_without_digest else None,
-    )
-    answer(settings, asdict(found), *blocks)
+    blocks = (f"{found.state}: {done}; {len(found.faults)} faults", rest if found.n_without_digest else None)
+    answer(settings, asdict(found), _faults(found.faults), *blocks)
     return int(found.state == "faulty")
 
 

@@ -89,10 +89,9 @@ def prepare_by(engine: PreparationEngine, factory: Any, raw: Resources, prepared
                     continue
                 if not stored.wants_shards(opening):
                     raise Superseded  # another process has prepared the dataset
-                raise ConfigError(
-                    f"the resources of {task} of {stored.folder!r} are not in {stored.connector!r}. All machines that run tasks "
-                    f"must reach the same store by the same name: a shared folder, MongoDB or an object store"
-                )
+                advice = "must reach the same store by the same name: a shared folder, MongoDB or an object store"
+                problem = f"the resources of {task} of {stored.folder!r} are not in {stored.connector!r}"
+                raise ConfigError(f"{problem}. All machines that run tasks {advice}")
     except (Exception, KeyboardInterrupt):
         stored.write_journal(prepared.journal)
         raise

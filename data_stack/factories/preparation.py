@@ -90,10 +90,9 @@ class Preparation:
         self._definition, self._connector = self.stored.definition, self.stored.connector
         self._name = self._definition.card.name
         if self.engine is not None and self.engine.leaves_process and isinstance(self._connector, InMemoryStorageConnector):
-            raise ConfigError(
-                f"{type(self.engine).__name__} prepares in other processes, which cannot reach a store in the memory of this "
-                f"process ({self._connector!r}): use a folder or a server, or no engine"
-            )
+            problem = f"which cannot reach a store in the memory of this process ({self._connector!r})"
+            advice = "use a folder or a server, or no engine"
+            raise ConfigError(f"{type(self.engine).__name__} prepares in other processes, {problem}: {advice}")
         self._timings: list[tuple[str, float]] = []
         self._was_damaged = False  # then the sources may be damaged, too
 
@@ -134,10 +133,9 @@ class Preparation:
                 if manifest is not None and self.stored.damage(manifest) is None:
                     return manifest, PreparationReport(tuple(self._timings), manifest.adopted, False, readiness.reason)
                 wait = random.SystemRandom().uniform(0.5, 2 * 3.0**attempt) * (time.monotonic() - started - wait)
-        raise PreparationError(
-            f"dataset {self._name!r} was prepared {_ATTEMPTS} times, but each time another process replaced a part of it in "
-            f"{self._connector!r}; stop other writers below {self._definition.folder!r}, and prepare it again"
-        )
+        advice = f"stop other writers below {self._definition.folder!r}, and prepare it again"
+        problem = f"but each time another process replaced a part of it in {self._connector!r}"
+        raise PreparationError(f"dataset {self._name!r} was prepared {_ATTEMPTS} times, {problem}; {advice}")
 
     def tidy_up(self) -> None:
         """Clean up after a preparation that died between its last two operations, the manifest and the end of the journal."""

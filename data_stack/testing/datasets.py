@@ -74,11 +74,8 @@ class DatasetContract(DatasetIteratorContract):
                 [each for each in self.factory.sources if each.identifier == identifier], store, offline=True, progress=False
             )
         except RetrievalError as error:
-            pytest.fail(
-                f"{identifier!r} of {self.factory.__qualname__} is not on this machine: define make_source(self, identifier) in "
-                f"{type(self).__name__}, which returns made-up bytes in its form\n{error}",
-                pytrace=False,
-            )
+            advice = f"define make_source(self, identifier) in {type(self).__name__}, which returns made-up bytes in its form"
+            pytest.fail(f"{identifier!r} of {self.factory.__qualname__} is not on this machine: {advice}\n{error}", pytrace=False)
         return bytes(store.get_resource(identifier).read())
 
     # ------------------------------------------------------------------ what the tests use
