@@ -15,9 +15,9 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to, copy_value, detach
+from data_stack.dataset.iterator.layer import at_epoch, has_random_layers, list_draws
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.randomness import derive_generator, derive_seed
-from data_stack.dataset.iterator.layer import at_epoch, has_random_layers, list_draws
 from data_stack.exception import LoadingError
 from data_stack.loader.collation import Collation
 from data_stack.util.functions import has_parameter
