@@ -101,7 +101,7 @@ NOTEBOOKS = {
         "(True, 3)",
         "points.txt: sent sha256",
         "points-plugin 1.1.0 made them here, points-plugin 1.0.0 then",
-        "all samples are equal; smoothing 2.0 here, 1.0 then",
+        "all samples are equal; libraries here: smoothing 2.0, then: smoothing 1.0",
     ),
 }
 SLOW_NOTEBOOKS = ("03_storage", "05_training", "06_parquet")
