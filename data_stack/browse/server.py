@@ -238,11 +238,21 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, browser: Browser, token: str, idle_seconds: int = 5) -> None:
-        off: dict[str, Any] = {"access_log": False, "lifespan": "off", "ws": "none", "server_header": False, "log_level": "error"}
-        how: dict[str, Any] = {"http": Connection, "timeout_keep_alive": idle_seconds, "timeout_graceful_shutdown": 2}
-        # asyncio accepts as many as backlog at once, before a connection can close another one
-        how["backlog"] = MAX_CONNECTIONS
-        super().__init__(uvicorn.Config(make_app(browser, token), loop="asyncio", **how, **off))
+        config = uvicorn.Config(
+            make_app(browser, token),
+            http=Connection,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=idle_seconds,
+            timeout_graceful_shutdown=2,
+            # asyncio accepts as many at once, before a connection can close another one
+            backlog=MAX_CONNECTIONS,
+        )
+        super().__init__(config)
         self._n_reported = 0
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:

@@ -113,12 +113,23 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:
     file, data = _make_up(kind, splits)
     imports, sample, body = _template(kind).split("---\n")
     class_name, under = "".join(part.title() for part in re.split("[-_]", name)), name.replace("-", "_").lower()
-    values = {"imports": imports.rstrip(), "sample": sample.rstrip(), "body": body.rstrip(), "name": name, "name_": under}
-    values |= {"title": re.sub("[-_]", " ", name).capitalize(), "module": f"data_stack_{under}"}
-    values |= {"Class": class_name, "Factory": f"{class_name}Factory"}
-    values |= {"file": file, "sha256": hashlib.sha256(data).hexdigest(), "size": str(len(data))}
-    values |= {"splits": str(tuple(splits)).replace("'", '"'), "first_split": splits[0]}
-    values["requirement"] = "datastack[images]" if kind == "images" else "datastack"
+    values = {
+        "imports": imports.rstrip(),
+        "sample": sample.rstrip(),
+        "body": body.rstrip(),
+        "name": name,
+        "name_": under,
+        "title": re.sub("[-_]", " ", name).capitalize(),
+        "module": f"data_stack_{under}",
+        "Class": class_name,
+        "Factory": f"{class_name}Factory",
+        "file": file,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "size": str(len(data)),
+        "splits": str(tuple(splits)).replace("'", '"'),
+        "first_split": splits[0],
+        "requirement": "datastack[images]" if kind == "images" else "datastack",
+    }
 
     def fill(text: str) -> str:
         for key, value in values.items():

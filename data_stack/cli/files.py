@@ -127,11 +127,19 @@ def facts_of(source: Any) -> dict[str, Any]:
     for field in schema:
         about = {"name": field.name, "dtype": dtype_name(field.dtype), "shape": str(field.shape), "codec": repr(field.codec)}
         fields.append({**about, "nullable": field.nullable, "stored_bytes": stored.get(field.name)})
-    facts: dict[str, Any] = {"name": footers.files.folder.name, "n_rows": sum(rows), "n_files": len(footers.files.paths)}
-    facts |= {"stored_bytes": sum(stored.values()), "n_row_groups": len(footers)}
-    facts |= {"row_group_rows": [min(rows, default=0), max(rows, default=0)]}
-    facts |= {"partition_by": partition_names(footers.files.partitions), "manifest": state if manifest else "none"}
-    return {**facts, "schema_from": writer, "schema": schema.to_json(), "fields": fields}
+    return {
+        "name": footers.files.folder.name,
+        "n_rows": sum(rows),
+        "n_files": len(footers.files.paths),
+        "stored_bytes": sum(stored.values()),
+        "n_row_groups": len(footers),
+        "row_group_rows": [min(rows, default=0), max(rows, default=0)],
+        "partition_by": partition_names(footers.files.partitions),
+        "manifest": state if manifest else "none",
+        "schema_from": writer,
+        "schema": schema.to_json(),
+        "fields": fields,
+    }
 
 
 _place = click.argument("source", metavar="SRC", shell_complete=common.complete_places)
