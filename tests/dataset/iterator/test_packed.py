@@ -19,9 +19,10 @@ from data_stack.dataset.iterator import (
     InformedDatasetIterator,
     InformedDatasetIteratorIF,
     SequenceDatasetIterator,
+    access_to,
 )
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
-from data_stack.exception import ConfigError
+from data_stack.exception import ConfigError, LoadingError
 from data_stack.formats import records
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import LayerContract
@@ -387,6 +388,20 @@ def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: 
 
     with pytest.raises(ConfigError, match=message):
         source.pack(**{"length": 2, "column": "text", **arguments})
+
+
+def test_a_loader_says_which_sequence_could_not_be_read_and_where_it_starts(tmp_path: Path) -> None:
+    documents = documents_of(3, 3)
+    packed = Samples(documents).pack(2)
+    documents[1] = documents[1][:2]
+    order = drawn_order(9, 1)
+
+    with write_records(tmp_path / "records", documents_of(*[2] * 9)) as source:
+        access = access_to(source.pack(2, "tokens", seed=1))
+        assert [access.locate(i) for i in (0, 8)] == [f"record {order[i]} of {tmp_path / 'records'}" for i in (0, 8)]
+    with pytest.raises(LoadingError, match=r"sample 1 could not be read.*document 1 had 3 tokens") as raised:
+        list(Loader(packed, 1, workers=0))
+    assert raised.value.index == 1
 
 
 def test_a_document_of_another_length_than_before_is_refused() -> None:
