@@ -139,7 +139,16 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
 
 
 #: They import torch, pandas, polars or datasets, each in a process of its own.
-SLOW_PAGES = ("display", "exchange", "from_huggingface", "from_petastorm", "from_tfds", "from_torchvision", "stacking")
+SLOW_PAGES = (
+    "display",
+    "exchange",
+    "from_huggingface",
+    "from_petastorm",
+    "from_tfds",
+    "from_torchvision",
+    "language_models",
+    "stacking",
+)
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,7 @@ STACKS: dict[str, Callable[[], DatasetIteratorIF]] = {
     "sorted": lambda: source().sort(1, descending=True),
     "deduplicated": lambda: source().deduplicate(1),
     "windowed": lambda: source().windows(3, stride=2, order_by=0, group_by=1, max_gap=4),
+    "packed": lambda: source().pack(5, 2, seed=4, epoch=1, end_token=7, drop_last=False),
     "sharded": lambda: source().shard(1, 5, uneven="pad"),
     "mapped": lambda: source().map(doubled).map(jittered, seed=3),
     "fields": lambda: source().select(2, 0),

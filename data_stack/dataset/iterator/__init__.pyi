@@ -34,6 +34,7 @@ from data_stack.dataset.iterator.layers.in_memory import InMemoryDatasetIterator
 from data_stack.dataset.iterator.layers.mapped import MappedDatasetIterator as MappedDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator as MixedDatasetIterator
 from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator as SortedDatasetIterator
+from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator as PackedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import BalancedDatasetIterator as BalancedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import RepeatedDatasetIterator as RepeatedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import ResampledDatasetIterator as ResampledDatasetIterator

@@ -185,6 +185,10 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         """Make this layer on ``underlying`` with arguments from :meth:`_arguments`."""
         return cls(*([underlying] if cls._takes_list else underlying), **arguments)
 
+    def _redrawn(self, underlying: list[Any], arguments: Mapping[str, Any]) -> DatasetIteratorIF:
+        """Make this layer for another epoch; what it found when it was made may stay if ``underlying`` is what it was made on."""
+        return self._rebuilt(underlying, arguments)
+
     def _derive_meta(self, meta: DatasetMeta) -> DatasetMetaIF:
         """The meta of this layer's samples, where ``meta`` is that of what it is stacked on (of the first, if of several)."""
         return meta

@@ -172,6 +172,34 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         arguments = {"stride": stride, "order_by": order_by, "max_gap": max_gap, "overlap": overlap, "group_by": group_by}
         return self._stack_layer(WindowedDatasetIterator, length=length, **arguments, offsets=offsets)
 
+    def pack(
+        self,
+        length: int,
+        column: ColumnKey | None = None,
+        *,
+        seed: int | None = None,
+        epoch: int = 0,
+        end_token: int | None = None,
+        drop_last: bool = True,
+    ) -> _Stack:
+        """Documents of tokens as sequences of ``length`` tokens: concatenated, and cut. Reads all documents once, now.
+
+        A sample is a dict of ``tokens``, ``segment_ids`` (1, 2, … for the documents in the sequence, 0 for padding) and
+        ``positions`` (of each token in its document), each of shape ``(length,)``. See ``PackedDatasetIterator``.
+
+        Args:
+            length: tokens in a sequence.
+            column: of the tokens: arrays or lists of integers; None for the only column, or the sample proper.
+            seed: of a random order of documents; None for the iterator's order.
+            epoch: see :meth:`at_epoch`.
+            end_token: a token to put after each document; None for none.
+            drop_last: whether to leave out the last tokens if they do not fill a sequence; otherwise they are padded with 0.
+        """
+        from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator
+
+        arguments = {"seed": seed, "epoch": epoch, "end_token": end_token, "drop_last": drop_last}
+        return self._stack_layer(PackedDatasetIterator, length=length, column=column, **arguments)
+
     def shard(self, rank: int, world: int, *, contiguous: bool = False, uneven: Literal["keep", "pad", "drop"] = "keep") -> _Same:
         """The part of one of ``world`` ranks, see ``ShardedDatasetIterator``."""
         from data_stack.dataset.iterator.layers.sharded import ShardedDatasetIterator
@@ -398,7 +426,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         return folds(self, n_folds, seed=seed, stratify=stratify, group_by=group_by)  # type: ignore[return-value]
 
     def at_epoch(self: Any, epoch: int) -> _Same:
-        """The same stack with its random layers (shuffled, mixed, resampled, balanced, random maps) drawn for another epoch."""
+        """The same stack with its random layers (shuffles, mixes, resampled, random maps and so on) drawn for another epoch."""
         from data_stack.dataset.iterator.layer import at_epoch
 
         return at_epoch(self, epoch)  # type: ignore[return-value]

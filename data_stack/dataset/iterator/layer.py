@@ -276,7 +276,7 @@ def at_epoch(iterator: DatasetIteratorIF, epoch: int) -> DatasetIteratorIF:
         if "_layer_name" not in vars(type(each)):
             kind = f"{type(each).__module__}.{type(each).__qualname__}"
             raise ConfigError(f"{kind} cannot be made again for another epoch: put it below the layers that are random")
-        drawn[id(each)] = type(each)._rebuilt(new, arguments)
+        drawn[id(each)] = each._redrawn(new, arguments)
     return drawn[id(iterator)]  # type: ignore[no-any-return]  # an iterator
 
 

@@ -1,0 +1,414 @@
+"""Documents of tokens packed into sequences."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from layer_laws import Columns, Samples, as_plain, check_all_ways_agree
+
+import data_stack
+from data_stack.dataset.iterator import (
+    DatasetIteratorIF,
+    InformedDatasetIterator,
+    InformedDatasetIteratorIF,
+    SequenceDatasetIterator,
+    access_to,
+)
+from data_stack.dataset.meta import DatasetMeta, IteratorMeta
+from data_stack.exception import ConfigError, LoadingError
+from data_stack.formats import records
+from data_stack.loader import BlockShuffled, Loader
+from data_stack.testing import LayerContract
+
+#: The order of nine documents with seed 1 in epoch 0.
+ORDER = [3, 1, 4, 8, 2, 6, 5, 7, 0]
+
+KEYS = ["tokens", "segment_ids", "positions"]
+
+
+def pack(documents: list[Any], length: int, end_token: int | None = None, drop_last: bool = True) -> list[dict[str, list[int]]]:
+    """Sequences of documents, token by token."""
+    tokens = []
+    for number, document in enumerate(documents):
+        ended = [*document, *([] if end_token is None or not len(document) else [end_token])]
+        tokens += [(int(token), number, place) for place, token in enumerate(ended)]
+    sequences = []
+    for start in range(0, len(tokens), length):
+        part = tokens[start : start + length]
+        if len(part) < length and drop_last:
+            break
+        seen = list(dict.fromkeys(number for _, number, _ in part))
+        rows = [(token, seen.index(number) + 1, place) for token, number, place in part]
+        rows += [(0, 0, 0)] * (length - len(part))
+        sequences.append(dict(zip(KEYS, map(list, zip(*rows, strict=True)), strict=True)))
+    return sequences
+
+
+def as_arrays(sequences: list[dict[str, list[int]]], dtype: str) -> list[Any]:
+    return [{key: np.array(each[key], dtype if key == "tokens" else "int32") for key in KEYS} for each in sequences]
+
+
+def documents_of(*lengths: int, dtype: str = "int64") -> list[Any]:
+    counter = itertools.count(1)
+    return [np.array([next(counter) for _ in range(length)], dtype) for length in lengths]
+
+
+def held(documents: list[Any]) -> DatasetIteratorIF:
+    return SequenceDatasetIterator([documents, list(range(len(documents)))]).as_dict("text", "number")
+
+
+def informed(iterator: DatasetIteratorIF, *names: str, sample_pos: int = 0) -> InformedDatasetIteratorIF:
+    meta = DatasetMeta(IteratorMeta(sample_pos=sample_pos), target_kind="label", class_names=("a", "b"), column_names=names)
+    return InformedDatasetIterator(iterator, meta)
+
+
+def write_records(folder: Path, documents: list[Any]) -> Any:
+    with records.RecordWriter(str(folder), {"tokens": "array", "source": "utf8"}) as writer:
+        for document in documents:
+            writer.append({"tokens": document, "source": "web"})
+    return records.open(str(folder))
+
+
+FORMS: dict[str, Any] = {
+    "lists": [[1, 2], [3], [4, 5, 6, 7]],
+    "arrays": documents_of(2, 1, 4, dtype="uint16"),
+    "of one length": documents_of(3, 3, 3, dtype="uint8"),
+    "tuples": [(1, 2), (3,), (4, 5)],
+    "several dtypes": [np.array([1, 2], "uint8"), np.array([-3], "int8"), np.array([400, 5], "int16")],
+}
+
+
+class TestPacked(LayerContract):
+    @pytest.fixture(params=[{}, {"end_token": 9}, {"drop_last": False, "seed": 3}], ids=str)
+    def options(self, request: pytest.FixtureRequest) -> Any:
+        return request.param
+
+    @pytest.fixture
+    def samples(self) -> list[Any]:
+        return [(document, number) for number, document in enumerate(documents_of(5, 2, 0, 9, 1, 4, dtype="int32"))]
+
+    @pytest.fixture
+    def iterator(self, source: DatasetIteratorIF, options: Any) -> DatasetIteratorIF:
+        return source.pack(4, **options)
+
+    @pytest.fixture
+    def expected(self, samples: list[Any], options: Any) -> list[Any]:
+        given = dict(options)
+        seed = given.pop("seed", None)
+        order = [0, 1, 2, 3, 4, 5] if seed is None else drawn_order(6, seed)
+        return as_arrays(pack([samples[i][0] for i in order], 4, **given), "int32")
+
+
+def drawn_order(n_documents: int, seed: int, epoch: int = 0) -> list[int]:
+    """The order of documents, seen from documents of one token."""
+    packed = held([[i] for i in range(n_documents)]).pack(1, "text", seed=seed, epoch=epoch)
+    return as_plain(packed.read_column("tokens")[:, 0])  # type: ignore[no-any-return]  # ints
+
+
+# ---------------------------------------------------------------------- what is in a sequence
+
+
+def test_documents_are_concatenated_and_cut() -> None:
+    packed = held([[1, 2, 3, 4, 5], [6, 7], [8, 9]]).pack(3, "text", end_token=0, drop_last=False)
+
+    assert as_plain(packed.read_batch(range(4))) == {
+        "tokens": [[1, 2, 3], [4, 5, 0], [6, 7, 0], [8, 9, 0]],
+        "segment_ids": [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]],
+        "positions": [[0, 1, 2], [3, 4, 5], [0, 1, 2], [0, 1, 2]],
+    }
+    assert as_plain(held([[1, 2, 3, 4], [6, 7], [8]]).pack(5, "text", drop_last=False)[1]) == {
+        "tokens": [7, 8, 0, 0, 0],
+        "segment_ids": [1, 2, 0, 0, 0],
+        "positions": [1, 0, 0, 0, 0],
+    }
+
+
+@given(
+    lengths=st.lists(st.integers(0, 7), max_size=9),
+    length=st.integers(1, 9),
+    end_token=st.sampled_from([None, 0, 99]),
+    drop_last=st.booleans(),
+    seed=st.sampled_from([None, 5]),
+    form=st.sampled_from(["arrays", "lists", "bare", "bare lists", "client's"]),
+    data=st.data(),
+)
+def test_a_packed_iterator_equals_packing_token_by_token(
+    lengths: list[int], length: int, end_token: int | None, drop_last: bool, seed: int | None, form: str, data: st.DataObject
+) -> None:
+    documents = documents_of(*lengths, dtype="int16")
+    given = [document.tolist() for document in documents] if "lists" in form else documents
+    source = Samples(given) if "bare" in form else Samples(list(zip(given))) if form == "client's" else held(given)
+    column: Any = None if "bare" in form else 0 if form == "client's" else "text"
+    order = range(len(lengths)) if seed is None else drawn_order(len(lengths), seed)
+
+    packed = source.pack(length, column, seed=seed, end_token=end_token, drop_last=drop_last)
+
+    expected = pack([documents[i] for i in order], length, end_token, drop_last)
+    check_all_ways_agree(packed, as_arrays(expected, "int64" if "lists" in form else "int16"), data)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(name: str) -> None:
+    documents = FORMS[name]
+    packed = held(documents).pack(2, "text")
+    dtype = {"lists": "int64", "tuples": "int64", "arrays": "uint16", "of one length": "uint8", "several dtypes": "int16"}[name]
+
+    assert as_plain(list(packed)) == pack(documents, 2)
+    for sample in [*packed, packed.read_batch([1]), packed.read_batch([])]:
+        assert [sample[key].dtype for key in KEYS] == [dtype, "int32", "int32"]
+    assert {key: column.dtype for key, column in packed.features.items()} == dict(
+        zip(KEYS, [dtype, "int32", "int32"], strict=True)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", ">u2", "uint32", "uint64"])
+def test_the_largest_and_the_smallest_number_of_a_dtype_are_kept(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    document = np.array([limits.min, limits.max, 7], dtype)
+
+    packed = held([document, document[:1]]).pack(4, "text")
+
+    assert packed[0]["tokens"].tolist() == [limits.min, limits.max, 7, limits.min]
+    assert packed[0]["tokens"].dtype == np.dtype(dtype).newbyteorder("=")
+
+
+def test_few_and_short_documents() -> None:
+    assert as_plain(list(held([[1, 2, 3]]).pack(3, "text"))) == [pack([[1, 2, 3]], 3)[0]]
+    assert len(held([[1, 2]]).pack(3, "text")) == 0
+    assert as_plain(list(held([[1, 2], [3]]).pack(1, "text"))) == pack([[1, 2], [3]], 1)
+    assert as_plain(list(held([[1, 2, 3], [4, 5, 6]]).pack(3, "text"))) == pack([[1, 2, 3], [4, 5, 6]], 3)
+    nothing: list[Any]
+    for nothing in ([], [[], []]):
+        empty = held(nothing).pack(3, "text", end_token=1, drop_last=False)
+        assert (len(empty), list(empty), empty.read_batch([])) == (0, [], ())
+        assert list(Loader(empty, 2)) == []
+
+
+# ---------------------------------------------------------------------- what is read
+
+
+def test_only_the_column_of_tokens_is_read_and_each_document_of_a_batch_once() -> None:
+    source = Columns(documents_of(10, 3, 3, 3, 10), ["a"] * 5)
+    packed = source.pack(4, 0)
+
+    source.requests.clear()
+    packed.read_batch([0, 1, 1, 0])
+    assert source.requests == [(0, 1)]
+    source.requests.clear()
+    packed.read_batch([3, 2])
+    assert source.requests == [(0, 3)]
+    source.requests.clear()
+    assert packed.read_column("positions").shape == packed.read_column("segment_ids").shape == (7, 4)
+    assert source.requests == []
+
+
+def test_neither_another_epoch_nor_another_process_reads_the_documents_again() -> None:
+    source = Columns(documents_of(10, 3, 3, 3, 10))
+    packed = source.pack(4, seed=1, column=0)
+    source.requests.clear()
+
+    later, again = packed.at_epoch(3), pickle.loads(pickle.dumps(packed))
+
+    assert source.requests == again.underlying_iterators[0].requests == []
+    assert as_plain(list(later)) == as_plain(list(source.pack(4, 0, seed=1, epoch=3)))
+    assert as_plain(list(again)) == as_plain(list(packed)) != as_plain(list(later))
+    assert len(later) == len(packed)
+
+
+def test_documents_that_are_drawn_below_are_measured_again_in_another_epoch() -> None:
+    packed = held(documents_of(1, 2, 3, 4, 5, 6)).shuffle(seed=1).pack(4, "text")
+
+    assert as_plain(list(packed.at_epoch(2))) == as_plain(
+        list(held(documents_of(1, 2, 3, 4, 5, 6)).shuffle(seed=1, epoch=2).pack(4, "text"))
+    )
+
+
+def test_an_order_of_documents_is_a_permutation_of_seed_and_epoch_that_never_changes() -> None:
+    assert drawn_order(9, 1) == ORDER
+    assert sorted(drawn_order(9, 1, epoch=1)) == list(range(9))
+    assert len({tuple(drawn_order(9, seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
+
+
+# ---------------------------------------------------------------------- what is known of it
+
+
+def test_the_column_is_named_found_or_asked_for() -> None:
+    documents = documents_of(3, 3)
+    named = informed(SequenceDatasetIterator([[0, 1], documents]), "number", "text", sample_pos=1)
+    expected = as_plain(list(held(documents).pack(2, "text")))
+
+    for packed in [
+        SequenceDatasetIterator([documents]).pack(2),
+        SequenceDatasetIterator([documents, [0, 1]]).pack(2),
+        held(documents).select("text").pack(2),
+        Samples(documents).pack(2),
+        SequenceDatasetIterator([[0, 1], documents]).pack(2, -1),
+    ]:
+        assert as_plain(list(packed)) == expected
+    assert as_plain(list(named.pack(2))) == as_plain(list(named.pack(2, "text"))) == expected
+    assert named.pack(2).recipe() == named.pack(2, "text").recipe() == named.pack(2, 1).recipe()
+    with pytest.raises(ConfigError, match=r"name the column of the tokens.*columns 'text', 'number'"):
+        held(documents).pack(2)
+    with pytest.raises(ConfigError, match="samples have no column 'txt'"):
+        held(documents).pack(2, "txt")
+
+
+def test_its_meta_recipe_and_tree_say_what_it_is() -> None:
+    source = informed(SequenceDatasetIterator([np.arange(12).reshape(4, 3), np.arange(4) % 2]), "text", "label")
+    packed = source.pack(4, "text", seed=7, end_token=0)
+
+    meta = packed.dataset_meta
+    assert (meta.sample_pos, meta.target_kind, meta.class_names, meta.column_names) == ("tokens", None, None, None)
+    assert packed.column_names == KEYS
+    with pytest.raises(ConfigError, match="no column 'target'"):
+        packed.read_column(meta.target_pos)
+    assert packed.recipe() == packed.at_epoch(1).at_epoch(0).recipe()
+    made: list[Any] = [source.pack(4, "text"), source.pack(4, "text", seed=7), source.pack(4, "text", seed=7, epoch=1)]
+    fingerprints = {each.fingerprint() for each in made}
+    assert len(fingerprints) == 3
+    assert source.pack(4, "text", epoch=3).fingerprint() in fingerprints
+    assert "packed" in str(packed.explain())
+    assert "random: at_epoch changes it" in str(packed.explain())
+
+
+def test_it_has_the_blocks_of_its_documents(tmp_path: Path) -> None:
+    documents = documents_of(*(i % 7 for i in range(100)))
+    parquet = convert_to_parquet(documents, tmp_path / "x.parquet", row_group_rows=10)
+    packed = parquet.pack(4, "text")
+    plain = as_plain(list(packed))
+
+    with Loader(packed, 5, shuffle=BlockShuffled(window=2), seed=1) as loader:
+        batches = [as_plain(batch) for batch in loader]
+
+    assert plain == pack(documents, 4)
+    seen = [row for batch in batches for row in batch["tokens"]]
+    assert seen != [row["tokens"] for row in plain]
+    assert sorted(seen) == [row["tokens"] for row in plain]
+    with pytest.raises(ConfigError, match="blocks"):
+        list(Loader(parquet.pack(4, "text", seed=1), 5, shuffle=BlockShuffled(window=2)))
+
+
+# ---------------------------------------------------------------------- in a loader
+
+
+def test_a_run_resumes_in_the_middle_of_an_epoch_with_other_workers(tmp_path: Path) -> None:
+    documents = documents_of(*(i * 5 % 23 for i in range(200)), dtype="uint16")
+    with write_records(tmp_path / "records", documents) as source:
+        packed = source.pack(16, "tokens", seed=2, end_token=0)
+        with Loader(packed, 3, epochs=3, workers=0) as loader:
+            whole = [as_plain(batch) for batch in loader]
+        with Loader(packed, 3, epochs=3, workers=2, worker_kind="processes", timeout_seconds=60) as first:
+            begun = [as_plain(batch) for batch in itertools.islice(first, len(first) // 2)]
+            state = first.state_dict()
+
+        with Loader(source.pack(16, "tokens", seed=2, end_token=0), 3, epochs=3, workers=3, worker_kind="threads") as second:
+            second.load_state_dict(state)
+            rest = [as_plain(batch) for batch in second]
+
+    assert begun + rest == whole
+    n = len(packed)
+    of_epochs = [[row for batch in whole for row in batch["tokens"]][epoch * n : (epoch + 1) * n] for epoch in range(3)]
+    assert of_epochs[0] != of_epochs[1] != of_epochs[2]
+
+
+# ---------------------------------------------------------------------- sources
+
+
+def convert_to_parquet(documents: list[Any], path: Path, row_group_rows: int = 100) -> Any:
+    pytest.importorskip("pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.table({"text": pa.array([document.tolist() for document in documents], pa.list_(pa.uint16()))})
+    pq.write_table(table, path, row_group_size=row_group_rows)
+    return data_stack.load(str(path))
+
+
+def test_documents_come_from_records_and_parquet(tmp_path: Path) -> None:
+    documents = documents_of(3, 0, 8, 8, 1, dtype="uint16")
+
+    with write_records(tmp_path / "records", documents) as source:
+        assert as_plain(list(source.pack(4, "tokens"))) == pack(documents, 4)
+        assert source.pack(4, "tokens")[0]["tokens"].dtype == np.uint16
+    parquet = convert_to_parquet(documents, tmp_path / "x.parquet").pack(4)
+    assert as_plain(list(parquet)) == pack(documents, 4)
+    assert parquet[0]["tokens"].dtype == np.uint16
+
+
+# ---------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    ("documents", "message"),
+    [
+        ([[1, 2], [3.5, 1.0]], "document 1 must be a one-dimensional array or list of integers; it is 1-dimensional, of float64"),
+        ([[1], [1, 2], "a text"], "document 2 must be .* it is 'a text'"),
+        ([[1], None], "document 1 .* it is None"),
+        ([1, 2], "document 0 .* it is 0-dimensional, of int64"),
+        ([[[1, 2]], [[3, 4]]], "document 0 .* it is 2-dimensional"),
+        ([np.array([1], "int64"), np.array([1, 1], "uint64")], "documents of int64 and uint64 have no common integer dtype; map"),
+        ([np.array([True, False])], "document 0 .* of bool"),
+    ],
+)
+def test_what_is_no_document_is_named(documents: list[Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        held(documents).pack(2, "text")
+
+
+def test_an_error_says_where_a_document_is_stored(tmp_path: Path) -> None:
+    with (
+        write_records(tmp_path / "records", [np.array([1]), np.array([0.5])]) as source,
+        pytest.raises(ConfigError, match=r"document 1 \(record 1 of .*records.*\) must be"),
+    ):
+        source.pack(2, "tokens")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"length": 0}, "length must be at least 1, got 0"),
+        ({"length": 2.5}, "length must be an integer"),
+        ({"length": 2**31}, "length must be at most"),
+        ({"end_token": 256}, "end_token, of uint8 as the documents, must be at most 255, got 256"),
+        ({"end_token": -1}, "end_token, .* at least 0"),
+        ({"end_token": "<eos>"}, "end_token must be an integer"),
+        ({"seed": "a"}, "the seed of a packed iterator must be an integer"),
+        ({"seed": 1, "epoch": -1}, "the epoch of a packed iterator must be at least 0"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
+    source = held(documents_of(3, 3, dtype="uint8"))
+
+    with pytest.raises(ConfigError, match=message):
+        source.pack(**{"length": 2, "column": "text", **arguments})
+
+
+def test_a_loader_says_which_sequence_could_not_be_read_and_where_it_starts(tmp_path: Path) -> None:
+    documents = documents_of(3, 3)
+    packed = Samples(documents).pack(2)
+    documents[1] = documents[1][:2]
+    order = drawn_order(9, 1)
+
+    with write_records(tmp_path / "records", documents_of(*[2] * 9)) as source:
+        access = access_to(source.pack(2, "tokens", seed=1))
+        assert [access.locate(i) for i in (0, 8)] == [f"record {order[i]} of {tmp_path / 'records'}" for i in (0, 8)]
+    with pytest.raises(LoadingError, match=r"sample 1 could not be read.*document 1 had 3 tokens") as raised:
+        list(Loader(packed, 1, workers=0))
+    assert raised.value.index == 1
+
+
+def test_a_document_of_another_length_than_before_is_refused() -> None:
+    documents = documents_of(3, 3)
+    packed = Samples(documents).pack(2, end_token=0)
+    documents[1] = documents[1][:2]
+
+    assert packed[0]["tokens"].tolist() == [1, 2]
+    with pytest.raises(ConfigError, match="document 1 had 3 tokens when it was packed, and 2 now"):
+        packed[3]
