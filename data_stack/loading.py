@@ -21,6 +21,8 @@ _Splits: TypeAlias = "list[str] | tuple[str, ...]"
 
 
 @overload
+def load(name: os.PathLike[str], split: Any = None, *, progress: bool | None = None, **config: Any) -> Any: ...
+@overload
 def load(
     name: str, split: str, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> InformedDatasetIteratorIF: ...
@@ -33,7 +35,7 @@ def load(
     name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> dict[str, InformedDatasetIteratorIF]: ...
 def load(
-    name: str,
+    name: str | os.PathLike[str],
     split: str | Sequence[str] | None = None,
     storage: _Storage = None,
     *,
@@ -51,8 +53,8 @@ def load(
 
     Args:
         name: of the dataset, see :func:`datasets`; ``"name@version"`` for a certain version, ``"distribution:name"`` where
-            several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``
-            (it begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is recognised.
+            several distributions provide the name. Or a path or URL: ``"./pictures"``, ``"/data/train.csv"``, ``"s3://bucket/x.h5"``,
+            or a ``Path`` (a text begins with ``./``, ``../``, ``/`` or ``~``, or has ``://``); its format is recognised.
         split: name of the split, or an expression as of TFDS and Hugging Face: ``"train[:10%]"``, ``"train[-100:]+test"``,
             ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
             sample. A split that has just that name goes first.
@@ -77,14 +79,15 @@ def load(
         PluginError: its plugin is broken, or returned no samples.
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
+    named: Any = name  # a Path leads to a place
     if path := lock or os.environ.get(VARIABLE):
 
         def load_split(each: str | None) -> Any:
-            return load_by_lock(path, name, each, storage, progress, **config)
+            return load_by_lock(path, named, each, storage, progress, **config)
 
-        loaded = load_expression(load_split, split, lambda: _locked_splits(path, name))
+        loaded = load_expression(load_split, split, lambda: _locked_splits(path, named))
     else:
-        loaded = default_repository().load(name, split, storage, progress=progress, **config)
+        loaded = default_repository().load(named, split, storage, progress=progress, **config)
     return loaded  # type: ignore[no-any-return]
 
 

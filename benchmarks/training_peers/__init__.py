@@ -1,0 +1,1 @@
+"""Training programs, ours and those of peers, each of which runs in a process of its own."""
