@@ -40,7 +40,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
     Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars of columns with one dimension.
     A batch is one request if the store supports it; rows close to each other are fetched together. An array in Fortran order is
-    read as a whole.
+    read as a whole. Local files are mapped into memory: no program may shorten one that is in use.
 
     Raises:
         DatasetFileCorruptError: at the first access, if a file differs from its header, or holds Python objects.
@@ -78,6 +78,8 @@ class RawDatasetIterator(ColumnsDatasetIterator):
         columns: the files, as of a :class:`NumpyDatasetIterator`.
         dtype: of the values; little-endian unless it says otherwise. One with a shape, ``("float32", (3,))``, is a row of them.
         header_bytes: what to skip at the start of each file: 1024 in those of llm.c, whose headers are 256 numbers of 4 bytes.
+
+    Values and batches are as of a :class:`NumpyDatasetIterator`.
 
     Raises:
         ConfigError: ``dtype`` is none, or one of Python objects.

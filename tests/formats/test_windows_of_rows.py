@@ -94,7 +94,7 @@ def hdf5(folder: Path, rows: _Array) -> DatasetIteratorIF:
 
 def hdf5_in_chunks(folder: Path, rows: _Array) -> DatasetIteratorIF:
     with h5py.File(folder / "rows.h5", "w") as file:
-        file.create_dataset("rows", data=rows, chunks=(16, *rows.shape[1:]), compression="gzip")
+        file.create_dataset("rows", data=rows, chunks=(min(16, len(rows)), *rows.shape[1:]), compression="gzip")
     return HDF5DatasetIterator(folder / "rows.h5", ["rows"])
 
 
@@ -223,6 +223,40 @@ def test_parts_are_read_as_slices_and_other_views_sample_by_sample(open_rows: _O
     shuffled = source.windows(LENGTH, stride=LENGTH).shuffle(3)
     starts = [int(position) * LENGTH for (position,) in SequenceDatasetIterator([np.arange(20)]).shuffle(3)]
     check(shuffled, NUMBERS, starts)
+
+
+@pytest.mark.parametrize("rows", [NUMBERS, ROWS], ids=["numbers", "rows"])
+@pytest.mark.parametrize("open_rows", [arrays, npy, npy_far_away, raw, hdf5_in_chunks, records])
+def test_windows_of_several_parts_cross_their_borders(open_rows: _Open, rows: _Array, tmp_path: Path) -> None:
+    parts = []
+    for number, (start, stop) in enumerate(itertools.pairwise([0, 15, 15, 90, 96, N_ROWS])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        parts.append(open_rows(folder, rows[start:stop]) if start < stop else SequenceDatasetIterator([rows[:0]]))
+    combined = parts[0].combine(*parts[1:])
+
+    for stride in (1, 5, 10, 300):
+        windows = combined.windows(LENGTH, stride=stride)
+        check(windows, rows, list(range(0, N_ROWS - LENGTH + 1, stride)))
+    check(combined.skip(7).windows(20, stride=20), rows[7:], list(range(0, N_ROWS - 26, 20)), 20)
+    within = access_to(combined.windows(LENGTH)).batch(np.array([3, 100, 0, 16]))
+    assert np.array_equal(within[0], slices(rows, [3, 100, 0, 16]))  # type: ignore[index]  # of tuples
+
+
+def test_windows_of_parts_of_several_dtypes_are_stacked_as_samples_are() -> None:
+    combined = SequenceDatasetIterator([np.arange(10, dtype="u1")]).combine(
+        SequenceDatasetIterator([np.arange(10, dtype="i4")]), SequenceDatasetIterator([list(range(10))])
+    )
+
+    windows = combined.windows(4, stride=1)
+
+    for position in range(len(windows)):
+        expected: Any = combined.read_batch(range(position, position + 4))
+        assert windows[position][0].tolist() == expected[0].tolist()
+        assert windows[position][0].dtype == expected[0].dtype
+    several: Any = windows.read_batch([2, 12, 8])
+    assert several[0].tolist() == [[2, 3, 4, 5], [2, 3, 4, 5], [8, 9, 0, 1]]
+    assert several[0].dtype == "i4"
 
 
 @pytest.mark.parametrize(

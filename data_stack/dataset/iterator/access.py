@@ -110,7 +110,7 @@ class SampleAccess(ABC):
         """Several runs of consecutive samples as columns of shape ``(n, length, ...)``, the caller's own, as windows need them.
 
         None where nothing is faster than :meth:`batch` of all positions, or where columns are not always of one dtype, which is
-        not object, and one shape. The answer does not depend on ``starts``, which may be empty.
+        not object, and one shape. An answer to no ``starts`` says that there is one to all others.
 
         Args:
             starts: the first position of each run, shape ``(n,)``; all runs end at ``n_samples`` or before.
