@@ -14,6 +14,7 @@ from data_stack.formats.image_folder import ImageFolderIterator as ImageFolderIt
 from data_stack.formats.image_folder import write_image_folder as write_image_folder
 from data_stack.formats.numpy_arrays import NpzDatasetIterator as NpzDatasetIterator
 from data_stack.formats.numpy_arrays import NumpyDatasetIterator as NumpyDatasetIterator
+from data_stack.formats.numpy_arrays import RawDatasetIterator as RawDatasetIterator
 from data_stack.formats.numpy_arrays import npz_keys as npz_keys
 from data_stack.formats.numpy_arrays import read_npy as read_npy
 from data_stack.formats.numpy_arrays import read_npz as read_npz

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import functools
+import io
 import itertools
 import math
+import mmap
 import os
+import resource
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -22,14 +26,17 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
+from data_stack.io.resources import StreamedResource
 from data_stack.util.forks import ForkLock
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import python_values, stack_values
+from data_stack.values.stacking import all_columns, take_runs
 
 #: Ranges this close are fetched together: a request costs about as much as this number of bytes.
 _GAP_BYTES = 1 << 14
 #: Maximum size of a request, so that a large batch is not in memory twice.
 _REQUEST_BYTES = 16 << 20
+_MAX_OPEN_FILES = 4096
 
 
 class Column(ABC):
@@ -51,6 +58,13 @@ class Column(ABC):
         """What :meth:`value` returns for each of ``indices``, in one request."""
         rows = self.read(_wide(indices))
         return list(rows) if rows.ndim > 1 else python_values(rows)
+
+    def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
+        """``length`` consecutive values from each of ``starts`` on, shape ``(n, length, ...)``, the caller's own.
+
+        None where :meth:`read` is as fast, or dtype and shape depend on which values are read, or are objects.
+        """
+        return None
 
     @property
     def remote_bytes(self) -> int:
@@ -81,6 +95,13 @@ class ArrayColumn(Column):
     def read(self, indices: npt.NDArray[np.int64] | None) -> npt.NDArray[Any]:
         return self._array.copy() if indices is None else self._array[indices]
 
+    def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
+        return None if self._array.dtype.hasobject else take_runs(self._array, starts, length)
+
+
+#: Those of columns.
+_maps: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+
 
 class StoredRowsColumn(Column):
     """The rows of an array in C order, read on demand; the rows of a batch in one request if the store supports it.
@@ -90,12 +111,24 @@ class StoredRowsColumn(Column):
         offset: offset of the first row in bytes.
         shape: shape of the array; at least one dimension.
         dtype: dtype of the array.
+        mapped: map a file of a local store into memory.
     """
 
-    def __init__(self, file: PositionalFile, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    def __init__(
+        self, file: PositionalFile, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any], *, mapped: bool = False
+    ) -> None:
         self._file, self._offset, self._length = file, offset, shape[0]
         self._row_shape, self._dtype = shape[1:], dtype
         self._row_bytes = math.prod(self._row_shape) * dtype.itemsize
+        self._mapped: npt.NDArray[Any] | None = None
+        n_bytes = self._length * self._row_bytes
+        # A file that a caller has open may be cut short, and reading the missing part of a map ends the process. Each map keeps
+        # a descriptor open.
+        if mapped and n_bytes and file.resource.is_sealed and len(_maps) < most_open_files():
+            data = map_file(file.resource, file.size)
+            if data is not None and offset + n_bytes <= file.size:
+                _maps.add(data)
+                self._mapped = np.ndarray(shape, dtype, data, offset)
 
     def __len__(self) -> int:
         return self._length
@@ -111,18 +144,28 @@ class StoredRowsColumn(Column):
     def read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         if indices is None:
             return self._run(0, self._length)
-        n_rows, n_at_once = len(indices), max(1, _REQUEST_BYTES // max(1, self._row_bytes))
-        if n_rows and (np.diff(indices) == 1).all():
-            return self._run(int(indices[0]), n_rows)
-        rows: npt.NDArray[Any] = np.empty((n_rows, *self._row_shape), self._dtype)
-        for start in range(0, n_rows if self._row_bytes else 0, n_at_once):
-            begins = self._offset + indices[start : start + n_at_once] * self._row_bytes
-            data = b"".join(read_together(self._file, begins, begins + self._row_bytes))
-            rows[start : start + n_at_once] = np.ndarray((len(begins), *self._row_shape), self._dtype, data)
-        return rows
+        if len(indices) and (np.diff(indices) == 1).all():
+            return self._run(int(indices[0]), len(indices))
+        if (mapped := self._rows()) is not None:
+            # take() is faster, but first copies an array of rows that are not aligned
+            return mapped.take(indices, axis=0) if mapped.flags.aligned else mapped[indices]
+        return self._fetch(indices, 1)[:, 0]
+
+    def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any]:
+        mapped = self._rows()
+        return self._fetch(starts, length) if mapped is None else take_runs(mapped, starts, length)
+
+    def _rows(self) -> npt.NDArray[Any] | None:
+        """All rows, mapped; None if they are not."""
+        if self._mapped is not None:
+            self._file.check_usable()
+        return self._mapped
 
     def _run(self, first: int, count: int) -> npt.NDArray[Any]:
         """Read consecutive rows into a new array."""
+        if (mapped := self._rows()) is not None:
+            copied: npt.NDArray[Any] = mapped[first : first + count].copy()
+            return copied
         values = np.empty(count * self._row_bytes, np.uint8)
         offset = self._offset + first * self._row_bytes
         n_read = self._file.readinto_at(offset, values.data)
@@ -130,6 +173,33 @@ class StoredRowsColumn(Column):
             raise _cut_short(self._file, offset, offset + len(values))
         rows: npt.NDArray[Any] = np.ndarray((count, *self._row_shape), self._dtype, values.data)
         return rows
+
+    def _fetch(self, firsts: IndexArrayOfInts, count: int) -> npt.NDArray[Any]:
+        """Read ``count`` rows from each of ``firsts`` on into a new array, shape ``(n, count, ...)``."""
+        n_bytes = count * self._row_bytes
+        n_runs, n_at_once = len(firsts), max(1, _REQUEST_BYTES // max(1, n_bytes))
+        rows: npt.NDArray[Any] = np.empty((n_runs, count, *self._row_shape), self._dtype)
+        for start in range(0, n_runs if n_bytes else 0, n_at_once):
+            begins = self._offset + firsts[start : start + n_at_once] * self._row_bytes
+            data = b"".join(read_together(self._file, begins, begins + n_bytes))
+            rows[start : start + n_at_once] = np.ndarray((len(begins), *rows.shape[1:]), self._dtype, data)
+        return rows
+
+
+def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
+    """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
+    try:
+        handle = opened.fileno()
+        # A third party's resource may be what it reads out of a file, such as a compressed one.
+        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
+    except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
+        return None
+
+
+def most_open_files() -> int:
+    """Maximum number of open files: a third of the file descriptors of this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))
 
 
 def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts) -> list[bytes]:
@@ -306,6 +376,12 @@ class _ColumnsAccess(RemoteAccess):
     def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
         declared = self.declare_columns()
         return declared is not None and all(each.is_fixed for each in declared.values())
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+        columns, fields, wide = self.source._columns(), self.source._fields, _wide(starts)
+        wanted = columns if keys is None else [columns[self._number_of(key, len(columns))] for key in keys]
+        found = all_columns(column.runs(wide, length) for column in wanted)
+        return found if found is None or keys is not None or fields is None else dict(zip(fields, found, strict=True))
 
     def remote_bytes(self) -> float:
         return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())

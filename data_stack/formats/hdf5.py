@@ -22,6 +22,7 @@ from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_apart,
 from data_stack.io.resources import StreamedResource
 from data_stack.util.request_limit import check_request, limit_bytes
 from data_stack.values.stacked_values import python_values
+from data_stack.values.stacking import take_runs
 
 #: HDF5 reads a whole chunk for one row of it.
 _MAX_CHUNK_BYTES = 1 << 30
@@ -154,7 +155,7 @@ def _column(file: _File, dataset: Any) -> Column:
         and dataset.dtype.kind in "iuf"
         and stored.get_type() == h5py.h5t.py_create(dataset.dtype)
     ):
-        return StoredRowsColumn(PositionalFile(file.resource), stored.get_offset(), dataset.shape, dataset.dtype)
+        return StoredRowsColumn(PositionalFile(file.resource), stored.get_offset(), dataset.shape, dataset.dtype, mapped=True)
     return _DatasetColumn(file, dataset)
 
 
@@ -190,7 +191,7 @@ class _DatasetColumn(Column):
     def __init__(self, file: _File, dataset: Any) -> None:
         self._file = file
         self._dataset = dataset.asstr() if h5py.check_string_dtype(dataset.dtype) else dataset
-        self._length, self._name = len(dataset), dataset.name
+        self._length, self._name, self._dtype = len(dataset), dataset.name, dataset.dtype
         self._row_bytes = dataset.dtype.itemsize * math.prod(dataset.shape[1:])
         self._is_compressed = dataset.chunks is not None
         #: Each value of variable length may be as long as the file, and all may be the same bytes.
@@ -218,6 +219,21 @@ class _DatasetColumn(Column):
             n_bytes += sum(getattr(value, "nbytes", 0) or len(value) for value in parts[-1].flat)
             check_request(n_bytes, what)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def runs(self, starts: IndexArrayOfInts, length: int) -> npt.NDArray[Any] | None:
+        if self._dtype.hasobject:
+            return None
+        found: npt.NDArray[Any] = np.empty((len(starts), length, *self._dataset.shape[1:]), self._dtype)
+        check_request(found.nbytes if self._is_compressed else 0, f"rows of dataset {self._name!r} of {self._file.name!r}")
+        order = np.argsort(starts, kind="stable")
+        # runs that overlap or follow each other are read together, a chunk of them but once
+        breaks = np.flatnonzero(np.diff(starts[order]) > length) + 1
+        with self._file.reading():
+            for together in np.split(order, breaks) if len(order) else ():
+                first, last = int(starts[together[0]]), int(starts[together[-1]])
+                rows = np.asarray(self._dataset[first : last + length])
+                found[together] = take_runs(rows, starts[together] - first, length)
+        return found
 
     def _read(self, indices: IndexArrayOfInts | None) -> npt.NDArray[Any]:
         with self._file.reading():

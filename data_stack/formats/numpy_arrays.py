@@ -9,15 +9,26 @@ import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.npy import read_npy, read_npy_header, write_npy
-from data_stack.exception import DatasetFileCorruptError
+from data_stack.dataset.positions import check_integer
+from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats.columns import ArrayColumn, Column, ColumnsDatasetIterator, StoredRowsColumn, of_files_only
 from data_stack.io.positional import MAX_EXPANSION, PositionalFile, check_expansion, reading
 from data_stack.util.request_limit import check_request
 
-__all__ = ["NpzDatasetIterator", "NumpyDatasetIterator", "npz_keys", "read_npy", "read_npz", "write_npy", "write_npz"]
+__all__ = [
+    "NpzDatasetIterator",
+    "NumpyDatasetIterator",
+    "RawDatasetIterator",
+    "npz_keys",
+    "read_npy",
+    "read_npz",
+    "write_npy",
+    "write_npz",
+]
 
 
 class NumpyDatasetIterator(ColumnsDatasetIterator):
@@ -29,7 +40,7 @@ class NumpyDatasetIterator(ColumnsDatasetIterator):
 
     Values are copies of the arrays' rows, shape ``shape[1:]``, or Python scalars of columns with one dimension.
     A batch is one request if the store supports it; rows close to each other are fetched together. An array in Fortran order is
-    read as a whole.
+    read as a whole. Local files are mapped into memory: no program may shorten one that is in use.
 
     Raises:
         DatasetFileCorruptError: at the first access, if a file differs from its header, or holds Python objects.
@@ -53,7 +64,57 @@ def _open_column(file: PositionalFile) -> Column:
     if header.fortran_order:
         stream.seek(0)
         return ArrayColumn(read_npy(stream))
-    return StoredRowsColumn(file, header.offset, header.shape, header.dtype)
+    return StoredRowsColumn(file, header.offset, header.shape, header.dtype, mapped=True)
+
+
+class RawDatasetIterator(ColumnsDatasetIterator):
+    """Samples from files that are nothing but numbers, one behind the other, such as the ``.bin`` files of tokens of nanoGPT.
+
+    ::
+
+        RawDatasetIterator(["train.bin"], "uint16").windows(1024, stride=1024)
+
+    Args:
+        columns: the files, as of a :class:`NumpyDatasetIterator`.
+        dtype: of the values; little-endian unless it says otherwise. One with a shape, ``("float32", (3,))``, is a row of them.
+        header_bytes: what to skip at the start of each file: 1024 in those of llm.c, whose headers are 256 numbers of 4 bytes.
+
+    Values and batches are as of a :class:`NumpyDatasetIterator`.
+
+    Raises:
+        ConfigError: ``dtype`` is none, or one of Python objects.
+        DatasetFileCorruptError: at the first access, if a file is not a whole number of values.
+    """
+
+    _columns_are_files = True
+
+    def __init__(self, columns: Sequence[Any] | Mapping[str, Any], dtype: Any, *, header_bytes: int = 0) -> None:
+        self._header_bytes = check_integer("header_bytes", header_bytes, at_least=0)
+        try:
+            self._dtype: np.dtype[Any] = np.dtype(object if dtype is None else dtype)
+        except (TypeError, ValueError, SyntaxError) as error:
+            raise ConfigError(f"numpy has no dtype {dtype!r:.80}: {error}; pass one such as dtype='uint16'") from error
+        if self._dtype.hasobject or not self._dtype.itemsize:
+            raise ConfigError(f"values of dtype {dtype!r:.80} have no size in a file; pass dtype=, e.g. dtype='uint16'")
+        if self._dtype.byteorder == "=":
+            self._dtype = self._dtype.newbyteorder("<")
+        super().__init__(columns)
+
+    @of_files_only
+    def _open_columns(self) -> list[Column]:
+        return self._open_each(self._open_column)
+
+    def _open_column(self, file: PositionalFile) -> Column:
+        stored, item_bytes = file.size - self._header_bytes, self._dtype.itemsize
+        if stored < 0 or stored % item_bytes:
+            after = f" after its header of {self._header_bytes:,}" if self._header_bytes else ""
+            problem = f"{file.name!r} has {stored:,} bytes{after}, which is not a multiple of the {item_bytes:,} of {self._dtype}"
+            raise DatasetFileCorruptError(f"{problem}. Pass another dtype= or header_bytes=, or restore the file from a copy")
+        shape, dtype = (stored // item_bytes, *self._dtype.shape), self._dtype.base
+        return StoredRowsColumn(file, self._header_bytes, shape, dtype, mapped=True)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "dtype": str(self._dtype), "header_bytes": self._header_bytes}
 
 
 class NpzDatasetIterator(ColumnsDatasetIterator):

@@ -58,7 +58,7 @@ class PositionalFile(Positioned):
     @property
     def size(self) -> int:
         """Length in bytes."""
-        self._check_usable()
+        self.check_usable()
         return self.resource.size
 
     @property
@@ -72,17 +72,17 @@ class PositionalFile(Positioned):
         Raises:
             UnpicklableResourceError: this is a forked child, and the resource an open file of its parent.
         """
-        self._check_usable()
+        self.check_usable()
         return self.resource.read_at(offset, size)
 
     def readinto_at(self, offset: int, buffer: Any, /) -> int:
         """Fill ``buffer`` from ``offset`` on; return the bytes read, fewer only at the end."""
-        self._check_usable()
+        self.check_usable()
         return self.resource.readinto_at(offset, buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """``(offset, size)`` ranges, each cut short at the end, in one request where the store can."""
-        self._check_usable()
+        self.check_usable()
         return self.resource.read_ranges(ranges)
 
     def read_exactly_at(self, offset: int, size: int) -> bytes:
@@ -100,7 +100,7 @@ class PositionalFile(Positioned):
         """A buffered file over the same resource, at its start."""
         return io.BufferedReader(PositionalFile(self), 1 << 17)
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
         # A forked child shares the position of its parent's open file.
         if self._pid != os.getpid():
             try:

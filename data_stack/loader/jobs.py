@@ -145,8 +145,11 @@ class BatchMaker:
 
     @property
     def only_gathers(self) -> bool:
-        """Whether batches are only copied rows of arrays."""
-        return self._collate is None and self._transform is None and access_to(self.stacks.iterator).fixed_columns
+        """Whether batches are only copied rows of arrays, which are not requested from a remote store."""
+        if self._collate is not None or self._transform is not None:
+            return False
+        samples = access_to(self.stacks.iterator)
+        return samples.fixed_columns and not samples.prefers_blocks
 
     @property
     def releases_gil(self) -> bool:

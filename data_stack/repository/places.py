@@ -191,13 +191,17 @@ def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Loc
         return {place.name: (place, kind or _find_format(place, f"say which it is: format= one of {', '.join(FORMATS)}"))}
     except ConfigError as error:
         folder, refused = place.as_folder(), error
-    found: dict[str, tuple[Location, str]] = {}
+    kinds: dict[str, str] = {}
     for name in sorted(folder.list_names(), key=lambda name: (not name.startswith("train"), name)):
-        split, where = name.partition(".")[0], Location(folder, name)
         with contextlib.suppress(ConfigError):  # a licence or a readme
-            found[name if split in found else split] = where, _find_format(where)
-    if not found:
+            kinds[name] = _find_format(Location(folder, name))
+    if not kinds:
         raise refused
+    found: dict[str, tuple[Location, str]] = {}
+    # beside files of another format, a .bin file may hold anything
+    for name in [name for name, kind in kinds.items() if kind != "bin"] or kinds:
+        split = name.partition(".")[0]
+        found[name if split in found else split] = Location(folder, name), kinds[name]
     if len({kind for _, kind in found.values()}) > 1:
         held = ", ".join(f"{where.name} ({kind})" for where, kind in found.values())
         raise ConfigError(f"{place.full_name} holds datasets of several formats: {held}; name one of them")
@@ -249,6 +253,12 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
         from data_stack.formats.numpy_arrays import NumpyDatasetIterator
 
         return with_target(NumpyDatasetIterator([place.open()]), place.name, [0], target)
+    if kind == "bin":
+        from data_stack.formats.numpy_arrays import RawDatasetIterator
+
+        if "dtype" not in options:
+            raise ConfigError(f"{place.full_name} holds bare numbers: pass dtype=, e.g. dtype='uint16'")
+        return with_target(RawDatasetIterator([place.open()], **options), place.name, [0], target)
     if kind == "parquet":  # a description of its columns for other formats would read all rows
         from data_stack.formats.conversion.parquet_columns import open_parquet
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
@@ -167,6 +167,30 @@ def join_batches(batches: Sequence[Batch], join: Callable[[Sequence[Column]], Co
     if all(isinstance(batch, np.ndarray) for batch in given):
         return join(given)
     raise _different(first, next(batch for batch in given if SampleForm.of(batch) != SampleForm.of(first)))
+
+
+def take_runs(rows: Column, starts: npt.NDArray[np.integer[Any]], length: int) -> Column:
+    """``length`` consecutive rows from each of ``starts`` on, copied: shape ``(n, length, ...)``."""
+    if len(starts) == 1:
+        start = int(starts[0])
+        one_run: Column = rows[start : start + length].copy()[np.newaxis]
+        return one_run
+    if not len(starts):
+        return np.empty((0, length, *rows.shape[1:]), rows.dtype)
+    shape = (len(rows) - length + 1, length, *rows.shape[1:])
+    every_run = np.lib.stride_tricks.as_strided(rows, shape, (rows.strides[0], *rows.strides), writeable=False)
+    # an array of positions copies whole runs, where take() would first copy all that lie side by side
+    return np.ascontiguousarray(every_run[starts])
+
+
+def all_columns(columns: Iterable[Column | None]) -> tuple[Column, ...] | None:
+    """The columns, if there are all; None from the first that is None on, without asking for those behind it."""
+    found: list[Column] = []
+    for column in columns:
+        if column is None:
+            return None
+        found.append(column)
+    return tuple(found)
 
 
 def column_of(batch: tuple[Column, ...] | dict[str, Column], key: int | str) -> Column:

@@ -78,7 +78,7 @@ def test_a_file_of_zenodo_is_a_dataset_and_a_source(server: ScriptedServer) -> N
 
 
 def test_files_of_one_format_are_splits(server: ScriptedServer, tmp_path: Path) -> None:
-    doi = zenodo(server, 2, {"train.csv": CSV, "test.csv.gz": gzip.compress(CSV), "readme.md": b""})
+    doi = zenodo(server, 2, {"train.csv": CSV, "test.csv.gz": gzip.compress(CSV), "readme.md": b"", "model.bin": b"x"})
     splits = data_stack.load(f"doi:{doi}")
     assert {name: len(split) for name, split in splits.items()} == {"train": 2, "test": 2}
     with open(tmp_path / "x.npy", "wb") as file:

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 import data_stack
-from data_stack.exception import ConfigError, DatasetNotFoundError, RecipeError, UnknownSplitError
+from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError, RecipeError, UnknownSplitError
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
 from data_stack.repository.places import is_place
 
@@ -21,6 +21,10 @@ ROWS = [{"name": "a", "x": 1}, {"name": "b", "x": 2}]
 
 def write_csv(path: Path) -> None:
     path.write_text("name,x\na,1\nb,2\n")
+
+
+def load(path: Path, **options: Any) -> Any:
+    return data_stack.load(str(path), **options)
 
 
 def write_pictures(folder: Path) -> None:
@@ -77,6 +81,52 @@ def test_arrays_and_shards_are_recognised(tmp_path: Path) -> None:
     assert loaded["x.npy"][1][0].tolist() == [3, 4, 5]
     assert loaded["x.npz"][1]["x"].tolist() == loaded["x.h5"][1]["x"].tolist() == [3, 4, 5]
     assert loaded["shards"][1]["name.txt"] == "b"
+
+
+def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> None:
+    tokens = np.arange(50_000, 50_100).astype("<u2")
+    (tmp_path / "tokens.bin").write_bytes(tokens.tobytes())
+    (tmp_path / "llm.bin").write_bytes(bytes(1024) + tokens.tobytes())
+    (tmp_path / "tokens.dat").write_bytes(tokens.byteswap().tobytes())
+
+    plain = load(tmp_path / "tokens.bin", dtype="uint16")
+    windows = plain.windows(8, stride=8)
+    with_header = load(tmp_path / "llm.bin", dtype=np.uint16, header_bytes=1024)
+    big_endian = load(tmp_path / "tokens.dat", format="bin", dtype=">u2")
+
+    assert len(plain) == 100
+    assert plain[7] == (50_007,)
+    assert windows[-1][0].tolist() == list(range(50_088, 50_096))
+    assert [source.read_column(0).tolist() for source in (with_header, big_endian)] == [tokens.tolist()] * 2
+    assert len({source.fingerprint() for source in (plain, with_header, big_endian, windows)}) == 4
+    assert plain.fingerprint() == load(tmp_path / "tokens.bin", dtype="u2").fingerprint()
+    for wrong in ({}, {"dtype": None}, {"dtype": object}, {"dtype": "S"}, {"dtype": [("a", "u2"), ("b", "O")]}):
+        with pytest.raises(ConfigError, match=r"pass dtype=, e\.g\. dtype='uint16'"):
+            load(tmp_path / "tokens.bin", **wrong)
+    with pytest.raises(ConfigError, match="no dtype 'uint17'"):
+        load(tmp_path / "tokens.bin", dtype="uint17")
+    with pytest.raises(ConfigError, match="header_bytes must be at least 0"):
+        load(tmp_path / "tokens.bin", dtype="uint16", header_bytes=-1)
+    with pytest.raises(ConfigError, match=r"has no option 'header'.*header_bytes"):
+        load(tmp_path / "tokens.bin", dtype="uint16", header=1024)
+    for options, problem in (
+        ({"dtype": "f8", "header_bytes": 3}, "197 bytes after its header of 3, which is not a multiple of the 8 of float64"),
+        ({"dtype": "u2", "header_bytes": 202}, "-2 bytes after its header of 202"),
+    ):
+        broken = load(tmp_path / "tokens.bin", **options)
+        with pytest.raises(DatasetFileCorruptError, match=problem):
+            len(broken)
+
+
+def test_files_of_bare_numbers_are_splits_unless_others_are_there(tmp_path: Path) -> None:
+    for name in ("train", "val"):
+        (tmp_path / f"{name}.bin").write_bytes(bytes(200))
+    tokens = load(tmp_path, dtype="uint16")
+    assert {name: len(split) for name, split in tokens.items()} == {"train": 100, "val": 100}
+
+    write_csv(tmp_path / "train.csv")
+
+    assert list(load(tmp_path)) == ["train"]
 
 
 def test_folders_of_pictures_have_classes_and_splits(tmp_path: Path) -> None:

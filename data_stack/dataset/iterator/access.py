@@ -106,6 +106,22 @@ class SampleAccess(ABC):
         samples = self.iterate(0, self.n_samples) if positions is None else self.samples(positions)
         return stack_columns(samples, keys, self)
 
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
+        """Several runs of consecutive samples as columns of shape ``(n, length, ...)``, the caller's own, as windows need them.
+
+        None where nothing is faster than :meth:`batch` of all positions, or where columns are not always of one dtype, which is
+        not object, and one shape. An answer to no ``starts`` says that there is one to all others.
+
+        Args:
+            starts: the first position of each run, shape ``(n,)``; all runs end at ``n_samples`` or before.
+            length: of each run, at least 1.
+            keys: the columns to read, in a tuple; None for all, in the form of a batch.
+
+        Raises:
+            ConfigError: the samples have no such column.
+        """
+        return None
+
     def iterate(self, start: int, stop: int) -> Iterator[Any]:
         """The samples from ``start`` to ``stop``, one after the other."""
         for position in range(start, stop):

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to, own_access
+from data_stack.dataset.iterator.blocks import blocks_at
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
@@ -196,22 +197,14 @@ class RearrangedAccess(SampleAccess):
             for position in as_index_array(compose(block, self._positions)).tolist():
                 yield read(position)
 
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
+        chosen = self._positions
+        is_run = isinstance(chosen, range) and chosen.step == 1
+        return self._source.runs(self._take(starts), length, keys) if is_run else None
+
     def blocks(self) -> npt.NDArray[np.int64] | None:
         """Those of the source, as far as its samples are here, if they are in its order."""
-        below = self._source.blocks()
-        positions = self._positions
-        if below is None or isinstance(positions, ComputedPositions):
-            return None
-        ends = np.cumsum(below)
-        if isinstance(positions, range):
-            if positions.step < 0 and len(positions) > 1:
-                return None
-            n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
-        elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
-            return None
-        else:
-            n_before = np.searchsorted(positions, ends)
-        return np.diff(n_before, prepend=0)
+        return blocks_at(self._positions, self._source.blocks())
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
         self._source.prefetch(self._take(positions), keys)
@@ -383,6 +376,9 @@ class NamedAccess(OneToOneAccess):
 
     def columns(self, keys: Sequence[int | str], positions: IndexArrayOfInts | None = None) -> list[Column]:
         return self.below.columns([self._key_of(key) for key in keys], positions)
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
+        return self.below.runs(starts, length, None if keys is None else [self._key_of(key) for key in keys])
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
         self.below.prefetch(positions, None if keys is None else [self._key_of(key) for key in keys])

@@ -247,6 +247,9 @@ class ArrowColumn(Column):
     def read(self, indices: npt.NDArray[np.int64] | None) -> _Array:
         return self._values(self._take(indices)) if self._plain is None else self._plain.read(indices)
 
+    def runs(self, starts: npt.NDArray[Any], length: int) -> _Array | None:
+        return None if self._plain is None else self._plain.runs(starts, length)
+
     @functools.cached_property
     def _plain(self) -> ArrayColumn | None:
         return ArrayColumn(self._values(self._cells, lent=True)) if self._declared.is_fixed else None

@@ -64,6 +64,15 @@ class NpyFormat(Format):
     suffixes = {".npy": "application/x-npy"}
 
 
+@register_format
+class RawFormat(Format):
+    """Numbers, one behind the other, of the dtype that the option says; files of tokens are such."""
+
+    name = "bin"
+    suffixes = {".bin": "application/octet-stream"}
+    options = frozenset({"dtype", "header_bytes"})
+
+
 # ---------------------------------------------------------------------- files with an array for each column
 
 

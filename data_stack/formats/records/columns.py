@@ -20,6 +20,7 @@ from data_stack.formats.records.bag import Bag
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 from data_stack.values.stacked_values import as_array, python_values, stack_values
+from data_stack.values.stacking import take_runs
 
 #: About how many times as large values are as their compressed records.
 _EXPANSION = 16
@@ -118,6 +119,18 @@ class FixedColumn:
         # take is faster, but first copies an array whose items do not lie side by side
         return self._array_of(self._items.take(places) if self._is_contiguous else self._items[places])
 
+    def runs(self, starts: _Integers, length: int) -> _Array | None:
+        """The values of ``length`` records from each of ``starts`` on, shape ``(n, length, ...)``."""
+        if self._rows is not None:
+            records = self._rows.runs(starts, length)
+            items = self._items_of(len(starts) * length, records).copy() if len(starts) else np.empty(0, self._item)
+        else:
+            if not self.bag.file.checks.is_done:
+                self.bag.file.check(starts * self._record_bytes, (starts + length) * self._record_bytes)
+            items = take_runs(self._items, starts, length).reshape(-1)
+        values = self._array_of(items)
+        return values.reshape(len(starts), length, *values.shape[1:])
+
     def _array_of(self, items: _Array) -> _Array:
         values: _Array = items if self._is_number else np.ndarray((len(items), *self._shape), self._stored, items)
         return values.astype(self._dtype) if self._is_cast else values
@@ -205,6 +218,10 @@ class RaggedColumn:
         except Exception as error:  # a codec may raise anything
             raise self._failure(int(places[len(values)]), error) from error
         return values
+
+    def runs(self, starts: _Integers, length: int) -> _Array | None:
+        """None: the values of other records may be of another dtype or shape."""
+        return None
 
     def read(self, places: Places) -> _Array:
         """As of a :class:`FixedColumn`; text and bytes as objects."""

@@ -12,21 +12,21 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
+from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.columns import RemoteAccess
+from data_stack.formats.columns import RemoteAccess, most_open_files
 from data_stack.formats.records.bag import SampleReferences
 from data_stack.formats.records.columns import Places, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
-from data_stack.formats.records.stored_file import most_open_files
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacking import all_columns
 
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
@@ -369,6 +369,17 @@ class _RecordAccess(RemoteAccess):
             _check_column(key, reader._codecs)
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+        reader = self.source
+        for key in keys or ():
+            _check_column(key, reader._codecs)
+        if reader._references is not None:
+            return None
+        names = reader._keys if keys is None else [str(key) for key in keys]
+        columns, first = [reader._column(name) for name in names], starts.astype(np.int64, copy=False)
+        found = all_columns(column.runs(first, length) for column in columns)
+        return found if found is None or keys is not None else dict(zip(names, found, strict=True))
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         reader, keys = self.source, self.source._keys

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import mmap
-import os
-import resource
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,15 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.exception import DatasetFileCorruptError
-from data_stack.formats.columns import read_together
+from data_stack.formats.columns import map_file, read_together
 from data_stack.formats.records.manifest import MANIFEST, FileRecord
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.positional import PositionalFile
-from data_stack.io.resources import StreamedResource
 
 _SHIFT = BLOCK_BYTES.bit_length() - 1
-_MAX_OPEN_FILES = 4096
 
 _Integers = npt.NDArray[np.int64]
 
@@ -122,7 +117,7 @@ class StoredFile:
         self.size = size if record is None else record.size
         self.buffer: mmap.mmap | bytes | None = b"" if self.size == 0 else None
         if self.buffer is None and mapped:
-            self.buffer = _map(opened, self.size)
+            self.buffer = map_file(opened, self.size)
         # A store that checks each read has checked what is not mapped.
         is_checked = self.buffer is not None or not folder.checks_reads
         if checks is None:
@@ -215,19 +210,3 @@ def check_size(name: str, size: int, record: FileRecord) -> None:
     """
     if size < record.size:
         raise DatasetFileCorruptError(f"{name} is cut short: {size:,} of {record.size:,} bytes. Restore it from a copy")
-
-
-def _map(opened: StreamedResource, size: int) -> mmap.mmap | None:
-    """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
-    try:
-        handle = opened.fileno()
-        # A third party's resource may be what it reads out of a file, such as a compressed one.
-        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
-    except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
-        return None
-
-
-def most_open_files() -> int:
-    """Maximum number of open files: a third of the file descriptors of this process."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))

@@ -100,7 +100,8 @@ class RecordDataset(CatalogueDataset):
 
     def __init__(self, name: CatalogueName, record: Record) -> None:
         chosen = record.files if name.part is None else (record.find(name.part),)
-        known = {file: kind for file in chosen if file is not None and (kind := format_of_name(file.name)) is not None}
+        found = {file: format_of_name(file.name) for file in chosen if file is not None}
+        known = {file: kind for file, kind in found.items() if kind not in (None, "bin")}  # those may hold anything
         if not known or len(set(known.values())) > 1:
             what = "files of several formats" if known else "no file with a name of a known format"
             raise CatalogueError(

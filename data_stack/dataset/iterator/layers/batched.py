@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
+from data_stack.dataset.iterator.blocks import blocks_at
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.positions import IndexArrayOfInts, check_integer
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer, compose, take
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
 
 
 class GroupedDatasetIterator(LayerDatasetIterator):
-    """Base class of windows and batches: a sample is ``read_batch`` of some positions of the iterator below.
+    """Base class of windows and batches: a sample is ``read_batch`` of some samples of the iterator below.
 
     A subclass makes a :class:`GroupedAccess`.
     """
@@ -31,40 +32,73 @@ class GroupedDatasetIterator(LayerDatasetIterator):
 
 
 class GroupedAccess(SampleAccess):
-    """Access to groups of samples, each of which is a batch of the samples below.
-
-    A subclass defines ``slots_of`` and ``slots_at``, and where slots are not positions ``positions_of``.
+    """Access to groups of samples that follow each other, each of which is a batch of the samples below.
 
     Args:
         below: what is grouped.
-        n_samples: number of groups.
+        starts: the places at which groups start.
+        length: number of samples in a group.
+        order: the positions below of all places; None if places are positions.
+        end: the place at which the last groups end, which may be shorter; None if all are of one length.
     """
 
-    def __init__(self, below: SampleAccess, n_samples: int) -> None:
-        self.below, self.n_samples = below, n_samples
-        self.releases_gil, self.prefers_blocks = below.releases_gil, below.prefers_blocks
+    def __init__(
+        self,
+        below: SampleAccess,
+        starts: range | IndexArrayOfInts,
+        length: int,
+        order: IndexArrayOfInts | None = None,
+        end: int | None = None,
+    ) -> None:
+        self.below, self.n_samples = below, len(starts)
+        self._starts, self._length, self._order, self._end = starts, length, order, end
 
-    @abstractmethod
-    def slots_of(self, position: int) -> IndexArrayOfInts:
-        """What a group is made of, shape ``(k,)``, see :meth:`positions_of`."""
+    releases_gil = property(attrgetter("below.releases_gil"))
+    prefers_blocks = property(attrgetter("below.prefers_blocks"))
 
-    @abstractmethod
-    def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts | None:
-        """The same for several, shape ``(n, k)``; None where they do not have as many each."""
+    @cached_property
+    def fixed_columns(self) -> bool:  # type: ignore[override]  # read-only here
+        is_full = self._end is None or not self.n_samples or self._starts[-1] + self._length <= self._end
+        return bool(is_full) and self.below.runs(np.empty(0, dtype=np.intp), self._length) is not None
 
-    def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
-        """Positions below for what the two methods above returned, shape ``(m,)``."""
-        return slots
+    # ------------------------------------------------------------------ where groups are
+
+    def starts_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
+        """The places at which groups start."""
+        return take(self._starts, positions).astype(np.intp, copy=False)
+
+    def runs_at(self, positions: IndexArrayOfInts) -> tuple[IndexArrayOfInts, int] | None:
+        """The places at which groups start, and their length; None where they differ in length."""
+        starts = self.starts_at(positions)
+        if self._end is None:
+            return starts, self._length
+        lengths = np.minimum(self._end - starts, self._length)
+        return (starts, int(lengths[0])) if bool((lengths == lengths[0]).all()) else None
+
+    def positions_of(self, places: IndexArrayOfInts) -> IndexArrayOfInts:
+        """Positions below of places, shape ``(m,)``."""
+        return places if self._order is None else self._order.take(places)
+
+    def blocks(self) -> npt.NDArray[np.int64] | None:
+        """Those below, each with the groups that start in it."""
+        return blocks_at(compose(self._starts, self._order), self.below.blocks())
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        firsts = np.array([self.slots_of(position)[0] for position in positions.tolist()], dtype=np.intp)
-        self.below.prefetch(self.positions_of(firsts))
+        self.below.prefetch(self.positions_of(self.starts_at(positions)))
 
     def locate(self, position: int) -> str | None:
-        return self.below.locate(int(self.positions_of(self.slots_of(position)[:1])[0]))
+        return self.below.locate(int(self.positions_of(self.starts_at(np.array([position])))[0]))
+
+    # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:
-        return detach(self.below.batch(self.positions_of(self.slots_of(position))))
+        start, length = int(self._starts[position]), self._length
+        if self._end is not None:
+            length = min(length, self._end - start)
+        runs = self.below.runs(np.array([start]), length) if self._order is None else None
+        if runs is not None:
+            return map_columns(_FIRST, runs)
+        return detach(self.below.batch(self.positions_of(np.arange(start, start + length, dtype=np.intp))))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         batch = self._groups_at(positions) if len(positions) > 1 else None
@@ -80,31 +114,35 @@ class GroupedAccess(SampleAccess):
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         at = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-        slots = self.slots_at(at) if len(at) else None
-        if slots is not None and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare):
-            groups = self._read_groups(slots, lambda wanted: tuple(self.below.columns(keys, wanted)))
-            if not any(column is None for column in groups):
+        if len(at) and (all(isinstance(key, str) for key in keys) or not self._groups_are_bare):
+            groups = self._groups_at(at, keys)
+            if groups is not None:
                 return list(groups)
         return super().columns(keys, at)
 
-    def _groups_at(self, positions: IndexArrayOfInts) -> Batch | None:
-        """Several groups read in one request; None where the groups one by one may look different."""
-        slots = self.slots_at(positions)
-        if slots is None:
+    def _groups_at(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None) -> Any:
+        """Several groups, or columns of them, read in one request; None where the groups one by one may look different."""
+        found = self.runs_at(positions)
+        if found is None:
             return None
-        groups: Batch = self._read_groups(slots, self.below.batch)
+        starts, length = found
+        runs = self.below.runs(starts, length, keys) if self._order is None else None
+        if runs is not None:
+            return runs
+        places = starts[:, np.newaxis] + np.arange(length, dtype=np.intp)
+        wanted, inverse = distinct(places)
+        at = self.positions_of(wanted)
+        batch = detach(self.below.batch(at) if keys is None else tuple(self.below.columns(keys, at)))
+        groups = map_columns(lambda column: _group(repeat_values(column, inverse), places.shape), batch)
         return None if any(column is None for column in list_columns(groups)) else groups
-
-    def _read_groups(self, slots: IndexArrayOfInts, read: Callable[[IndexArrayOfInts], Batch]) -> Any:
-        """What ``read`` returns for all groups in one request, with None in place of columns that :func:`_group` refuses."""
-        wanted, inverse = distinct(slots)
-        batch = detach(read(self.positions_of(wanted)))
-        return map_columns(lambda column: _group(repeat_values(column, inverse), slots.shape), batch)
 
     @cached_property
     def _groups_are_bare(self) -> bool:
         """Whether a group is one array, so that an int finds a sample in it and no column; found out once, by one sample."""
-        return isinstance(self.below.batch(self.positions_of(self.slots_of(0)[:1])), np.ndarray)
+        return isinstance(self.below.batch(self.positions_of(self.starts_at(np.zeros(1, dtype=np.intp)))), np.ndarray)
+
+
+_FIRST = itemgetter(0)
 
 
 def distinct(slots: IndexArrayOfInts) -> tuple[IndexArrayOfInts, npt.NDArray[np.intp] | None]:
@@ -159,23 +197,6 @@ class BatchedDatasetIterator(GroupedDatasetIterator):
         self._n_below = len(as_iterator(dataset_iterator))
 
     def make_access(self) -> SampleAccess:
-        return _BatchedAccess(self._below(), self._n_below, **self._made_with)
-
-
-class _BatchedAccess(GroupedAccess):
-    """Access to batches of ``batch_size`` of the first ``n_below`` samples below."""
-
-    def __init__(self, below: SampleAccess, n_below: int, batch_size: int, *, drop_last: bool) -> None:
-        self._batch_size, self._n_below = batch_size, n_below
-        self._n_full, rest = divmod(n_below, batch_size)
-        super().__init__(below, self._n_full + (1 if rest and not drop_last else 0))
-
-    def slots_of(self, position: int) -> IndexArrayOfInts:
-        start = position * self._batch_size
-        return np.arange(start, min(start + self._batch_size, self._n_below), dtype=np.intp)
-
-    def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts | None:
-        is_short = positions == self._n_full
-        if not bool(is_short.any()):
-            return positions.astype(np.intp)[:, np.newaxis] * self._batch_size + np.arange(self._batch_size, dtype=np.intp)
-        return np.tile(self.slots_of(self._n_full), (len(positions), 1)) if bool(is_short.all()) else None
+        size, end = self._made_with["batch_size"], self._n_below
+        starts = range(0, end - size + 1 if self._made_with["drop_last"] else end, size)
+        return GroupedAccess(self._below(), starts, size, end=end)

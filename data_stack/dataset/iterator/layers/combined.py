@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.layer import DatasetIteratorView, layer
 from data_stack.dataset.meta import DatasetMeta, MetaFactory
 from data_stack.dataset.positions import IndexArrayOfInts, take
 from data_stack.exception import ConfigError
-from data_stack.values.stacking import Batch, Column, join_batches, join_columns
+from data_stack.values.stacking import Batch, Column, join_batches, join_columns, list_columns, map_columns
 
 _Positions = npt.NDArray[np.intp]
 
@@ -111,6 +111,30 @@ class CombinedAccess(SampleAccess):
         pieces = [source.columns(keys, wanted) for source, wanted, _ in requests]
         slots = [each for _, _, each in requests]
         return [_assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+        """Those within a part are runs of it. None of no runs: to know more, all parts would be opened."""
+        bounds = np.asarray(self._starts, dtype=np.intp)
+        part_of = bounds.searchsorted(starts, side="right") - 1
+        crosses = starts + length > bounds.take(part_of + 1)
+        inside = np.flatnonzero(~crosses)
+        by_part = inside[np.argsort(part_of[inside], kind="stable")]
+        pieces: list[Batch] = []
+        slots: list[_Positions] = []
+        for part, first, end in _runs(part_of[by_part]) if len(by_part) else ():
+            slots.append(by_part[first:end])
+            found = self.parts[part][0].runs(starts[slots[-1]] - bounds[part], length, keys)
+            if found is None:
+                return None
+            pieces.append(found)
+        if pieces and bool(crosses.any()):
+            slots.append(np.flatnonzero(crosses))
+            positions = (starts[crosses][:, np.newaxis] + np.arange(length, dtype=np.intp)).reshape(-1)
+            read = self.batch(positions) if keys is None else tuple(self.columns(keys, positions))
+            pieces.append(map_columns(lambda column: column.reshape(-1, length, *column.shape[1:]), read))
+        if len({tuple((column.dtype, column.shape[1:]) for column in list_columns(piece)) for piece in pieces}) != 1:
+            return None
+        return join_batches(pieces, functools.partial(_assemble, slots=slots))
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         first = 0

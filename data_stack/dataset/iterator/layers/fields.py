@@ -33,6 +33,14 @@ class _Plan:
     keys: tuple[ColumnKey, ...]
     here: SampleForm
 
+    def find_below(self, keys: Sequence[ColumnKey]) -> list[ColumnKey]:
+        """The columns below of some columns of this layer.
+
+        Raises:
+            ConfigError: there is no such column.
+        """
+        return [self.keys[self.here.keys.index(self.here.find(key))] for key in keys]
+
 
 _Planner = Callable[[SampleForm], _Plan]
 """Plans what to make of samples of a form."""
@@ -249,7 +257,14 @@ class _ColumnsAccess(OneToOneAccess):
         if not self.n_samples:
             batch: Any = self.batch(np.empty(0, dtype=np.intp))
             return [column_of(batch, key) for key in keys]
-        return self.below.columns([plan.keys[plan.here.keys.index(plan.here.find(key))] for key in keys], positions)
+        return self.below.columns(plan.find_below(keys), positions)
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+        plan = self._find_plan()
+        if plan is None:
+            return None
+        found: Any = self.below.runs(starts, length, plan.keys if keys is None else plan.find_below(keys))
+        return found if found is None or keys is not None else plan.here.make(found)  # type: ignore[no-any-return]  # a batch
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return map(self._rearrange, self.below.iterate(start, stop))

@@ -31,7 +31,7 @@ from data_stack.dataset.recipes.recipe_values import content_of
 from data_stack.exception import DataStackError
 from data_stack.io.work import with_bar
 from data_stack.util.byte_cache import ByteCache
-from data_stack.values.stacking import column_of, list_columns, map_columns, stack_samples
+from data_stack.values.stacking import column_of, list_columns, map_columns, stack_samples, take_runs
 
 _DESCRIPTION = "Loading iterator to memory"
 _NUMBERS = (bool, int, float)
@@ -132,6 +132,15 @@ class _ColumnsAccess(SampleAccess):
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         return map_columns(lambda column: column.take(positions, axis=0), self._batch)  # type: ignore[no-any-return]  # a batch
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
+        is_bare = isinstance(self._batch, np.ndarray)
+        if any(column.dtype.hasobject for column in list_columns(self._batch)) or (is_bare and keys is not None):
+            return None
+        if keys is None:
+            runs: Batch = map_columns(lambda column: take_runs(column, starts, length), self._batch)
+            return runs
+        return tuple([take_runs(column_of(self._batch, key), starts, length) for key in keys])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         if isinstance(self._batch, np.ndarray):  # bare values have no columns of ours

@@ -13,7 +13,7 @@ from data_stack.dataset.iterator.layer import layer
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError
 from data_stack.values.stacked_values import as_array, stack_values
-from data_stack.values.stacking import SampleForm
+from data_stack.values.stacking import SampleForm, all_columns, take_runs
 
 
 @layer("sequence")
@@ -75,7 +75,15 @@ class SequenceAccess(SampleAccess):
         return tuple([_read(column, positions) for column in self.arrays])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
-        return [_read(self.arrays[SampleForm.tuples(len(self.arrays)).find(key)], positions) for key in keys]
+        return [_read(array, positions) for array in self._arrays_of(keys)]
+
+    def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> tuple[Column, ...] | None:
+        arrays = self.arrays if keys is None else self._arrays_of(keys)
+        return all_columns(_read_runs(array, starts, length) for array in arrays)
+
+    def _arrays_of(self, keys: Sequence[ColumnKey]) -> list[Any]:
+        form = SampleForm.tuples(len(self.arrays))
+        return [self.arrays[form.find(key)] for key in keys]
 
 
 def _by_position(sequence: Any) -> Any:
@@ -103,6 +111,16 @@ def _read(column: Any, positions: IndexArrayOfInts | None) -> Column:
         values = column[int(positions[0]) : int(positions[-1]) + 1]  # h5py and its like: one read
         return values if isinstance(values, np.ndarray) and values.dtype != object else stack_values(list(values))
     return _stack(column, positions)
+
+
+def _read_runs(column: Any, starts: IndexArrayOfInts, length: int) -> Column | None:
+    if type(column) not in (np.ndarray, np.memmap) and not hasattr(column, "detach"):
+        return None
+    try:
+        array = as_array(column)
+    except TypeError:  # a tensor of a dtype that numpy lacks
+        return None
+    return None if array.dtype.hasobject else take_runs(array, starts, length)
 
 
 def _stack(column: Any, positions: IndexArrayOfInts | None) -> Column:

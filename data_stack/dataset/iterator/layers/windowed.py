@@ -19,7 +19,7 @@ from data_stack.dataset.iterator.layers.batched import GroupedAccess, GroupedDat
 from data_stack.dataset.iterator.layers.filtered import equal_groups
 from data_stack.dataset.iterator.layers.ordered import missing_values, stable_order
 from data_stack.dataset.meta import DatasetMeta, column_key
-from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow, take
+from data_stack.dataset.positions import IndexArrayOfInts, check_integer, narrow
 from data_stack.dataset.splits.class_numbers import class_numbers
 from data_stack.exception import ConfigError
 from data_stack.values.digests import column_digests
@@ -103,8 +103,9 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         self._starts: _Starts = self._find_starts(order_by, group_by, overlap)
 
     def make_access(self) -> SampleAccess:
-        kind = _WindowedAccess if self._offsets is None else OffsetsAccess
-        return kind(self._below(), self._starts, self._length, self._order, self._offsets or {})
+        if self._offsets is None:
+            return GroupedAccess(self._below(), self._starts, self._length, self._order)
+        return OffsetsAccess(self._below(), self._starts, self._length, self._order, self._offsets)
 
     # ------------------------------------------------------------------ where windows are
 
@@ -151,34 +152,16 @@ class WindowedDatasetIterator(GroupedDatasetIterator):
         return super()._derive_meta(meta)
 
 
-class _WindowedAccess(GroupedAccess):
-    """Access to windows of ``length`` samples, that start at ``starts`` in ``order`` (None: that of the samples below)."""
+class OffsetsAccess(GroupedAccess):
+    """Access to windows as dicts that have for each of ``offsets`` some columns, or all, of one sample."""
+
+    fixed_columns = False
 
     def __init__(
         self, below: SampleAccess, starts: _Starts, length: int, order: IndexArrayOfInts | None, offsets: _Offsets
     ) -> None:
-        super().__init__(below, len(starts))
-        self._starts, self._length, self._order, self._offsets = starts, length, order, offsets
-
-    def starts_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        return take(self._starts, positions).astype(np.intp, copy=False)
-
-    def slots_of(self, position: int) -> IndexArrayOfInts:
-        start = int(self._starts[position])
-        return np.arange(start, start + self._length, dtype=np.intp)
-
-    def slots_at(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
-        return self.starts_at(positions)[:, np.newaxis] + np.arange(self._length, dtype=np.intp)
-
-    def positions_of(self, slots: IndexArrayOfInts) -> IndexArrayOfInts:
-        return slots if self._order is None else self._order.take(slots)
-
-    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
-        self.below.prefetch(self.positions_of(self.starts_at(positions)))
-
-
-class OffsetsAccess(_WindowedAccess):
-    """Access to windows as dicts that have for each of ``offsets`` some columns, or all, of one sample."""
+        super().__init__(below, starts, length, order)
+        self._offsets = offsets
 
     def sample(self, position: int) -> Sample:
         return self.samples_at(np.array([position], dtype=np.intp), self._offsets)[0]
