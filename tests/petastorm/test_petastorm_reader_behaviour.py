@@ -164,6 +164,7 @@ def test_a_reader_puts_fields_in_the_place_of_the_names_of_an_ngram(frames: Path
         sequence = next(reader)
 
     assert reader.ngram is ngram
+    assert ngram._timestamp_field == Frames.id  # programs that were written for Petastorm read this attribute
     assert (ngram.fields[-1][0].name, ngram.length, ngram.delta_threshold) == ("image", 3, 1)
     assert ngram.get_field_names_at_timestep(-1) == ["image", "id", "id2"]
     assert (ngram.get_field_names_at_timestep(0), ngram.get_field_names_at_all_timesteps()[0]) == ([], Frames.name)

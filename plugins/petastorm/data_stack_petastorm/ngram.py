@@ -63,7 +63,7 @@ class NGram:
             if not isinstance(field, (str, re.Pattern)) and not hasattr(field, "name"):
                 raise ConfigError(f"fields of an n-gram must be UnischemaFields, names or regular expressions, got {field!r:.80}")
         self.delta_threshold = check_gap(delta_threshold, "delta_threshold")
-        self.timestamp_field = timestamp_field
+        self._timestamp_field = timestamp_field
         self.timestamp_overlap, self.within_row_groups = timestamp_overlap, within_row_groups
 
     @property
@@ -96,11 +96,11 @@ class NGram:
             ConfigError: a field does not exist, or the timestamp matches several.
         """
         fields = {offset: self.convert_fields(schema, wanted) for offset, wanted in self._fields.items()}
-        timestamps = self.convert_fields(schema if stored is None else stored, [self.timestamp_field])
+        timestamps = self.convert_fields(schema if stored is None else stored, [self._timestamp_field])
         if len(timestamps) != 1:
             found = ", ".join(each.name for each in timestamps) or "none"
             raise ConfigError(f"timestamp_field was matched to more than one unischema field, or to none: {found}")
-        self._fields, self.timestamp_field = fields, timestamps[0]
+        self._fields, self._timestamp_field = fields, timestamps[0]
 
     def convert_fields(self, unischema: Unischema | Schema, field_list: Iterable[Any]) -> list[UnischemaField]:
         """Return the fields of a schema that the fields, names and regular expressions match; fields first, as in a view.
