@@ -114,7 +114,7 @@ class BagWriter(Closing):
             self.bag.seek(self.offset)
             there = self.bag.read(len(data))
             if not data.startswith(there):
-                raise ConfigError(f"{self.bag_path} does not match the records of an interrupted writer from byte {self.offset} on")
+                raise ConfigError(f"{self.bag_path} does not match what an interrupted writer wrote from byte {self.offset} on")
             data = data[len(there) :]
         self.bag.write(data)
         self.bag.flush()
