@@ -241,3 +241,19 @@ def out_of_bounds(position: int, length: int, place: int | None = None) -> Datas
     shown = str(position) if abs(position) < 2**128 else f"of {position.bit_length():,} bits"
     where = "" if place is None else f", number {place} of the indices"
     return DatasetOutOfBoundsError(f"position {shown} is outside of an iterator of {length} samples{where}: {allowed}")
+
+
+def blocks_at(positions: Positions, below: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
+    """How many of ``positions`` lie in each block of those of lengths ``below``; None if they are not in ascending order."""
+    if below is None or isinstance(positions, ComputedPositions):
+        return None
+    ends = np.cumsum(below)
+    if isinstance(positions, range):
+        if positions.step < 0 and len(positions) > 1:
+            return None
+        n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
+    elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
+        return None
+    else:
+        n_before = np.searchsorted(positions, ends)
+    return np.diff(n_before, prepend=0)

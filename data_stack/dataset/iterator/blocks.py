@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from data_stack.dataset.positions import ComputedPositions, Positions
-
 _Block = TypeVar("_Block")
 
 _MAX_SAMPLES = 1 << 14  # of a block
@@ -52,22 +50,6 @@ def blocks_of_rows(n_samples: int, n_bytes: float) -> npt.NDArray[np.int64]:
     lengths = np.full(-(-n_samples // length), length, dtype=np.int64)
     lengths[-1:] -= len(lengths) * length - n_samples
     return lengths
-
-
-def blocks_at(positions: Positions, below: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64] | None:
-    """How many of ``positions`` lie in each block of those of lengths ``below``; None if they are not in ascending order."""
-    if below is None or isinstance(positions, ComputedPositions):
-        return None
-    ends = np.cumsum(below)
-    if isinstance(positions, range):
-        if positions.step < 0 and len(positions) > 1:
-            return None
-        n_before = np.clip(-(-(ends - positions.start) // abs(positions.step)), 0, len(positions))
-    elif len(positions) and bool((positions[1:] < positions[:-1]).any()):
-        return None
-    else:
-        n_before = np.searchsorted(positions, ends)
-    return np.diff(n_before, prepend=0)
 
 
 def estimate_bytes(value: Any, depth: int = 0) -> int:

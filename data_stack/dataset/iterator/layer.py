@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import DeclaredColumn, OneToOneAccess, SampleAccess, access_to, own_access
-from data_stack.dataset.iterator.blocks import blocks_at
 from data_stack.dataset.iterator.contract import (
     AccessedDatasetIterator,
     DatasetIteratorIF,
@@ -25,6 +24,7 @@ from data_stack.dataset.positions import (
     IndexArrayOfInts,
     Positions,
     as_index_array,
+    blocks_at,
     check_integer,
     check_positions,
     compose,

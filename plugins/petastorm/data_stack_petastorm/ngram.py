@@ -125,6 +125,11 @@ class NGram:
         """Return the names of the fields at an offset, and regular expressions that are not resolved."""
         return [getattr(field, "name", field) for field in self._fields.get(timestep, ())]
 
+    @property
+    def timestamp_field(self) -> Any:
+        """As given, or the field that it was resolved to."""
+        return self._timestamp_field
+
     def get_field_names_at_all_timesteps(self) -> list[Any]:
         """Return the fields of all offsets, each once."""
         return list(dict.fromkeys(field for wanted in self._fields.values() for field in wanted))

@@ -88,7 +88,7 @@ class NGramIterator(AccessedDatasetIterator):
             for offset, choices in ngram.fields.items()
         }
         self.fields = {offset: [name for name in names if name in matched[offset]] for offset in sorted(matched)}
-        self._key, *others = match_names(ngram._timestamp_field, stored_names)
+        self._key, *others = match_names(ngram.timestamp_field, stored_names)
         if others:
             raise ConfigError(f"timestamp_field must match one field; it matches {self._key}, {', '.join(others)}")
         self._find_sequences(access_to(stored), one_row_group)

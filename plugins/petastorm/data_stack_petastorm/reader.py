@@ -358,7 +358,7 @@ def _list(schema_fields: Any) -> list[Any]:
 
 def _columns_of(ngram: NGram, names: Sequence[str]) -> list[str] | None:
     """Return the fields that an n-gram names; None if the transform makes some of them."""
-    choices = [*ngram.get_field_names_at_all_timesteps(), ngram._timestamp_field]
+    choices = [*ngram.get_field_names_at_all_timesteps(), ngram.timestamp_field]
     try:
         found = [name for choice in choices for name in match_names(choice, names)]
     except ConfigError:

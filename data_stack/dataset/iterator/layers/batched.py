@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data_stack.dataset.iterator.access import SampleAccess, copy_objects, detach
-from data_stack.dataset.iterator.blocks import blocks_at
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.meta import DatasetMeta
-from data_stack.dataset.positions import IndexArrayOfInts, check_integer, compose, take
+from data_stack.dataset.positions import IndexArrayOfInts, blocks_at, check_integer, compose, take
 from data_stack.values.stacking import list_columns, list_samples, map_columns, stack_samples
 
 
