@@ -23,7 +23,7 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
-from data_stack.values.stacked_values import stack_values
+from data_stack.values.stacked_values import objects, stack_values
 from data_stack.values.stacking import SampleForm, column_of, join_batches, join_columns, replace_values, value_of
 
 
@@ -126,11 +126,10 @@ class EncodedAccess(OneToOneAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) <= (n_at_once := self._n_at_once):
             return self._encode_batch(self._encode, positions)  # type: ignore[no-any-return]  # a batch
-        parts = [self._encode_batch(self._transform, part) for part in parts_of(positions, n_at_once)]
-        batch: Any = join_batches(parts)
+        growing = _GrowingColumns(self._transform, len(positions))
+        batch: Any = join_batches([self._encode_batch(growing.encode, part) for part in parts_of(positions, n_at_once)])
         form = self._know(batch)
-        columns = [_stack(batch[key]) if key in self._by_column else batch[key] for key in form.keys]
-        return form.make(columns)  # type: ignore[no-any-return]  # a batch
+        return form.make([growing.column(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
 
     def _encode_batch(self, encode: Callable[..., Column], positions: IndexArrayOfInts) -> Any:
         batch: Any = self.below.batch(positions)
@@ -147,21 +146,18 @@ class EncodedAccess(OneToOneAccess):
         if (self.n_samples if positions is None else len(positions)) <= (n_at_once := self._n_at_once):
             return self._encode_columns(self._encode, keys, positions)
         wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-        parts = [self._encode_columns(self._transform, keys, part) for part in parts_of(wanted, n_at_once)]
-        columns = map(join_columns, zip(*parts, strict=True))
-        return [column if self._encoder_of(key) is None else _stack(column) for key, column in zip(keys, columns, strict=True)]
+        growing = _GrowingColumns(self._transform, len(wanted))
+        parts = [self._encode_columns(growing.encode, keys, part) for part in parts_of(wanted, n_at_once)]
+        return [growing.column(key, join_columns(pieces)) for key, pieces in zip(keys, zip(*parts, strict=True), strict=True)]
 
     def _encode_columns(
         self, encode: Callable[..., Column], keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
     ) -> list[Column]:
         found = []
         for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
-            encoder = self._encoder_of(key)
+            encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
             found.append(column if encoder is None else encode(key, encoder, column, positions))
         return found
-
-    def _encoder_of(self, key: ColumnKey) -> Any:
-        return self._by_column.get(key if self._form is None else self._form.normal(key))
 
     def _know(self, sample: Any) -> SampleForm:
         """The form of samples, found with the first sample or batch."""
@@ -188,6 +184,39 @@ class EncodedAccess(OneToOneAccess):
         if len(encoded) != len(column):
             raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
+
+
+class _GrowingColumns:
+    """Encoded columns of parts of a request, stacked as far as they are arrays of one shape and dtype, so that few are in memory.
+
+    Args:
+        transform: encodes a part of a column as objects.
+        n_rows: of all parts together.
+    """
+
+    def __init__(self, transform: Callable[..., Column], n_rows: int) -> None:
+        self._transform, self._n_rows = transform, n_rows
+        self._stacked: dict[ColumnKey, tuple[Column, int]] = {}  # with the number of its rows that are filled
+        self._others: dict[ColumnKey, list[Any]] = {}
+
+    def encode(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts) -> Column:
+        """Encode a part, and return a column that stands for it."""
+        part = self._transform(key, encoder, column, positions)
+        rows = _stack(part)
+        whole, n_filled = self._stacked.get(key) or (np.empty((self._n_rows, *rows.shape[1:]), rows.dtype), 0)
+        end = n_filled + len(rows)
+        if key not in self._others and rows.ndim > 1 and (rows.shape[1:], rows.dtype) == (whole.shape[1:], whole.dtype):
+            whole[n_filled:end] = rows
+            self._stacked[key] = whole, end
+        else:
+            self._others.setdefault(key, list(whole[:n_filled])).extend(part)
+        return np.broadcast_to(np.True_, len(part))
+
+    def column(self, key: ColumnKey, joined: Column) -> Column:
+        """The encoded column; ``joined`` if it is not encoded."""
+        if key in self._others:
+            return _stack(objects(self._others[key]))
+        return self._stacked[key][0] if key in self._stacked else joined
 
 
 def _stack(encoded: Column) -> Column:
