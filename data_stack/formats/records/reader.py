@@ -30,8 +30,6 @@ from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import stack_values
 
-#: Size of the decoded values that each thread reads at once for a map.
-_MAPPED_BYTES = 2 << 20
 #: Size of the blocks that an iteration reads: in bytes, in bytes if threads decode the records, and in samples.
 _BLOCK_BYTES = 1 << 20
 _DECODED_BYTES = 4 << 20
@@ -358,7 +356,7 @@ class _RecordAccess(RemoteAccess):
         reader = self.source
         if not reader._length or not reader._decodes_in_threads or self.remote_bytes():
             return sys.maxsize
-        return max(1, _MAPPED_BYTES * n_threads_here() // max(1, self._sample_bytes()))
+        return max(1, _DECODED_BYTES * n_threads_here() // max(1, self._sample_bytes()))
 
     def _sample_bytes(self) -> int:
         """About how much a decoded sample takes."""
