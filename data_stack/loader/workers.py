@@ -193,13 +193,13 @@ def _make(maker: BatchMaker, jobs: list[Job], n_workers: int) -> _Made:
         del failure  # the traceback of an error refers to this frame, which must not lead back to the error
 
 
-def _used_seconds() -> float:
-    """How long the threads of this process have run or waited for a processor, but not for the GIL."""
-    nanoseconds = 0
+def _times_of_threads() -> dict[str, int]:
+    """How many ns each thread of this process has run or waited for a processor, but not for the GIL."""
+    times = {}
     for path in Path("/proc/self/task").glob("*/schedstat"):  # of Linux, see proc(5)
         with contextlib.suppress(OSError, ValueError):  # the thread has ended
-            nanoseconds += sum(map(int, path.read_text().split()[:2]))
-    return nanoseconds / 1e9 or time.process_time()
+            times[path.parent.name] = sum(map(int, path.read_text().split()[:2]))
+    return times or {"all": time.process_time_ns()}
 
 
 class AutomaticWorkers(Workers):
@@ -234,7 +234,8 @@ class AutomaticWorkers(Workers):
         self._workers = workers
         self._next: Workers | None = None  # take over once they are ready
         self._n_made = self._n_measured = 0
-        self._waiting, self._since = 0.0, (0.0, 0.0)  # when the first of them was asked for, and the processors' time until then
+        self._waiting = 0.0
+        self._since = 0.0, dict[str, int]()  # when the first of them was asked for, and the times of threads until then
         self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
         self._left_at: float | None = None  # when the consumer got its last batch
 
@@ -305,7 +306,7 @@ class AutomaticWorkers(Workers):
         # the first batches open files and fill queues
         if self._n_made > max(1, self.n_workers) or arrived - asked > _MAX_SECONDS:
             if not self._n_measured:
-                self._since = asked, _used_seconds()
+                self._since = asked, _times_of_threads()
             self._n_measured += 1
             self._waiting += arrived - asked
             self._steps.append(asked - (self._left_at or asked))
@@ -316,10 +317,11 @@ class AutomaticWorkers(Workers):
         enough = _MIN_SECONDS if n_rounds >= _N_ROUNDS else _FEW_SECONDS if n_rounds >= _FEW_ROUNDS else _MAX_SECONDS
         if self._waiting + sum(self._steps) > enough:
             self._take_figure()
-            began, used = self._since
-            most = (arrived - began) * min(self.n_workers, n_processors())
-            if self.kind == "threads" and not self._refusal and _used_seconds() - used > _BUSY * most:
-                self._refusal = "threads keep the processors busy"
+            if self.kind == "threads" and not self._refusal:
+                began, before = self._since
+                used = sum(spent - before.get(thread, 0) for thread, spent in _times_of_threads().items()) / 1e9
+                if used > _BUSY * (arrived - began) * min(self.n_workers, n_processors()):
+                    self._refusal = "threads keep the processors busy"
             self._choose()
 
     def _take_figure(self) -> None:
