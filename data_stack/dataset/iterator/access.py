@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
@@ -76,12 +77,15 @@ class SampleAccess(ABC):
             several batches may be read as one.
         releases_gil: whether reading mostly runs without the GIL, as image codecs do; then a loader uses threads.
         prefers_blocks: whether a random order takes many more requests to a remote store than an order by blocks.
+        n_at_once: how many samples to read at once where each is used by itself, as by a map: a few where they are decoded one by
+            one, so that only these are in memory; no limit where one request for many costs less.
     """
 
     n_samples: int
     fixed_columns: bool = False
     releases_gil: bool = False
     prefers_blocks: bool = False
+    n_at_once: int = sys.maxsize
 
     # ------------------------------------------------------------------ samples
 
@@ -202,6 +206,7 @@ class OneToOneAccess(SampleAccess):
         self.below, self._keeps_values = below, keeps_values
 
     prefers_blocks = property(attrgetter("below.prefers_blocks"))
+    n_at_once = property(attrgetter("below.n_at_once"))
     n_samples = property(attrgetter("below.n_samples"))
     fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
     releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
@@ -214,6 +219,11 @@ class OneToOneAccess(SampleAccess):
 
     def locate(self, position: int) -> str | None:
         return self.below.locate(position)
+
+
+def parts_of(positions: IndexArrayOfInts, n_at_once: int) -> Iterator[IndexArrayOfInts]:
+    """Positions in parts of at most ``n_at_once``."""
+    return (positions[start : start + n_at_once] for start in range(0, len(positions), n_at_once))
 
 
 # ---------------------------------------------------------------------- access to any iterator

@@ -176,6 +176,7 @@ class RearrangedAccess(SampleAccess):
     fixed_columns = property(attrgetter("_source.fixed_columns"))
     releases_gil = property(attrgetter("_source.releases_gil"))
     prefers_blocks = property(attrgetter("_source.prefers_blocks"))
+    n_at_once = property(attrgetter("_source.n_at_once"))
 
     def sample(self, position: int) -> Any:
         return self._read(self._at[position])

@@ -27,6 +27,8 @@ _EXPANSION = 16
 _MAX_THREADS = 32
 #: Less than this is decoded before a thread has woken up.
 _BYTES_FOR_THREADS = 1 << 15
+#: Records that are larger on average take much longer to decode than it takes to map their pages again.
+_BYTES_TO_GIVE_BACK = 1 << 14
 #: Number of pieces that each thread decodes one after the other, so that a slow piece does not delay the others.
 _PIECES_PER_THREAD = 4
 
@@ -188,9 +190,11 @@ class RaggedColumn:
         records, request = self.bag.records(places), current_request()
         if self._is_plain:
             return records
-        n_records = len(records)
+        n_records, n_bytes = len(records), sum(map(len, records))
+        if n_bytes >= n_records * _BYTES_TO_GIVE_BACK:
+            self.bag.file.give_back()
         n_threads = min(_MAX_THREADS, n_threads_here()) if self._codec.releases_gil and n_records > 1 else 1
-        if n_threads == 1 or sum(map(len, records)) < _BYTES_FOR_THREADS:
+        if n_threads == 1 or n_bytes < _BYTES_FOR_THREADS:
             return self._decode(records, places, request)
         n_pieces = min(n_records, n_threads * _PIECES_PER_THREAD)
         bounds = list(pairwise(n_records * piece // n_pieces for piece in range(n_pieces + 1)))

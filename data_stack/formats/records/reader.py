@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from abc import abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ from data_stack.formats.records.layout import MAX_RECORDS, REFS
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.io.folder import Folder, folder_of
+from data_stack.util.executor import n_threads_here
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import stack_values
@@ -349,6 +351,18 @@ class _RecordAccess(RemoteAccess):
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return self.source._decodes_in_threads or super().releases_gil
 
+    @property
+    def n_at_once(self) -> int:  # type: ignore[override]  # read-only here
+        reader = self.source
+        if not reader._length or not reader._decodes_in_threads or self.remote_bytes():
+            return sys.maxsize
+        return max(1, _DECODED_BYTES * n_threads_here() // max(1, self._sample_bytes()))
+
+    def _sample_bytes(self) -> int:
+        """About how much a decoded sample takes."""
+        columns = [self.source._column(name) for name in self.source._keys]
+        return sum(column.row_bytes * -(-len(column) // self.source._length) for column in columns)
+
     def remote_bytes(self) -> float:
         bags = [self.source._column(name).bag for name in self.source._keys]
         return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None) / max(1, self.n_samples)
@@ -383,8 +397,7 @@ class _RecordAccess(RemoteAccess):
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         reader, keys = self.source, self.source._keys
-        columns = [reader._column(name) for name in keys] if start < stop else []
-        n_bytes = sum(column.row_bytes * -(-len(column) // reader._length) for column in columns)
+        n_bytes = self._sample_bytes() if start < stop else 0
         at_once = (_DECODED_BYTES if reader._decodes_in_threads else _BLOCK_BYTES) // max(1, n_bytes)
         at_once = min(max(1, at_once), _MAX_IN_BLOCK)
         for first in range(start, stop, at_once):

@@ -160,6 +160,11 @@ class StoredFile:
             return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
         return read_together(self.ranges, starts, ends)
 
+    def give_back(self) -> None:
+        """Give back the pages of a map, which count as memory of this process; they stay in the system's cache."""
+        if isinstance(self.buffer, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self.buffer.madvise(mmap.MADV_DONTNEED)
+
     def close(self) -> None:
         """Release the file."""
         if self.ranges is not None:

@@ -80,6 +80,8 @@ class CombinedAccess(SampleAccess):
         self._starts = list(accumulate([length for _, length in self.parts], initial=0))
         self._reads = [part.sample for part, _ in self.parts]
 
+    n_at_once = property(lambda self: min((part.n_at_once for part, _ in self.parts), default=sys.maxsize))
+
     # ------------------------------------------------------------------ samples
 
     def sample(self, position: int) -> Sample:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from data_stack.dataset.encoders.categorical import CategoriesLearner, ClassMapp
 from data_stack.dataset.encoders.encoder import Encoder, Fitting
 from data_stack.dataset.encoders.errors import EncodingError
 from data_stack.dataset.encoders.transformer import EncoderLike, as_encoder
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, access_to, parts_of
 from data_stack.dataset.iterator.blocks import in_blocks
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample, as_iterator
 from data_stack.dataset.iterator.layer import DatasetIteratorView, LayerDatasetIterator, layer
@@ -22,8 +23,8 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_keys
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.exception import ConfigError, DataStackError, ModelNotTrainedError
-from data_stack.values.stacked_values import stack_values
-from data_stack.values.stacking import SampleForm, column_of, replace_values, value_of
+from data_stack.values.stacked_values import objects, stack_values
+from data_stack.values.stacking import SampleForm, column_of, join_batches, join_columns, replace_values, value_of
 
 
 @layer("encoded")
@@ -104,6 +105,11 @@ class EncodedAccess(OneToOneAccess):
         self._form: SampleForm | None = None
         self._by_column: Mapping[Any, Any] = encoders
 
+    @property
+    def _n_at_once(self) -> int:
+        """How many samples to read and encode at once."""
+        return sys.maxsize
+
     def sample(self, position: int) -> Sample:
         return self.samples(np.array([position], dtype=np.intp))[0]
 
@@ -118,21 +124,39 @@ class EncodedAccess(OneToOneAccess):
         return [replace_values(each, {key: column[row] for key, column in columns.items()}) for row, each in enumerate(samples)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
+        if len(positions) <= (n_at_once := self._n_at_once):
+            return self._encode_batch(self._encode, positions)  # type: ignore[no-any-return]  # a batch
+        growing = _GrowingColumns(self._transform, len(positions))
+        batch: Any = join_batches([self._encode_batch(growing.encode, part) for part in parts_of(positions, n_at_once)])
+        form = self._know(batch)
+        return form.make([growing.column(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
+
+    def _encode_batch(self, encode: Callable[..., Column], positions: IndexArrayOfInts) -> Any:
         batch: Any = self.below.batch(positions)
         if self.n_samples == 0 and not len(batch):
-            return batch  # type: ignore[no-any-return]  # a batch
+            return batch
         form = self._know(batch)
-        encoded = {key: self._encode(key, encoder, column_of(batch, key), positions) for key, encoder in self._by_column.items()}
-        return form.make([encoded.get(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
+        encoded = {key: encode(key, encoder, column_of(batch, key), positions) for key, encoder in self._by_column.items()}
+        return form.make([encoded.get(key, batch[key]) for key in form.keys])
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Column]:
         # only where a position counts from the end, a sample is read to find out where that is
         if self._form is None and self.n_samples and any(not isinstance(key, str) and key < 0 for key in (*self.encoders, *keys)):
             self._know(self.below.sample(0))
+        if (self.n_samples if positions is None else len(positions)) <= (n_at_once := self._n_at_once):
+            return self._encode_columns(self._encode, keys, positions)
+        wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
+        growing = _GrowingColumns(self._transform, len(wanted))
+        parts = [self._encode_columns(growing.encode, keys, part) for part in parts_of(wanted, n_at_once)]
+        return [growing.column(key, join_columns(pieces)) for key, pieces in zip(keys, zip(*parts, strict=True), strict=True)]
+
+    def _encode_columns(
+        self, encode: Callable[..., Column], keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None
+    ) -> list[Column]:
         found = []
         for key, column in zip(keys, self.below.columns(keys, positions), strict=True):
             encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
-            found.append(column if encoder is None else self._encode(key, encoder, column, positions))
+            found.append(column if encoder is None else encode(key, encoder, column, positions))
         return found
 
     def _know(self, sample: Any) -> SampleForm:
@@ -150,8 +174,7 @@ class EncodedAccess(OneToOneAccess):
         if len(encoded) == 0:  # only an encoded sample has its shape
             first = np.zeros(1, dtype=np.intp)
             return self._encode(key, encoder, self.below.columns([key], first)[0], first)[:0]
-        types = set(map(type, encoded.tolist()))
-        return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
+        return _stack(encoded)
 
     def _transform(self, key: ColumnKey, encoder: Encoder, column: Column, positions: IndexArrayOfInts | None) -> Column:
         try:
@@ -161,6 +184,45 @@ class EncodedAccess(OneToOneAccess):
         if len(encoded) != len(column):
             raise ConfigError(f"column {key!r}: {encoder!r} made {len(encoded)} values of {len(column)}")
         return encoded
+
+
+class _GrowingColumns:
+    """Encoded columns of parts of a request, stacked as far as they are arrays of one shape and dtype, so that few are in memory.
+
+    Args:
+        transform: encodes a part of a column as objects.
+        n_rows: of all parts together.
+    """
+
+    def __init__(self, transform: Callable[..., Column], n_rows: int) -> None:
+        self._transform, self._n_rows = transform, n_rows
+        self._stacked: dict[ColumnKey, tuple[Column, int]] = {}  # with the number of its rows that are filled
+        self._others: dict[ColumnKey, list[Any]] = {}
+
+    def encode(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts) -> Column:
+        """Encode a part, and return a column that stands for it."""
+        part = self._transform(key, encoder, column, positions)
+        rows = _stack(part)
+        whole, n_filled = self._stacked.get(key) or (np.empty((self._n_rows, *rows.shape[1:]), rows.dtype), 0)
+        end = n_filled + len(rows)
+        if key not in self._others and rows.ndim > 1 and (rows.shape[1:], rows.dtype) == (whole.shape[1:], whole.dtype):
+            whole[n_filled:end] = rows
+            self._stacked[key] = whole, end
+        else:
+            self._others.setdefault(key, list(whole[:n_filled])).extend(part)
+        return np.broadcast_to(np.True_, len(part))
+
+    def column(self, key: ColumnKey, joined: Column) -> Column:
+        """The encoded column; ``joined`` if it is not encoded."""
+        if key in self._others:
+            return _stack(objects(self._others[key]))
+        return self._stacked[key][0] if key in self._stacked else joined
+
+
+def _stack(encoded: Column) -> Column:
+    """A column of objects, stacked where they are neither text nor bytes."""
+    types = set(map(type, encoded.tolist()))
+    return encoded if types <= {str, bytes, type(None)} else stack_values(list(encoded))
 
 
 def follow_columns(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, stack_columns
+from data_stack.dataset.iterator.access import OneToOneAccess, SampleAccess, parts_of, stack_columns
 from data_stack.dataset.iterator.contract import Batch, Column, ColumnKey, DatasetIteratorIF, Sample
 from data_stack.dataset.iterator.layer import LayerDatasetIterator, layer
 from data_stack.dataset.iterator.layers.encoded import EncodedAccess, follow_columns
@@ -185,7 +186,8 @@ class _MapAccess(OneToOneAccess):
         return self._function(self.below.sample(position), derive_generator(self._mixed_seed, position))
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
-        return list(self._map(self.below.samples(positions), positions.tolist()))
+        parts = parts_of(positions, self.below.n_at_once)
+        return [sample for part in parts for sample in self._map(self.below.samples(part), part.tolist())]
 
     def _map(self, samples: Iterable[Sample], positions: Iterable[int]) -> Iterator[Sample]:
         if self._mixed_seed is None:
@@ -252,13 +254,18 @@ class _ColumnMapAccess(EncodedAccess):
         super().__init__(below, {key: function})
         self._key, self._function, self._batched, self._mixed_seed = key, function, batched, mixed_seed
 
+    @property
+    def _n_at_once(self) -> int:
+        return sys.maxsize if self._batched else self.below.n_at_once
+
     def sample(self, position: int) -> Sample:
         return super().sample(position) if self._batched else self._map(self.below.sample(position), position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         if self._batched:
             return super().samples(positions)
-        return list(map(self._map, self.below.samples(positions), positions.tolist()))
+        parts = parts_of(positions, self._n_at_once)
+        return [sample for part in parts for sample in map(self._map, self.below.samples(part), part.tolist())]
 
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         if self._batched:

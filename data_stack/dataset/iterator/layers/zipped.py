@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -73,6 +74,8 @@ class _ZippedAccess(SampleAccess):
         self.releases_gil = any(part.releases_gil for part in parts)
         self.prefers_blocks = any(part.prefers_blocks for part in parts)
         self._places: tuple[SampleForm, list[_Place]] | None = None
+
+    n_at_once = property(lambda self: min((part.n_at_once for part in self._parts), default=sys.maxsize))
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return next((blocks for part in self._parts if (blocks := part.blocks()) is not None), None)

@@ -1,0 +1,187 @@
+"""What a map behind a decoder has in memory: a few decoded values, whatever the size of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from far_store import FarStorageConnector
+
+from data_stack.codecs.codec import Codec
+from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF
+from data_stack.exception import LoadingError
+from data_stack.formats.image_folder import ImageFolderIterator
+from data_stack.formats.records import Column, RecordReader, RecordWriter
+from data_stack.io.folder import folder_of
+from data_stack.loader import Loader
+from data_stack.util.executor import n_threads_here
+
+N = 50
+ORDER = np.random.default_rng(0).permutation(N)
+PICTURE_BYTES = 1 << 20
+
+
+class Counting(Codec):
+    """Pictures of 1 MiB and one value, each stored as one byte; counts those that :meth:`use` has not taken."""
+
+    name, extensions = "counting", ("png",)
+    releases_gil = is_compressed = True
+
+    def __init__(self) -> None:
+        self.n_waiting = self.most_waiting = 0
+
+    def encode(self, value: Any) -> bytes:
+        return bytes([int(value[0, 0])])
+
+    def decode(self, record: bytes) -> Any:
+        self.n_waiting += 1
+        self.most_waiting = max(self.most_waiting, self.n_waiting)
+        return np.full((1024, 1024), record[0], np.uint8)
+
+    def use(self, picture: Any) -> Any:
+        self.n_waiting -= 1
+        return picture[:2, :3].copy()
+
+    def use_all(self, sample: Any) -> Any:
+        return {**sample, "image": self.use(sample["image"])}
+
+    def use_drawing(self, picture: Any, rng: np.random.Generator) -> Any:
+        return self.use(picture) + rng.integers(0, 50, (2, 3), np.uint8)
+
+
+def pictures() -> list[Any]:
+    return [np.full((1024, 1024), number, np.uint8) for number in range(N)]
+
+
+def write_records(target: Any) -> None:
+    columns = {"image": Column("counting", "uint8", (1024, 1024)), "label": Column("array", "int16", ())}
+    with RecordWriter(target, columns, codecs={"counting": Counting()}) as writer:
+        writer.extend({"image": pictures(), "label": np.arange(N, dtype=np.int16)})
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("records") / "pictures"
+    write_records(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("images")
+    for number in range(N):
+        folder = root / f"{number % 2}"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{number:03}.png").write_bytes(bytes([number]))
+    return root
+
+
+MAPS: list[Callable[[Any, Counting], DatasetIteratorIF]] = [
+    lambda source, codec: source.map(codec.use, column="image"),
+    lambda source, codec: source.map(codec.use_drawing, column="image", seed=3),
+    lambda source, codec: source.map(codec.use_all),
+    lambda source, codec: CombinedDatasetIterator([source[:20], source[20:]]).map(codec.use, column="image"),
+    lambda source, codec: source.map(codec.use, column="image").map(np.transpose, column="image"),
+    lambda source, codec: source.zip(source.select("label").rename({"label": "again"})).map(codec.use, column="image"),
+]
+
+
+def one_by_one(iterator: DatasetIteratorIF) -> Any:
+    return [iterator[int(position)] for position in ORDER]
+
+
+def check_equal(batch: Any, samples: list[Any]) -> None:
+    """Compare the columns of a batch with those of its samples."""
+    for key in samples[0] if isinstance(samples[0], dict) else range(len(samples[0])):
+        np.testing.assert_array_equal(batch[key], np.stack([sample[key] for sample in samples]))
+
+
+@pytest.mark.parametrize("make", MAPS)
+def test_a_map_of_records_has_a_few_decoded_ones_in_memory(records: Path, make: Any) -> None:
+    codec = Counting()
+    with RecordReader(records, columns=["label", "image"], codecs={"counting": codec}) as reader:
+        mapped = make(reader, codec)
+        samples = one_by_one(mapped)
+        codec.n_waiting = codec.most_waiting = 0
+
+        check_equal(mapped.read_batch(ORDER), samples)
+
+        assert codec.n_waiting == 0
+        assert codec.most_waiting <= (4 << 20) // PICTURE_BYTES * n_threads_here()
+
+
+@pytest.mark.parametrize("make", MAPS)
+def test_a_map_of_files_has_one_decoded_file_in_memory(images: Path, make: Any) -> None:
+    codec = Counting()
+    mapped = make(ImageFolderIterator(images, codecs={"png": codec}), codec)
+    samples = one_by_one(mapped)
+    codec.n_waiting = codec.most_waiting = 0
+
+    check_equal(mapped.read_batch(ORDER), samples)
+
+    assert (codec.n_waiting, codec.most_waiting) == (0, 1)
+
+
+def test_tuples_and_single_columns_are_mapped_a_few_at_a_time(records: Path) -> None:
+    codec = Counting()
+    with RecordReader(records, columns=["label", "image"], codecs={"counting": codec}) as reader:
+        mapped = reader.as_tuple("label", "image").map(codec.use, column=-1).as_tuple(0, 1)
+        samples = one_by_one(mapped)
+        codec.n_waiting = codec.most_waiting = 0
+
+        check_equal(mapped.read_batch(ORDER), samples)
+        column = mapped.read_column(-1)
+        assert mapped.read_column(1, ORDER[:0]).shape == (0, 2, 3)
+
+        np.testing.assert_array_equal(column[:, 0, 0], np.arange(N))
+        assert codec.most_waiting <= (4 << 20) // PICTURE_BYTES * n_threads_here() + 2
+
+
+def test_other_columns_keep_their_dtype_and_values_of_different_shapes_stay_apart(records: Path) -> None:
+    codec = Counting()
+    with RecordReader(records, codecs={"counting": codec}) as reader:
+        batch: Any = reader.map(lambda picture: picture[0, : picture[0, 0] // 40], column="image").read_batch(ORDER)
+        mixed: Any = reader.map(lambda picture: picture[0, :2] * (1.5 if picture[0, 0] == ORDER[-9] else 2), column="image")
+        numbers: Any = reader.map(lambda picture: None if picture[0, 0] == ORDER[-9] else picture[0, :2], column="image")
+        named: Any = reader.map(lambda picture: f"picture {picture[0, 0]}", column="image").read_batch(ORDER)
+        check_equal(mixed.read_batch(ORDER), one_by_one(mixed))
+        assert mixed.read_batch(ORDER)["image"].dtype == np.float64
+        assert [value is None for value in numbers.read_batch(ORDER)["image"]] == (ORDER[-9] == ORDER).tolist()
+
+    assert batch["label"].dtype == np.int16
+    assert [len(value) for value in batch["image"]] == [number // 40 for number in ORDER]
+    assert named["image"].tolist() == [f"picture {number}" for number in ORDER]
+    np.testing.assert_array_equal(named["label"], ORDER)
+
+
+def test_a_loader_names_the_sample_that_a_map_refuses(images: Path) -> None:
+    def refuse(picture: Any) -> Any:
+        if picture[0, 0] == 13:
+            raise KeyError("no thirteen")
+        return picture[:2, :2].copy()
+
+    mapped = ImageFolderIterator(images, codecs={"png": Counting()}).map(refuse, column="image")
+
+    with pytest.raises(LoadingError, match=r"013\.png") as caught, Loader(mapped, N, worker_kind="threads", workers=2) as loader:
+        list(loader)
+
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_a_map_of_records_in_a_store_asks_for_a_batch_at_once(tmp_path: Path) -> None:
+    store, codec = FarStorageConnector(tmp_path, block_bytes=4096), Counting()
+    write_records(folder_of(store, "pictures"))
+    requests = []
+
+    with RecordReader(store, prefix="pictures", codecs={"counting": codec}) as reader:
+        for read in (reader.read_batch, reader.map(codec.use, column="image").read_batch):
+            read(ORDER)
+            store.requests.clear()
+            batch: Any = read(ORDER)
+            requests.append(len(store.requests))
+
+    np.testing.assert_array_equal(batch["image"][:, 0, 0], ORDER)
+    assert requests[0] == requests[1]
