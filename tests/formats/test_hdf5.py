@@ -115,21 +115,21 @@ class TestWhatLeadsElsewhere:
         )
 
 
-class TestSizes:
-    @pytest.mark.parametrize(("shape", "chunks"), [((1 << 40,), (1 << 16,)), ((1 << 31,), ((1 << 31),))])
-    def test_a_size_that_is_not_stored_is_refused(
-        self, store: StorageConnector, shape: tuple[int, ...], chunks: tuple[int, ...]
-    ) -> None:
-        resource = stored(store, lambda h5: h5.create_dataset("a", shape, "u1", chunks=chunks))
+@pytest.mark.parametrize(
+    ("shape", "chunk", "options", "message"),
+    [
+        (1 << 40, 1 << 16, {}, "max_expansion=None"),
+        (1 << 31, 1 << 31, {}, "max_expansion=None"),
+        (1 << 31, 1 << 31, {"max_expansion": None}, "chunks of more than"),
+    ],
+)
+def test_a_size_that_is_not_stored_is_refused_and_a_chunk_that_would_fill_memory_even_if_it_is_trusted(
+    store: StorageConnector, shape: int, chunk: int, options: Any, message: str
+) -> None:
+    resource = stored(store, lambda h5: h5.create_dataset("a", (shape,), "u1", chunks=(chunk,)))
 
-        with pytest.raises(DatasetFileCorruptError, match="max_expansion=None"):
-            len(HDF5DatasetIterator(resource, ["a"]))
-
-    def test_a_chunk_that_would_fill_memory_is_refused_even_if_its_size_is_trusted(self, store: StorageConnector) -> None:
-        resource = stored(store, lambda h5: h5.create_dataset("a", (1 << 31,), "u1", chunks=(1 << 31,)))
-
-        with pytest.raises(DatasetFileCorruptError, match="chunks of more than"):
-            len(HDF5DatasetIterator(resource, ["a"], max_expansion=None))
+    with pytest.raises(DatasetFileCorruptError, match=message):
+        len(HDF5DatasetIterator(resource, ["a"], **options))
 
 
 def test_a_file_cut_anywhere_is_an_error_or_gives_right_rows(tmp_path: Path) -> None:
