@@ -11,7 +11,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from process_harness import until
+from process_harness import run_python, until
 
 import data_stack
 from data_stack import SequenceDatasetIterator
@@ -32,22 +31,6 @@ from data_stack.show.markup import Table, as_text
 SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
 AUTHORS_LINES = 28
 LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, split in data_stack.load(sys.argv[1]).items()]"
-
-
-def python(folder: Path, *arguments: str, **environment: str) -> str:
-    """What Python prints in a folder."""
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout
-    return result.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,10 +50,12 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     factory = (folder / "data_stack_my_set/__init__.py").read_text()
     code = re.sub(r'""".*?"""|^ *#[^\n]*$', "", factory, flags=re.DOTALL | re.MULTILINE)
     assert len([line for line in code.splitlines() if line.strip()]) <= AUTHORS_LINES
-    python(folder, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", ".")
+    pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", folder)
+    run_python(*pip, timeout_seconds=280)
     path = os.pathsep.join([str(site), SYS_PATH])
-    assert re.search(r"^\d\d passed", python(folder, "-W", "error", "-m", "pytest", "-q", PYTHONPATH=path), re.MULTILINE)
-    loaded = python(tmp_path, "-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
+    tested, _ = run_python("-W", "error", "-m", "pytest", "-q", cwd=folder, timeout_seconds=280, PYTHONPATH=path)
+    assert re.search(r"^\d\d passed", tested, re.MULTILINE)
+    loaded, _ = run_python("-c", LOAD, "my-set", cwd=tmp_path, PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
     assert [line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)] == splits
     for name in ("README.md", ".gitignore", ".github/workflows/test.yml", "pyproject.toml"):
         assert "@" not in re.sub(r"uses: \S+@", "", (folder / name).read_text())

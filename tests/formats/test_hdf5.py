@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from process_harness import run_python
 from sizes import sized
 
 from data_stack.exception import DatasetFileCorruptError
@@ -161,6 +160,4 @@ try:
 except StorageError:
     print("said so")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stdout) == (0, "said so\n")
+    assert run_python("-c", program)[0] == "said so\n"
