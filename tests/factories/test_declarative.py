@@ -28,7 +28,7 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory, Prepar
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector
 
 WORDS = b"a\nb\nc\nd\n"
 
@@ -279,30 +279,6 @@ META = DatasetMeta(dataset_name="digits")
 
 def numbers(n: int = 12) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([list(range(n))])
-
-
-def test_a_factory_written_for_the_original_works() -> None:
-    class ClientFactory(BaseDatasetFactory):
-        def __init__(self, storage_connector: Any = None) -> None:
-            super().__init__(storage_connector)
-            self.raw_path = "raw"
-
-        def check_exists(self) -> bool:
-            raise AssertionError("the client's own business")
-
-        _prepare = _retrieve_raw = _prepare_split = _get_resource_id = check_exists
-
-        def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-            return numbers(config["n"]), IteratorMeta()
-
-    connector = InMemoryStorageConnector()
-    factory = ClientFactory(connector)
-
-    assert factory.storage_connector is connector
-    assert BaseDatasetFactory(storage_connector=None).storage_connector is None
-    iterator, meta = factory.get_dataset_iterator({"n": 3})
-    assert list(iterator) == [(0,), (1,), (2,)]
-    assert meta == IteratorMeta()
 
 
 def test_a_factory_without_an_iterator_says_what_is_missing() -> None:

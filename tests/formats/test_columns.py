@@ -11,7 +11,6 @@ from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from far_store import FarStorageConnector
@@ -84,12 +83,6 @@ def expected(iterator: DatasetIteratorIF) -> list[Any]:
 
 class TestColumns(DatasetIteratorContract):
     """Each format."""
-
-
-@pytest.mark.parametrize("key", [-4, "targets"])
-def test_an_unknown_column_is_named_in_the_error(iterator: DatasetIteratorIF, key: int | str) -> None:
-    with pytest.raises(ConfigError, match="no column"):
-        iterator.read_column(key)
 
 
 @pytest.mark.parametrize("opened", [True, False])
@@ -224,54 +217,34 @@ def far_store(tmp_path: Path) -> FarStorageConnector:
     return FarStorageConnector(tmp_path / "store")
 
 
-def stored(store: StorageConnector, write: Callable[[Any], object], identifier: str = "x") -> None:
-    with store.create(identifier) as file:
-        write(file)
-
-
-def write_hdf5(file: Any, values: npt.NDArray[Any] = VALUES, **layout: Any) -> None:
+def write_hdf5(file: Any) -> None:
     with h5py.File(file, "w") as root:
-        root.create_dataset("train/samples", data=values, **layout)
+        root["samples"] = VALUES
 
 
-def indices(n: int = 32, below: int = 2000) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(n).integers(0, below, n)
-
-
-# ---------------------------------------------------------------------- a sample out of a large file
-
-
-def test_a_batch_out_of_hdf5_is_one_request(far_store: FarStorageConnector) -> None:
-    stored(far_store, write_hdf5)
+@pytest.mark.parametrize(
+    ("write", "opened"),
+    [
+        (write_hdf5, lambda file: HDF5DatasetIterator(file, ["samples", "samples"])),
+        (lambda file: np.save(file, VALUES), lambda file: NumpyDatasetIterator([file, file])),
+    ],
+)
+def test_a_batch_out_of_a_large_file_is_one_request_and_repeats_are_separate(
+    far_store: FarStorageConnector, write: Callable[[Any], object], opened: Callable[[Any], DatasetIteratorIF]
+) -> None:
+    chosen = np.append(np.random.default_rng(64).integers(0, 2000, 64), [5, 5, 1999, 0])
+    with far_store.create("x") as file:
+        write(file)
     with far_store.get_resource("x") as resource:
-        iterator = HDF5DatasetIterator(resource, ["train/samples"])
+        iterator = opened(resource)
         len(iterator)
         far_store.requests.clear()
 
-        (values,) = iterator.read_batch(indices())
-        n_requests = len(far_store.requests)
-
-    np.testing.assert_array_equal(values, VALUES[indices()])
-    assert n_requests == 1
-
-
-# ---------------------------------------------------------------------- our formats
-
-
-def test_a_batch_out_of_npy_is_one_request_and_repeats_are_separate(far_store: FarStorageConnector) -> None:
-    stored(far_store, lambda file: np.save(file, VALUES))
-    chosen = np.append(indices(64), [5, 5, 1999, 0])
-    with far_store.get_resource("x") as resource:
-        iterator = NumpyDatasetIterator([resource, resource])
-        len(iterator)
-        far_store.requests.clear()
-
-        first, second = iterator.read_batch(chosen)
+        first = iterator.read_column(0, chosen)
         n_requests = len(far_store.requests)
         samples = iterator.__getitems__(chosen)
 
     np.testing.assert_array_equal(first, VALUES[chosen])
-    np.testing.assert_array_equal(second, first)
     assert n_requests == 1
     samples[-4][0][:] = 0
     np.testing.assert_array_equal(samples[-3][0], VALUES[5])

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pluggy
@@ -19,10 +19,9 @@ from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
-    InformedDatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetNotFoundError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
@@ -118,18 +117,6 @@ def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
 
     with pytest.raises(ConfigError, match="has its own store"):
         repository.load("numbers", "train", storage="memory://")
-
-
-# ---------------------------------------------------------------------- load
-
-
-def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) -> None:
-    repository.register("numbers", NumbersFactory())
-
-    iterator = cast(InformedDatasetIteratorIF, repository.load("numbers"))
-
-    assert list(iterator) == [(1,), (2,), (3,)]
-    assert iterator.dataset_meta == DatasetMeta(IteratorMeta(0, 0, 0), "numbers", "numbers", None)
 
 
 def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import mlcroissant
 import pytest
+from croissant_documents import parquet
+from written_dataset import Written
 
 import data_stack
 from data_stack.cli.main import main
@@ -25,28 +27,18 @@ ROWS = {
 }
 
 
-class Weights(DatasetFactory):
+class Weights(Written):
     """Weights of things."""
 
     card = DatasetCard("weights", "1.2.0", license="MIT", homepage="https://example.org/weights", citation="Me, 2026")
     splits = ("train", "test")
-
-    def preprocess(self, raw: Any, prepared: Any) -> None:
-        for split, rows in ROWS.items():
-            for part, chosen in enumerate((rows[:3], rows[3:])):
-                if chosen:
-                    write_parquet(prepared, f"{split}/part-{part}.parquet", chosen)
+    files = {
+        **{f"train/part-{part}.parquet": parquet(rows) for part, rows in enumerate((ROWS["train"][:3], ROWS["train"][3:]))},
+        "test/part-0.parquet": parquet(ROWS["test"]),
+    }
 
     def open(self, split: str, prepared: Any) -> Any:
         return ParquetDataset(folder_of(prepared, split))
-
-
-def write_parquet(prepared: Any, name: str, rows: list[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with prepared.create(name) as file:
-        pq.write_table(pa.Table.from_pylist(rows), file)
 
 
 @pytest.fixture
@@ -100,14 +92,15 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
 def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
     tmp_path: Path, register: Callable[..., str], names: tuple[str, ...]
 ) -> None:
-    class Parts(DatasetFactory):
+    class Parts(Written):
         card = DatasetCard("parts", "1")
         splits = names
 
-        def preprocess(self, raw: Any, prepared: Any) -> None:
-            for number in range(len(names)):
-                for part in range(2):
-                    write_parquet(prepared, f"{names[number]}/part-{part}.parquet", [{"n": 10 * number + part}])
+        files = {
+            f"{name}/part-{part}.parquet": parquet([{"n": 10 * number + part}])
+            for number, name in enumerate(names)
+            for part in range(2)
+        }
 
         def open(self, split: str, prepared: Any) -> Any:
             return ParquetDataset(folder_of(prepared, split))
