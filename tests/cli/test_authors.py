@@ -53,9 +53,9 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", folder)
     run_python(*pip, timeout_seconds=280)
     path = os.pathsep.join([str(site), SYS_PATH])
-    tested, _ = run_python("-W", "error", "-m", "pytest", "-q", cwd=folder, timeout_seconds=280, PYTHONPATH=path)
+    tested, _ = run_python("-W", "error", "-m", "pytest", "-q", folder, timeout_seconds=280, PYTHONPATH=path)
     assert re.search(r"^\d\d passed", tested, re.MULTILINE)
-    loaded, _ = run_python("-c", LOAD, "my-set", cwd=tmp_path, PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
+    loaded, _ = run_python("-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
     assert [line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)] == splits
     for name in ("README.md", ".gitignore", ".github/workflows/test.yml", "pyproject.toml"):
         assert "@" not in re.sub(r"uses: \S+@", "", (folder / name).read_text())

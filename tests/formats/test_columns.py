@@ -118,8 +118,8 @@ def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path)
     with path.open("wb") as file:
         formats.write_npy(file, TARGETS)
 
-    with path.open("rb") as file:
-        iterator = NumpyDatasetIterator([file])
+    with path.open("rb") as opened:
+        iterator = NumpyDatasetIterator([opened])
         assert iterator[3] == (3.5,)
 
         def read() -> bool:

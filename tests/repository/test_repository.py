@@ -58,7 +58,7 @@ def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: 
     assert next(returned) == {"split": "train"}
 
 
-def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRepository) -> None:
+def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(repository: DatasetRepository) -> None:
     def cell() -> type[BaseDatasetFactory]:
         class WineFactory(BaseDatasetFactory):
             pass
@@ -67,20 +67,12 @@ def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRe
 
     repository.register("wine", cell())
     repository.register("wine", again := cell())
-
+    with pytest.raises(ConfigError, match="replace=True"):
+        repository.register("wine", other := NumbersFactory())
     assert type(repository.get_factory("wine", InMemoryStorageConnector())) is again
 
-
-def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
-    first, second = NumbersFactory(), NumbersFactory()
-    repository.register("numbers", first)
-
-    with pytest.raises(ConfigError, match="replace=True"):
-        repository.register("numbers", second)
-    assert repository.get_factory("numbers") is first
-
-    repository.register("numbers", second, replace=True)
-    assert repository.get_factory("numbers") is second
+    repository.register("wine", other, replace=True)
+    assert repository.get_factory("wine") is other
 
 
 @pytest.mark.parametrize("factory", [None, lambda: NumbersFactory(), int])

@@ -242,12 +242,11 @@ def in_fork(work: Callable[[], object]) -> int:
 # ---------------------------------------------------------------------- programs
 
 
-def start_python(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.Popen[str]:
+def start_python(*arguments: object, **environment: str) -> subprocess.Popen[str]:
     """Another Python with this one's path and the arguments: ``"-c", program`` or a file."""
     path = {"PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
         [sys.executable, *map(str, arguments)],
-        cwd=cwd,
         env={**os.environ, **path, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -255,9 +254,9 @@ def start_python(*arguments: object, cwd: Path | None = None, **environment: str
     )
 
 
-def run_python(*arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **options: Any) -> tuple[str, str]:
+def run_python(*arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **environment: str) -> tuple[str, str]:
     """What such a Python writes to standard output and error; it must end well."""
-    with start_python(*arguments, **options) as process:
+    with start_python(*arguments, **environment) as process:
         try:
             output, errors = process.communicate(timeout=timeout_seconds)
         finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -18,7 +18,7 @@ class Written(DatasetFactory):
     """
 
     card = DatasetCard("written", "1.0.0")
-    splits = ("all",)
+    splits: Sequence[str] = ("all",)
     files: ClassVar[Mapping[str, bytes]] = {"all": b"123"}
     n_steps: ClassVar[int] = 0
 
