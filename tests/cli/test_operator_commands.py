@@ -124,28 +124,17 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
 # ------------------------------------------------------------------ passwords
 
 
-#: Each waits 0.5 s, the pause of the driver.
-EACH_COMMAND = {
-    "prepare": ["prepare", "iris", "--debug"],
-    "doctor": ["doctor", "--debug"],
-    "copy": ["copy", "STORE", "CANARY", "--debug"],
-}
-
-
-@pytest.mark.parametrize("name", EACH_COMMAND)
+@pytest.mark.parametrize("arguments", [["prepare", "iris", "--storage"], ["doctor", "--storage"], ["copy", "STORE"]])
 def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
-    command: Any, filled: Path, caplog: pytest.LogCaptureFixture, name: str
+    command: Any, filled: Path, caplog: pytest.LogCaptureFixture, arguments: list[str]
 ) -> None:
-    arguments = [{"CANARY": CANARY, "STORE": str(filled)}.get(each, each) for each in EACH_COMMAND[name]]
-    if name != "copy":
-        arguments += ["--storage", CANARY]
-
-    outcome = command(*arguments)
+    # Each waits 0.5 s, the pause of the driver.
+    outcome = command("--debug", *(str(filled) if each == "STORE" else each for each in arguments), CANARY)
 
     assert "canary" not in outcome.out + outcome.err + caplog.text
     assert outcome.code == 1
     assert "127.0.0.1:1" in outcome.out + outcome.err
-    assert ("Traceback" in outcome.err) == (name in ("prepare", "copy"))
+    assert ("Traceback" in outcome.err) == (arguments[0] != "doctor")
 
 
 # ------------------------------------------------------------------ MongoDB

@@ -18,7 +18,7 @@ class Written(DatasetFactory):
     """
 
     card = DatasetCard("written", "1.0.0")
-    splits: Sequence[str] = ("all",)
+    splits: ClassVar[Sequence[str]] = ("all",)
     files: ClassVar[Mapping[str, bytes]] = {"all": b"123"}
     n_steps: ClassVar[int] = 0
 
