@@ -177,10 +177,9 @@ class Factory(Written):
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "store"
-    Factory(FileStorageConnector(root)).prepare()
+    Factory(FileStorageConnector(tmp_path / "store")).prepare()
     Written.n_steps = 0
-    return root
+    return tmp_path / "store"
 
 
 def samples(root: Path) -> bytes:
