@@ -11,8 +11,6 @@ import signal
 import socket
 import stat
 import subprocess
-import sys
-import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from process_harness import run_python, until
 
 import data_stack
 from data_stack import SequenceDatasetIterator
@@ -32,22 +31,6 @@ from data_stack.show.markup import Table, as_text
 SYS_PATH = os.pathsep.join(filter(None, [str(Path(data_stack.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]))
 AUTHORS_LINES = 28
 LOAD = "import data_stack, sys; [print(name, len(split), split[0]) for name, split in data_stack.load(sys.argv[1]).items()]"
-
-
-def python(folder: Path, *arguments: str, **environment: str) -> str:
-    """What Python prints in a folder."""
-    result = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout
-    return result.stdout
 
 
 @pytest.mark.parametrize(
@@ -67,10 +50,12 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
     factory = (folder / "data_stack_my_set/__init__.py").read_text()
     code = re.sub(r'""".*?"""|^ *#[^\n]*$', "", factory, flags=re.DOTALL | re.MULTILINE)
     assert len([line for line in code.splitlines() if line.strip()]) <= AUTHORS_LINES
-    python(folder, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", ".")
+    pip = ("-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--no-index", f"--target={site}", folder)
+    run_python(*pip, timeout_seconds=280)
     path = os.pathsep.join([str(site), SYS_PATH])
-    assert re.search(r"^\d\d passed", python(folder, "-W", "error", "-m", "pytest", "-q", PYTHONPATH=path), re.MULTILINE)
-    loaded = python(tmp_path, "-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
+    tested, _ = run_python("-W", "error", "-m", "pytest", "-q", folder, timeout_seconds=280, PYTHONPATH=path)
+    assert re.search(r"^\d\d passed", tested, re.MULTILINE)
+    loaded, _ = run_python("-c", LOAD, "my-set", PYTHONPATH=path, DATA_STACK_HOME=str(tmp_path / "home"))
     assert [line.split()[0] for line in loaded.splitlines() if re.match(r"\w+ \d+ ", line)] == splits
     for name in ("README.md", ".gitignore", ".github/workflows/test.yml", "pyproject.toml"):
         assert "@" not in re.sub(r"uses: \S+@", "", (folder / name).read_text())
@@ -85,24 +70,21 @@ def test_a_new_package_is_installed_tested_and_loaded_as_it_is(
         ("@name@", "begins with a letter"),
         ("Digits", "already"),
         ("there", "exists"),
+        *((["mine", *splits], "split names") for splits in (["a", "A"], ["a/b"], ["x@name@"], [""])),
     ],
 )
-def test_a_name_that_cannot_be_used_is_refused_and_nothing_is_written(command: Any, tmp_path: Path, name: str, said: str) -> None:
+def test_names_that_cannot_be_used_are_refused_and_nothing_is_written(
+    command: Any, tmp_path: Path, name: str | list[str], said: str
+) -> None:
     (tmp_path / "there").symlink_to(tmp_path / "nowhere")
 
-    outcome = command("new", "--kind", "text", "--into", str(tmp_path), "--", name)
+    name, *splits = [name] if isinstance(name, str) else name
+
+    outcome = command("new", "--kind", "text", "--into", str(tmp_path), *(f"--split={each}" for each in splits), "--", name)
 
     assert (outcome.code, outcome.out) == (2, "")
     assert said in outcome.err
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
-
-
-@pytest.mark.parametrize("splits", [["a", "A"], ["a/b"], ["x@name@"], [""]])
-def test_splits_that_cannot_be_folders_are_refused(command: Any, tmp_path: Path, splits: list[str]) -> None:
-    outcome = command("new", "mine", "--kind", "text", "--into", str(tmp_path), *(f"--split={split}" for split in splits))
-
-    assert (outcome.code, list(tmp_path.iterdir())) == (2, [])
-    assert "split names" in outcome.err
 
 
 SET = """
@@ -152,20 +134,6 @@ def records(tmp_path: Path) -> str:
     return str(tmp_path / "numbers")
 
 
-def url_of(running: subprocess.Popen[bytes]) -> str:
-    """The URL that it prints."""
-    assert running.stdout is not None
-    return running.stdout.readline().decode().strip()
-
-
-def ended(running: subprocess.Popen[bytes]) -> tuple[int, str]:
-    """Exit code and standard error after Ctrl-C."""
-    running.send_signal(signal.SIGINT)
-    with running:
-        _, err = running.communicate(timeout=30)
-    return running.returncode, err.decode()
-
-
 def overview(url: str) -> dict[str, object]:
     """What the page at ``url`` asks for first."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -182,44 +150,25 @@ def test_it_opens_the_page_in_the_browser_of_the_user(process: Start, records: s
     running = process("browse", records, "--json", BROWSER=f"{script} %s")
     assert running.stdout is not None
     url = json.loads(b"".join(running.stdout.readline() for _ in range(3)))["url"]
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "opened").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until((tmp_path / "opened").exists, 30)
 
     assert (tmp_path / "opened").read_text().strip() == url
     assert len(url.partition("token=")[2]) >= 24
     assert overview(url)["title"] == "numbers"
-    assert ended(running) == (0, "")
+    running.send_signal(signal.SIGINT)
+    assert finished(running) == (0, "", "")
 
 
 def test_a_taken_port_is_an_error_that_says_what_to_do(process: Start, records: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         running = process("browse", records, "--no-open", "--port", port)
-        with running:
-            out, err = running.communicate(timeout=30)
+        code, out, err = finished(running)
 
-    assert (running.returncode, out) == (2, b"")
-    assert err.decode().strip() == (
+    assert (code, out) == (2, "")
+    assert err.strip() == (
         f"data-stack: port {port} is taken by another program; choose another one, or omit --port for any free port"
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("digts",), "did you mean 'digits'"),
-        (("{records}", "--split", "train"), "has no split 'train'"),
-        (("{records}/spec.json",), "cannot detect the format"),
-        (("{records}", "-O", "a=1"), "--storage and -O"),
-    ],
-)
-def test_what_cannot_be_shown_is_a_usage_error(
-    command: Callable[..., object], records: str, arguments: tuple[str, ...], message: str
-) -> None:
-    outcome = command("browse", "--no-open", *(each.format(records=records) for each in arguments))
-
-    assert (getattr(outcome, "code", None), message in str(getattr(outcome, "err", ""))) == (2, True)
 
 
 SLOW = """
@@ -272,9 +221,7 @@ def test_an_interrupted_preparation_ends_with_130_and_leaves_nothing_half_done(
 ) -> None:
     install("slow", SLOW.format(started=str(tmp_path / "started")))
     running = process("prepare", "slow")
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "started").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until((tmp_path / "started").exists, 30)
 
     running.send_signal(signal.SIGINT)
     code, out, err = finished(running)

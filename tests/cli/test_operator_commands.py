@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 from petastorm_fixtures import petastorm_folder
+from process_harness import flip_file
+from written_dataset import Written
 
 import data_stack
 from data_stack import FileStorageConnector
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import DatasetCard
 from data_stack.formats import records
 from data_stack.formats.parquet import Field, ParquetWriter, Schema
 from data_stack.formats.records import Column
@@ -45,11 +46,7 @@ def filled(prepared: Path, store: Path) -> Path:
 def flip(path: Path, position: int) -> None:
     """Flip a bit, and keep the file's size and time."""
     status = path.stat()
-    with open(path, "r+b") as file:
-        file.seek(position)
-        byte = file.read(1)[0]
-        file.seek(position)
-        file.write(bytes([byte ^ 1]))
+    flip_file(path, 8 * position)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -68,25 +65,39 @@ def test_copy_brings_a_dataset_that_is_ready_there(command: Any, filled: Path, t
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "message"),
     [
-        (["SRC", "SRC"], 2, "another store"),
-        (["SRC", "DST", "digit"], 2, "did you mean 'digits'"),
-        (["SRC", "DST", "--storage", "x"], 2, "SRC and DST"),
-        (["SRC", "DST", "mongodb://user:canary@host/db"], 2, "not a URL"),
-        (["unknown://canary", "DST"], 2, "unknown:// "),
+        (["copy", "SRC", "SRC"], "another store"),
+        (["copy", "SRC", "OUT", "digit"], "did you mean 'digits'"),
+        (["copy", "SRC", "OUT", "--storage", "x"], "SRC and DST"),
+        (["copy", "SRC", "OUT", "mongodb://user:canary@host/db"], "not a URL"),
+        (["copy", "unknown://canary", "OUT"], "unknown:// "),
+        (["convert", "digits", "OUT"], "train, test; choose one, such as digits:train"),
+        (["convert", "nothing", "OUT"], "no plugin provides a dataset 'nothing'"),
+        (["convert", "nothing", "OUT", "--from", "hdf5"], "'nothing'"),
+        (["convert", "SOURCE", "OUT", "-O", "a=b"], "--storage and -O"),
+        (["convert", "SOURCE", "mongodb://user:canary@host/db"], "must name a dataset in the store"),
+        (["parquet", "info", "OUT"], "there"),
+        (["parquet", "info", "BAD"], "bad.parquet"),
+        (["browse", "--no-open", "digts"], "did you mean 'digits'"),
+        (["browse", "--no-open", "SOURCE", "--split", "train"], "has no split 'train'"),
+        (["browse", "--no-open", "SOURCE/spec.json"], "cannot detect the format"),
+        (["browse", "--no-open", "SOURCE", "-O", "a=1"], "--storage and -O"),
     ],
 )
-def test_a_wrong_copy_is_refused(
-    command: Any, filled: Path, tmp_path: Path, arguments: list[str], code: int, message: str
+def test_what_is_wrong_is_told_in_one_line(
+    command: Any, filled: Path, source: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    places = {"SRC": str(filled), "DST": str(tmp_path / "there")}
+    (tmp_path / "bad.parquet").write_bytes(b"nonsense")
+    places = {"SRC": filled, "SOURCE": source, "OUT": tmp_path / "there", "BAD": tmp_path / "bad.parquet"}
+    places["SOURCE/spec.json"] = source / "spec.json"
 
-    outcome = command("copy", *(places.get(argument, argument) for argument in arguments))
+    outcome = command(*(str(places.get(argument, argument)) for argument in arguments))
 
-    assert outcome.code == code
+    assert outcome.code == (1 if arguments[0] == "parquet" else 2)
     assert message in outcome.err
     assert "canary" not in outcome.err + outcome.out
+    assert "Traceback" not in outcome.err
     assert not (tmp_path / "there").exists()
 
 
@@ -113,28 +124,17 @@ def test_what_is_missing_replaced_or_damaged_is_named(command: Any, filled: Path
 # ------------------------------------------------------------------ passwords
 
 
-#: Each waits 0.5 s, the pause of the driver.
-EACH_COMMAND = {
-    "prepare": ["prepare", "iris", "--debug"],
-    "doctor": ["doctor", "--debug"],
-    "copy": ["copy", "STORE", "CANARY", "--debug"],
-}
-
-
-@pytest.mark.parametrize("name", EACH_COMMAND)
+@pytest.mark.parametrize("arguments", [["prepare", "iris", "--storage"], ["doctor", "--storage"], ["copy", "STORE"]])
 def test_a_store_that_does_not_answer_is_an_error_of_ours_without_its_password(
-    command: Any, filled: Path, caplog: pytest.LogCaptureFixture, name: str
+    command: Any, filled: Path, caplog: pytest.LogCaptureFixture, arguments: list[str]
 ) -> None:
-    arguments = [{"CANARY": CANARY, "STORE": str(filled)}.get(each, each) for each in EACH_COMMAND[name]]
-    if name != "copy":
-        arguments += ["--storage", CANARY]
-
-    outcome = command(*arguments)
+    # Each waits 0.5 s, the pause of the driver.
+    outcome = command("--debug", *(str(filled) if each == "STORE" else each for each in arguments), CANARY)
 
     assert "canary" not in outcome.out + outcome.err + caplog.text
     assert outcome.code == 1
     assert "127.0.0.1:1" in outcome.out + outcome.err
-    assert ("Traceback" in outcome.err) == (name in ("prepare", "copy"))
+    assert ("Traceback" in outcome.err) == (arguments[0] != "doctor")
 
 
 # ------------------------------------------------------------------ MongoDB
@@ -242,19 +242,10 @@ def test_list_names_a_dataset_of_two_versions_once_and_a_policy_refuses_to_prepa
     assert "its licence is CC-BY-NC-4.0" in refused.err
 
 
-class Reasons(DatasetFactory):
+class Reasons(Written):
     """Numbers."""
 
     card = DatasetCard(name="reasons", version="1.0.0")
-    splits = ("train",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        with prepared.create("preprocessed/numbers.bin") as file:
-            file.write(b"123")
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        with prepared["preprocessed/numbers.bin"] as resource:
-            return SequenceDatasetIterator([list(resource.read())])
 
 
 class Newer(Reasons):
@@ -268,14 +259,12 @@ def _registered() -> Iterator[None]:
     default_repository().remove("reasons")
 
 
-@pytest.mark.parametrize(
-    ("again", "reason"), [(Newer, "stored: reasons 1.0.0"), (Reasons, "preprocessed/numbers.bin' has 1 bytes, 3 were prepared")]
-)
+@pytest.mark.parametrize(("again", "reason"), [(Newer, "stored: reasons 1.0.0"), (Reasons, "all' has 1 bytes, 3 were prepared")])
 def test_what_does_not_fit_any_more_is_the_reason(
-    command: Any, store: Path, caplog: pytest.LogCaptureFixture, again: type[DatasetFactory], reason: str
+    command: Any, store: Path, caplog: pytest.LogCaptureFixture, again: type[Reasons], reason: str
 ) -> None:
     first_told, first = command("info", "reasons").out, Reasons(FileStorageConnector(store)).prepare()
-    (store / "reasons" / "1.0.0" / "preprocessed" / "numbers.bin").write_bytes(b"2")
+    (store / "reasons" / "1.0.0" / "all").write_bytes(b"2")
     default_repository().register("reasons", again, replace=True)
     warned = [each for each in caplog.records if each.levelno == logging.WARNING]
     told, report = command("info", "reasons").out, again(FileStorageConnector(store)).prepare()
@@ -318,33 +307,6 @@ def test_an_installed_dataset_is_a_source(command: Any, tmp_path: Path) -> None:
         assert set(reader.read_column("label").tolist()) == set(range(10))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["digits", "OUT"], 2, "train, test; choose one, such as digits:train"),
-        (["nothing", "OUT"], 2, "no plugin provides a dataset 'nothing'"),
-        (["nothing", "OUT", "--from", "hdf5"], 2, "'nothing'"),
-        (["SOURCE", "OUT", "-O", "a=b"], 2, "--storage and -O"),
-        (["SOURCE", "mongodb://user:secret@host/db"], 2, "must name a dataset in the store"),
-    ],
-)
-def test_what_is_wrong_is_told_in_one_line(
-    command: Any, source: Path, tmp_path: Path, arguments: list[str], code: int, message: str
-) -> None:
-    places = {
-        "SOURCE": str(source),
-        "OUT": str(tmp_path / "out"),
-    }
-
-    outcome = command("convert", *(places.get(each, each) for each in arguments))
-
-    assert outcome.code == code
-    assert message in outcome.err
-    assert "secret" not in outcome.err
-    assert "Traceback" not in outcome.err
-    assert sorted(os.listdir(tmp_path)) in (["source"], ["source", "store"])
-
-
 SCHEMA = Schema(
     "frames", [Field("id", "int64"), Field("car", str), Field("note", str, nullable=True), Field("x", "float32", (4,))]
 )
@@ -364,31 +326,14 @@ def dataset(tmp_path: Path) -> Path:
 def test_info_tells_what_there_is(command: Any, dataset: Path) -> None:
     outcome = command("parquet", "info", f"file://{dataset}")
     facts = command("parquet", "info", str(dataset), "--json").json
+    of_petastorm = command("parquet", "info", str(petastorm_folder("legacy/0.7.6")), "--json").json
 
+    assert (of_petastorm["schema_from"], of_petastorm["manifest"]) == ("Petastorm", "none")
     assert (facts["n_rows"], facts["n_files"], facts["n_row_groups"]) == (20, 2, 4)
     assert Schema.from_json(facts["schema"]) == SCHEMA
     assert outcome.code == 0
     assert [outcome.facts[name] for name in ("n_rows", "row_group_rows", "schema")] == ["20", "5, 5", "frames"]
     assert "up to date" in outcome.out
-
-
-def test_info_reads_what_petastorm_wrote(command: Any) -> None:
-    facts = command("parquet", "info", str(petastorm_folder("legacy/0.7.6")), "--json").json
-
-    assert facts["schema_from"] == "Petastorm"
-    assert facts["manifest"] == "none"
-
-
-def test_info_of_what_is_none_says_so(command: Any, tmp_path: Path) -> None:
-    (tmp_path / "bad.parquet").write_bytes(b"nonsense")
-
-    missing = command("parquet", "info", str(tmp_path / "nothing"))
-    damaged = command("parquet", "info", str(tmp_path / "bad.parquet"))
-
-    assert missing.code == 1
-    assert str(tmp_path / "nothing") in missing.err
-    assert damaged.code == 1
-    assert "bad.parquet" in damaged.err
 
 
 def test_metadata_are_made_anew_after_files_were_added(command: Any, dataset: Path) -> None:

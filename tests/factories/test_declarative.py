@@ -8,7 +8,7 @@ import hashlib
 import io
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 from plain_connector import UnwritableConnector
@@ -28,7 +28,7 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory, Prepar
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.resources import ResourceFactory
-from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector
 
 WORDS = b"a\nb\nc\nd\n"
 
@@ -53,6 +53,9 @@ class WordsFactory(DatasetFactory):
         return SequenceDatasetIterator([[word.upper() if upper else word for word in words], [len(word) for word in words]])
 
 
+Words: TypeAlias = type[WordsFactory]
+
+
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     path = tmp_path / "words.txt"
@@ -61,7 +64,7 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def words(source: Path) -> type[WordsFactory]:
+def words(source: Path) -> Words:
     class SourcedWordsFactory(WordsFactory):
         sources = (ResourceDefinition("raw/words.txt", source.as_uri(), sha256=hashlib.sha256(WORDS).hexdigest()),)
 
@@ -92,7 +95,7 @@ DICT = {"image": "image", "label": 3}
         ({"columns": ("a", "b", "c"), "iterator_meta": IteratorMeta("a", "d")}, TUPLE),
     ],
 )
-def test_columns_that_samples_lack_are_refused(words: type[WordsFactory], declared: dict[str, Any], sample: Any) -> None:
+def test_columns_that_samples_lack_are_refused(words: Words, declared: dict[str, Any], sample: Any) -> None:
     definition = DatasetDefinition(type("Wrong", (words,), declared)(), DatasetFactory)
 
     with pytest.raises(ConfigError):
@@ -101,7 +104,7 @@ def test_columns_that_samples_lack_are_refused(words: type[WordsFactory], declar
 
 class TestUsing:
     def test_a_ready_dataset_needs_neither_its_sources_nor_a_writable_store(
-        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
+        self, words: Words, connector: FileStorageConnector, source: Path
     ) -> None:
         words(connector).prepare()
         source.unlink()
@@ -113,7 +116,7 @@ class TestUsing:
         assert samples(iterator) == ["d"]
         assert (finding.identifier, finding.problem, finding.is_fault) == ("words/1.0.0/raw/words.txt", "raw not kept", False)
 
-    def test_an_option_without_default_must_be_given(self, words: type[WordsFactory], connector: FileStorageConnector) -> None:
+    def test_an_option_without_default_must_be_given(self, words: Words, connector: FileStorageConnector) -> None:
         class Choosy(words):  # type: ignore[valid-type,misc]  # a class from a fixture
             def open(self, split: str, prepared: Resources, *, window: int) -> DatasetIteratorIF:
                 return SequenceDatasetIterator([[split] * window])
@@ -122,7 +125,7 @@ class TestUsing:
             Choosy(connector).get_dataset_iterator({"split": "train"})
         assert len(Choosy(connector).get_dataset_iterator({"window": 7})[0]) == 7
 
-    def test_a_dataset_without_sources_and_preprocessing_needs_no_store(self, words: type[WordsFactory]) -> None:
+    def test_a_dataset_without_sources_and_preprocessing_needs_no_store(self, words: Words) -> None:
         class Squares(DatasetFactory):
             card = DatasetCard(name="squares", version="1")
             splits = ("all",)
@@ -143,9 +146,7 @@ class TestUsing:
 
 
 class TestReadiness:
-    def test_other_sources_are_prepared_anew(
-        self, words: type[WordsFactory], connector: FileStorageConnector, source: Path
-    ) -> None:
+    def test_other_sources_are_prepared_anew(self, words: Words, connector: FileStorageConnector, source: Path) -> None:
         words(connector).prepare()
         source.write_bytes(b"w\nx\ny\nz\n")
 
@@ -155,7 +156,7 @@ class TestReadiness:
         assert samples(Republished(connector).get_dataset_iterator({"split": "test"})[0]) == ["z"]
 
     def test_resources_replaced_after_the_dataset_was_found_ready_are_an_error_not_data(
-        self, words: type[WordsFactory], connector: FileStorageConnector
+        self, words: Words, connector: FileStorageConnector
     ) -> None:
         kept: list[Resources] = []
 
@@ -171,7 +172,7 @@ class TestReadiness:
             kept[0]["preprocessed/train.txt"]
 
     def test_resources_replaced_while_they_are_opened_are_opened_again(
-        self, words: type[WordsFactory], connector: FileStorageConnector
+        self, words: Words, connector: FileStorageConnector
     ) -> None:
         words(connector).prepare()
         opened: list[str] = []
@@ -192,7 +193,7 @@ class TestReadiness:
 
 
 class TestCreating:
-    def creating(self, words: type[WordsFactory], make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
+    def creating(self, words: Words, make: Callable[[PreparedResources], object]) -> type[DatasetFactory]:
         class Creating(words):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
                 make(prepared)
@@ -210,7 +211,7 @@ class TestCreating:
         ],
     )
     def test_a_name_outside_of_the_grammar_or_in_use_is_refused(
-        self, words: type[WordsFactory], connector: FileStorageConnector, name: str, cause: type[Exception]
+        self, words: Words, connector: FileStorageConnector, name: str, cause: type[Exception]
     ) -> None:
         factory = self.creating(words, lambda prepared: prepared.create(name).__enter__())(connector)
 
@@ -222,9 +223,7 @@ class TestCreating:
         with connector.get_resource("words/1.0.0/raw/words.txt") as resource:
             assert resource.read() == WORDS
 
-    def test_a_resource_whose_writing_failed_can_be_created_again(
-        self, words: type[WordsFactory], connector: FileStorageConnector
-    ) -> None:
+    def test_a_resource_whose_writing_failed_can_be_created_again(self, words: Words, connector: FileStorageConnector) -> None:
         def make(prepared: PreparedResources) -> None:
             with contextlib.suppress(ZeroDivisionError), prepared.create("folder/x") as file:
                 file.write(b"half")
@@ -260,7 +259,7 @@ class TestDeclaring:
         ],
     )
     def test_a_wrong_declaration_is_refused(
-        self, words: type[WordsFactory], connector: FileStorageConnector, attributes: dict[str, Any]
+        self, words: Words, connector: FileStorageConnector, attributes: dict[str, Any]
     ) -> None:
         factory: DatasetFactory = type("Wrong", (words,), attributes)(connector)
 
@@ -279,30 +278,6 @@ META = DatasetMeta(dataset_name="digits")
 
 def numbers(n: int = 12) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([list(range(n))])
-
-
-def test_a_factory_written_for_the_original_works() -> None:
-    class ClientFactory(BaseDatasetFactory):
-        def __init__(self, storage_connector: Any = None) -> None:
-            super().__init__(storage_connector)
-            self.raw_path = "raw"
-
-        def check_exists(self) -> bool:
-            raise AssertionError("the client's own business")
-
-        _prepare = _retrieve_raw = _prepare_split = _get_resource_id = check_exists
-
-        def get_dataset_iterator(self, config: Any = None) -> tuple[DatasetIteratorIF, IteratorMeta]:
-            return numbers(config["n"]), IteratorMeta()
-
-    connector = InMemoryStorageConnector()
-    factory = ClientFactory(connector)
-
-    assert factory.storage_connector is connector
-    assert BaseDatasetFactory(storage_connector=None).storage_connector is None
-    iterator, meta = factory.get_dataset_iterator({"n": 3})
-    assert list(iterator) == [(0,), (1,), (2,)]
-    assert meta == IteratorMeta()
 
 
 def test_a_factory_without_an_iterator_says_what_is_missing() -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from written_dataset import Written
 
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetFileCorruptError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.factories.manifest import Journal, Manifest, ResourceRecord, SourceRecord, Step
 from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors import FileStorageConnector
@@ -130,47 +130,17 @@ def test_a_journal_that_names_a_resource_outside_of_the_dataset_is_refused(name:
         Journal.from_json(journal.to_json(), "digits")
 
 
-class Older(DatasetFactory):
-    """Its only sample says which version made it."""
-
+class Older(Written):
     card = DatasetCard(name="letters", version="1.0")
-    splits = ("all",)
-    prepared_resources = ("prepared/letters.txt",)
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for step in prepared.steps(["one"]):
-            with prepared.create("prepared/letters.txt") as file:
-                file.write(f"{self.card.version} {step}".encode())
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return SequenceDatasetIterator([[prepared["prepared/letters.txt"].read().decode()]])
 
 
 class Newer(Older):
     card = DatasetCard(name="letters", version="2.0")
 
 
-def sample(factory: DatasetFactory) -> str:
-    iterator, _ = factory.get_dataset_iterator()
-    (value,) = iterator[0]
-    return str(value)
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> FileStorageConnector:
     return FileStorageConnector(tmp_path / "store")
-
-
-def test_versions_used_by_turns_are_prepared_once_each(store: FileStorageConnector) -> None:
-    reports = [kind(store).prepare() for kind in (Older, Newer, Older, Newer)]
-
-    assert [report.already_ready for report in reports] == [False, False, True, True]
-    assert (sample(Older(store)), sample(Newer(store))) == ("1.0 one", "2.0 one")
-    assert Older(store).verify() == Newer(store).verify() == []
-    assert {name.rpartition("/")[0] for name in store.list_resources() if name.endswith("manifest.json")} == {
-        "letters/1.0",
-        "letters/2.0",
-    }
 
 
 def test_a_source_that_another_version_has_is_not_retrieved_again(store: FileStorageConnector, tmp_path: Path) -> None:
@@ -198,29 +168,18 @@ def test_a_version_that_cannot_be_a_folder_is_refused(store: FileStorageConnecto
 RIGHT = b"0123456789" * 100
 
 
-class Factory(DatasetFactory):
+class Factory(Written):
     """A thousand bytes, each a sample."""
 
     card = DatasetCard(name="bytes", version="1")
-    splits = ("all",)
-    n_prepared = 0
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        Factory.n_prepared += 1
-        with prepared.create("preprocessed/data") as file:
-            file.write(RIGHT)
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        with prepared["preprocessed/data"] as resource:
-            return SequenceDatasetIterator([list(resource.read())])
+    files = {"all": RIGHT}
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    root = tmp_path / "store"
-    Factory(FileStorageConnector(root)).prepare()
-    Factory.n_prepared = 0
-    return root
+    Factory(FileStorageConnector(tmp_path / "store")).prepare()
+    Written.n_steps = 0
+    return tmp_path / "store"
 
 
 def samples(root: Path) -> bytes:
@@ -228,7 +187,7 @@ def samples(root: Path) -> bytes:
     return bytes(value for (value,) in iterator)
 
 
-@pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/preprocessed/data"])
+@pytest.mark.parametrize("name", ["bytes/1/manifest.json", "bytes/1/all"])
 @pytest.mark.parametrize(
     "damage", [lambda data: data[:99] + bytes([data[99] ^ 1]) + data[100:], lambda data: data[:10], lambda data: data + b"\0"]
 )
@@ -237,7 +196,7 @@ def test_a_damaged_resource_is_never_served_but_made_anew(root: Path, name: str,
 
     assert not Factory(FileStorageConnector(root)).is_ready()
     assert samples(root) == RIGHT
-    assert Factory.n_prepared == 1
+    assert Written.n_steps == 1
     assert Factory(FileStorageConnector(root)).verify() == []
 
 
@@ -251,4 +210,4 @@ def test_a_copied_store_is_known_again_by_reading_each_byte_once(root: Path, tmp
 
     # nothing had to be noted a second time, so nothing was read in full again
     assert notes == {path: path.stat().st_mtime_ns for path in (copy / ".data_stack/digests").rglob("*") if path.is_file()}
-    assert Factory.n_prepared == 0
+    assert Written.n_steps == 0

@@ -9,14 +9,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
-from data_stack.exception import (
-    PreparationError,
-)
+from data_stack.exception import PreparationError
 from data_stack.factories import preparation
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
 from data_stack.io.resource_definition import ResourceDefinition
@@ -53,6 +51,9 @@ class NumbersFactory(DatasetFactory):
             return SequenceDatasetIterator([json.loads(resource.read())])
 
 
+Numbers: TypeAlias = type[NumbersFactory]
+
+
 def contents(split: str) -> bytes:
     return " ".join(str(100 * SPLITS.index(split) + i) for i in range(50)).encode()
 
@@ -76,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def numbers(folder: Path) -> type[NumbersFactory]:
+def numbers(folder: Path) -> Numbers:
     class SourcedNumbersFactory(NumbersFactory):
         sources = tuple(
             ResourceDefinition(
@@ -105,7 +106,7 @@ def failing_at(failing: str, done: list[str], error: BaseException) -> Callable[
 
 class TestResuming:
     def test_it_goes_on_at_the_step_that_was_interrupted(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
+        self, numbers: Numbers, connector: FileStorageConnector, folder: Path
     ) -> None:
         first: list[str] = []
         HOOKS["before"] = failing_at("valid", first, KeyboardInterrupt())
@@ -124,9 +125,7 @@ class TestResuming:
         assert all(samples(numbers(connector), split) == expected(split) for split in SPLITS)
         assert not connector.has_resource("numbers/1.0.0/journal.json")
 
-    def test_the_error_names_dataset_and_step_and_has_the_cause(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
+    def test_the_error_names_dataset_and_step_and_has_the_cause(self, numbers: Numbers, connector: FileStorageConnector) -> None:
         HOOKS["before"] = failing_at("valid", [], Interrupted("the cause"))
 
         with pytest.raises(PreparationError) as caught:
@@ -146,7 +145,7 @@ class TestResuming:
         ids=["overwritten", "deleted"],
     )
     def test_a_step_whose_resource_was_harmed_since_is_done_again(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
+        self, numbers: Numbers, connector: FileStorageConnector, harm: Callable[[StorageConnector, Path], object]
     ) -> None:
         HOOKS["before"] = failing_at("test", [], KeyboardInterrupt())
         with pytest.raises(KeyboardInterrupt):
@@ -160,9 +159,7 @@ class TestResuming:
         assert done == ["valid", "test"]
         assert samples(numbers(connector), "valid") == expected("valid")
 
-    def test_a_preprocessing_that_makes_nothing_is_an_error(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
-    ) -> None:
+    def test_a_preprocessing_that_makes_nothing_is_an_error(self, numbers: Numbers, connector: FileStorageConnector) -> None:
         factory: DatasetFactory = type("Idle", (numbers,), {"preprocess": lambda self, raw, prepared: None})(connector)
 
         with pytest.raises(PreparationError, match="created nothing"):
@@ -219,7 +216,7 @@ class TestCode:
         assert "data-stack prepare labels --again" in said
 
     def test_what_is_ready_is_prepared_anew_when_asked_for_and_stays_in_use_until_then(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, folder: Path
+        self, numbers: Numbers, connector: FileStorageConnector, folder: Path
     ) -> None:
         numbers(connector).prepare()
         for path in folder.iterdir():
@@ -242,7 +239,7 @@ class TestOpening:
     """What cannot be opened is not ready."""
 
     def test_the_error_names_the_split_and_its_cause_and_nothing_is_ready(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector
+        self, numbers: Numbers, connector: FileStorageConnector
     ) -> None:
         class Unread(SequenceDatasetIterator):
             def __getitem__(self, index: Any) -> Any:
@@ -262,7 +259,7 @@ class TestOpening:
 
 class TestAdopting:
     @pytest.fixture
-    def adopting(self, numbers: type[NumbersFactory]) -> type[NumbersFactory]:
+    def adopting(self, numbers: Numbers) -> Numbers:
         class AdoptingNumbersFactory(numbers):  # type: ignore[valid-type,misc]  # a class from a fixture
             card = DatasetCard(name="numbers", version="1.0.0", keeps_versions=False)
             prepared_resources = ALL
@@ -280,7 +277,7 @@ class TestAdopting:
         return FileStorageConnector(folder)
 
     def test_a_complete_store_without_manifest_is_used_as_it_is_and_the_log_says_so(
-        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
+        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "data_stack"):
             report = adopting(legacy).prepare()
@@ -298,7 +295,7 @@ class TestAdopting:
 
     @pytest.mark.parametrize("damage", [b"", b"[-1, "])
     def test_a_damaged_store_is_prepared_again_and_the_log_says_so(
-        self, adopting: type[NumbersFactory], legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
+        self, adopting: Numbers, legacy: FileStorageConnector, caplog: pytest.LogCaptureFixture, damage: bytes
     ) -> None:
         Path(legacy.root_path, "numbers/preprocessed/test.json").write_bytes(damage)
 
@@ -309,7 +306,7 @@ class TestAdopting:
         assert samples(adopting(legacy), "test") == expected("test")
 
     def test_an_interrupted_preparation_is_not_taken_for_a_complete_store(
-        self, adopting: type[NumbersFactory], connector: FileStorageConnector
+        self, adopting: Numbers, connector: FileStorageConnector
     ) -> None:
         class Late(adopting):  # type: ignore[valid-type,misc]  # a class from a fixture
             def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
@@ -329,7 +326,7 @@ class TestAdopting:
 
 class TestBesideOthers:
     def test_an_overtaken_preparation_stops_and_uses_the_other(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+        self, numbers: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
     ) -> None:
         started: list[str] = []
 
@@ -352,7 +349,7 @@ class TestBesideOthers:
         assert "another process has prepared it" in caplog.text
 
     def test_a_lease_that_is_not_given_back_is_waited_for_no_longer_than_told(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
+        self, numbers: Numbers, connector: FileStorageConnector, caplog: pytest.LogCaptureFixture
     ) -> None:
         with connector.lease("numbers/1.0.0/manifest.json") as lease:
             assert lease.acquire()
@@ -363,7 +360,7 @@ class TestBesideOthers:
         assert samples(numbers(connector), "test") == expected("test")
 
     def test_a_process_that_keeps_overwriting_the_dataset_is_an_error(
-        self, numbers: type[NumbersFactory], connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
+        self, numbers: Numbers, connector: FileStorageConnector, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(preparation, "_ATTEMPTS", 2)  # it waits in between
 

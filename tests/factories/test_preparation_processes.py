@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
-import multiprocessing
 import os
-import runpy
 import subprocess
 import sys
 import textwrap
@@ -17,125 +15,68 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sharded_dataset
+from process_harness import start_python, until
+from sharded_dataset import N_SHARDS, Random, Sharded
 from sizes import sized
 
 from data_stack.factories.code_digest import code_digest, find_changed_module, module_digests
-
-PROGRAM = Path(__file__).parent / "programs" / "demo_dataset.py"
-NOT_READY, READY = 0, 3
-#: Each process of the demo is a fork of one that has imported data_stack.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["data_stack.factories.declarative", "data_stack.io.work"])
-
-
-def run_program(arguments: list[str], environment: dict[str, str], output: Path) -> None:
-    """The body of a process of the demo."""
-    with output.open("wb") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.environ.update(environment)
-    sys.argv = arguments
-    runpy.run_path(arguments[0], run_name="__main__")
-
-
-class Demo:
-    """The demo dataset in one store, worked on by processes of their own."""
-
-    def __init__(self, store: Path, sources: Path) -> None:
-        self.store, self.sources, self.n_started = store, sources, 0
-
-    def start(self, action: str, **environment: str) -> tuple[Any, Path]:
-        self.n_started += 1
-        output = self.store.with_name(f"{self.store.name}-{self.n_started}.out")
-        arguments = [str(PROGRAM), action, str(self.store), str(self.sources)]
-        process = FORKS.Process(target=run_program, args=(arguments, environment, output))
-        process.start()
-        return process, output
-
-    def run(self, action: str, **environment: str) -> tuple[int, str]:
-        return self.finish(*self.start(action, **environment))
-
-    @staticmethod
-    def finish(process: Any, output: Path) -> tuple[int, str]:
-        process.join(120)
-        return process.exitcode, output.read_text()
-
-    def is_right_or_not_ready(self) -> bool:
-        return self.run("check")[0] in (NOT_READY, READY)
-
-    def is_right(self) -> bool:
-        return self.run("check")[0] == READY
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sources")
-    for first, split in ((0, "train"), (10_000, "test")):
-        folder.joinpath(f"{split}.txt").write_text("".join(f"{first + i}\n" for i in range(2_000)))
-    return folder
+from data_stack.io.storage_connectors import FileStorageConnector
 
 
 @pytest.fixture
-def demo(tmp_path: Path, sources: Path) -> Demo:
-    return Demo(tmp_path / "store", sources)
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "attempts.log"
+    path.touch()
+    monkeypatch.setenv("SHARDED_LOG", str(path))
+    return path
 
 
-def wait_for(path: Path, process: Any) -> None:
-    while not path.exists():
-        assert process.is_alive()
-        time.sleep(0.01)
+def started(store: Path, what: str, **environment: str) -> subprocess.Popen[str]:
+    return start_python(sharded_dataset.__file__, store, what, **environment)
 
 
-def test_steps_done_before_a_crash_are_not_repeated(demo: Demo, tmp_path: Path) -> None:
-    log, journal = tmp_path / "steps.log", demo.store / "demo/1.0.0/journal.json"
-    process, _ = demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="1")
-    wait_for(journal, process)
-    while "preprocessed/train" not in journal.read_text():
-        time.sleep(0.01)
-    process.kill()  # in the pause of the second step
-    process.join()
+def test_processes_that_start_at_once_do_the_work_once(tmp_path: Path, log: Path) -> None:
+    n_processes = sized(3, 8)
+    running = [started(tmp_path / "store", "none", SHARDED_PAUSE="0.1") for _ in range(n_processes)]
 
-    assert demo.run("prepare", DEMO_LOG=str(log))[0] == 0
+    outputs = [process.communicate()[0] for process in running]
 
-    assert [line.split()[1] for line in log.read_text().splitlines()] == ["train", "test"]
-    assert demo.is_right()
+    assert sorted(outputs) == ["prepared\n"] + ["ready\n"] * (n_processes - 1)
+    assert len(log.read_text().splitlines()) == N_SHARDS
+    assert Sharded(FileStorageConnector(tmp_path / "store")).verify() == []
+    assert not [path for path in tmp_path.rglob("*") if path.name.startswith(".~") or path.name == "journal.json"]
 
 
-def test_processes_that_start_at_once_do_the_work_once(demo: Demo, tmp_path: Path) -> None:
-    log, n_processes = tmp_path / "steps.log", sized(3, 8)
+def test_processes_without_leases_and_with_different_results_never_mix_them(tmp_path: Path) -> None:
+    factory = Random(FileStorageConnector(tmp_path / "store"))
 
-    started = [demo.start("prepare", DEMO_LOG=str(log), DEMO_PAUSE="0.2") for _ in range(n_processes)]
-    outputs = [demo.finish(*each)[1].strip() for each in started]
+    def is_right() -> bool:
+        return all(first == second for ((first, second),) in factory.get_dataset_iterator()[0])
 
-    assert sorted(outputs) == ["prepared"] + ["ready"] * (n_processes - 1)
-    assert [line.split()[1] for line in log.read_text().splitlines()] == ["train", "test"]
-    assert demo.is_right()
-    assert demo.run("left") == (0, "\n")
+    running = [started(tmp_path / "store", "unleased") for _ in range(sized(3, 8))]
+    while any(process.poll() is None for process in running):
+        assert not factory.is_ready() or is_right()
+    ends = [(*process.communicate(), process.returncode) for process in running]
 
-
-def test_processes_without_leases_and_with_different_results_never_mix_them(demo: Demo) -> None:
-    environment = {"DEMO_NO_LEASE": "1", "DEMO_RANDOM": "1", "DEMO_PAUSE": "0.05"}
-
-    started = [demo.start("prepare", **environment) for _ in range(sized(3, 8))]
-    while any(process.is_alive() for process, _ in started):
-        assert demo.is_right_or_not_ready()
-    ends = [demo.finish(*each) for each in started]
-
-    assert all(code == 0 for code, _ in ends), ends
-    assert demo.is_right()
+    assert all(code == 0 for _, _, code in ends), ends
+    assert factory.is_ready()
+    assert is_right()
 
 
-def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(demo: Demo) -> None:
-    holder, _ = demo.start("prepare", DEMO_PAUSE="30")
-    wait_for(demo.store / "demo/1.0.0/journal.json", holder)
-    waiting, output = demo.start("prepare")
-    time.sleep(0.5)
-    assert waiting.is_alive()
+def test_a_waiting_process_takes_over_when_the_holder_of_the_lease_is_killed(tmp_path: Path, log: Path) -> None:
+    holder = started(tmp_path / "store", "none", SHARDED_PAUSE="60")
+    assert until(lambda: log.read_text() != "")
+    waiting = started(tmp_path / "store", "none")
+    time.sleep(2)
+    assert waiting.poll() is None
+    assert len(log.read_text().splitlines()) == 1
 
     holder.kill()
 
-    assert demo.finish(waiting, output) == (0, "prepared\n")
-    assert demo.is_right()
+    assert waiting.communicate()[0] == "prepared\n"
+    assert holder.communicate()[0] == ""
+    assert Sharded(FileStorageConnector(tmp_path / "store")).verify() == []
 
 
 FACTORY = """

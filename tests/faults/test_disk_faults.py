@@ -39,16 +39,6 @@ def test_a_disk_that_is_full_at_any_stage_is_our_error_and_the_next_run_heals(
     assert figures["StorageFullError"] > 0
 
 
-def test_a_writer_on_a_full_disk_gets_our_error(processes: Harness, stores: StoreKind) -> None:
-    store = stores.new()
-
-    outcome = processes.run("fault_dataset:create_with_small_files", store, 100_000)
-
-    assert outcome.value == ["StorageFullError", "StorageFullError"], outcome
-    assert stores.left_over(store) == []
-    stores.discard(store)
-
-
 def test_a_cache_on_a_full_disk_serves_the_remote(processes: Harness, sources: str, tmp_path: Path) -> None:
     if reason := why_no_mounts():
         pytest.skip(f"no small disk can be mounted: {reason}")

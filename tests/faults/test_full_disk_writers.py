@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,10 +16,7 @@ from small_disk import remount_larger, tmpfs
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import StorageFullError
 from data_stack.formats.conversion import convert
-from data_stack.formats.image_folder import write_image_folder
-from data_stack.formats.parquet import ParquetWriter
 from data_stack.formats.records import Column, RecordWriter, ShardedRecordWriter
-from data_stack.formats.webdataset_writer import WebDatasetWriter
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.stores.splits import save_splits
 
@@ -43,23 +39,6 @@ def write_shards(disk: Path) -> None:
     with ShardedRecordWriter(disk / "set", {"x": "array"}, shardlen=25) as writer:
         for i in range(len(writer), N_SAMPLES):
             writer.append({"x": IMAGES[i]})
-
-
-def write_parquet(disk: Path) -> None:
-    with ParquetWriter(disk / "set", rows_per_file=40) as writer:
-        writer.append_columns({"x": IMAGES[len(writer) :].reshape(-1, 768), "y": LABELS[len(writer) :]})
-
-
-def write_webdataset(disk: Path) -> None:
-    shutil.rmtree(disk / "set", ignore_errors=True)
-    with WebDatasetWriter(disk / "set", shardlen=50) as writer:
-        for i in range(N_SAMPLES):
-            writer.append({"x.npy": IMAGES[i], "y.cls": int(LABELS[i])})
-
-
-def write_images(disk: Path) -> None:
-    shutil.rmtree(disk / "set", ignore_errors=True)
-    write_image_folder(disk / "set", [{"image": IMAGES[i], "label": int(LABELS[i])} for i in range(40)])
 
 
 def converted_to(name: str, **options: Any) -> Callable[[Path], None]:
@@ -87,10 +66,9 @@ def store_resources(disk: Path) -> None:
 WRITERS: dict[str, Callable[[Path], None]] = {
     "records": write_records,
     "shards": write_shards,
-    "Parquet": write_parquet,
-    "WebDataset": write_webdataset,
-    "images": write_images,
-    "converted to records": converted_to("set"),
+    **{
+        f"converted to {kind}": converted_to("set", target_format=kind) for kind in ("records", "parquet", "webdataset", "images")
+    },
     "converted to npz": converted_to("set.npz"),
     "converted to HDF5": converted_to("set.h5"),
     "converted to torch": converted_to("set.pt"),

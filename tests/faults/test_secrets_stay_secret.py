@@ -15,7 +15,6 @@ import pytest
 from fault_dataset import opened
 from faulty_tcp_proxy import FaultyTCPProxy
 from mongodb_server import MongoDBServer, free_port
-from process_harness import start_python
 from sizes import sized
 
 SECRET = "cAnArY/9:s3cr@t"
@@ -138,13 +137,3 @@ def test_nothing_that_is_stored_in_mongodb_holds_the_password(server: MongoDBSer
                 ears.listen(*client.secrets[name].find())
 
     assert {"data_stack.resources", "data_stack.leases"} <= set(names)
-
-
-COMMANDS = [["list"], ["prepare", "digits"], ["gc"], ["doctor"], ["verify", "digits"], ["du"]]
-
-
-@pytest.mark.parametrize("command", COMMANDS[: sized(1, len(COMMANDS))])
-def test_the_command_does_not_tell_it(server: MongoDBServer, ears: Ears, command: list[str]) -> None:
-    for url in (uri(server, timeoutSeconds=10), uri(server, noSuchOption=1)):
-        with start_python("-m", "data_stack.cli", "--debug", "--storage", url, *command) as ended:
-            ears.listen(*ended.communicate(timeout=60))

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from far_store import FarStorageConnector
-from sizes import FULL
+from process_harness import in_fork
 
 from data_stack import formats
 from data_stack.dataset.iterator import DatasetIteratorIF
@@ -34,6 +31,7 @@ from data_stack.formats import (
 from data_stack.formats.parquet import ParquetDataset, ParquetWriter
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 from data_stack.testing import DatasetIteratorContract
+from data_stack.values.digests import sample_digest
 
 N_SAMPLES = 11
 FEATURES = np.arange(N_SAMPLES * 3, dtype=np.float32).reshape(N_SAMPLES, 3)
@@ -77,39 +75,21 @@ def iterator(request: pytest.FixtureRequest, store: FileStorageConnector) -> Dat
     return make(request.param, store)
 
 
-def as_values(sample: Any) -> tuple[list[float], float, float]:
-    features, target, tag = sample
-    return features.tolist(), target, tag
-
-
-EXPECTED = [(FEATURES[i].tolist(), float(TARGETS[i]), float(TARGETS[i])) for i in range(N_SAMPLES)]
+@pytest.fixture
+def expected(iterator: DatasetIteratorIF) -> list[Any]:
+    make_features: Any = torch.tensor if isinstance(iterator, TorchDatasetIterator) else np.array
+    return [(make_features(row), float(target), float(target)) for row, target in zip(FEATURES, TARGETS, strict=True)]
 
 
 class TestColumns(DatasetIteratorContract):
-    @pytest.fixture
-    def expected(self, iterator: DatasetIteratorIF) -> list[Any]:
-        make_features: Any = torch.tensor if isinstance(iterator, TorchDatasetIterator) else np.array
-        return [(make_features(row), float(target), float(target)) for row, target in zip(FEATURES, TARGETS, strict=True)]
+    """Each format."""
 
 
-@pytest.mark.parametrize("key", [-4, "targets"])
-def test_an_unknown_column_is_named_in_the_error(iterator: DatasetIteratorIF, key: int | str) -> None:
-    with pytest.raises(ConfigError, match="no column"):
-        iterator.read_column(key)
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_fork_reads_the_same_samples(iterator: DatasetIteratorIF, expected: list[Any], opened: bool) -> None:
+    assert not opened or iterator[0]
 
-
-@pytest.mark.parametrize(("method", "opened"), [("fork", True), *([("fork", False), ("spawn", True)] if FULL else [])])
-def test_another_process_reads_the_same_samples(iterator: DatasetIteratorIF, method: str, opened: bool) -> None:
-    if opened:
-        iterator[0]
-
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
-        samples = pool.submit(list, iterator).result(timeout=50)
-
-    assert [as_values(sample) for sample in samples] == EXPECTED
-    sent = pickle.dumps(iterator)
-    assert FEATURES[4].tobytes() not in sent
-    assert [as_values(sample) for sample in pickle.loads(sent)] == EXPECTED
+    assert in_fork(lambda: sample_digest(list(iterator)) == sample_digest(expected)) == 0
 
 
 def test_columns_of_different_lengths_are_refused(store: FileStorageConnector) -> None:
@@ -138,21 +118,18 @@ def test_an_open_file_of_the_parent_is_refused_in_a_forked_child(tmp_path: Path)
     with path.open("wb") as file:
         formats.write_npy(file, TARGETS)
 
-    with path.open("rb") as file:
-        iterator = NumpyDatasetIterator([file])
+    with path.open("rb") as opened:
+        iterator = NumpyDatasetIterator([opened])
         assert iterator[3] == (3.5,)
-        child = os.fork()
-        if child == 0:
-            try:
+
+        def read() -> bool:
+            with pytest.raises(UnpicklableResourceError):
                 iterator[3]
-            except UnpicklableResourceError:
-                os._exit(0)
-            finally:
-                os._exit(1)
+            return True
+
+        assert in_fork(read) == 0
         with pytest.raises(UnpicklableResourceError):
             pickle.dumps(iterator)
-
-    assert os.waitpid(child, 0)[1] == 0
 
 
 # ---------------------------------------------------------------------- paths
@@ -240,54 +217,34 @@ def far_store(tmp_path: Path) -> FarStorageConnector:
     return FarStorageConnector(tmp_path / "store")
 
 
-def stored(store: StorageConnector, write: Callable[[Any], object], identifier: str = "x") -> None:
-    with store.create(identifier) as file:
-        write(file)
-
-
-def write_hdf5(file: Any, values: npt.NDArray[Any] = VALUES, **layout: Any) -> None:
+def write_hdf5(file: Any) -> None:
     with h5py.File(file, "w") as root:
-        root.create_dataset("train/samples", data=values, **layout)
+        root["samples"] = VALUES
 
 
-def indices(n: int = 32, below: int = 2000) -> npt.NDArray[np.int64]:
-    return np.random.default_rng(n).integers(0, below, n)
-
-
-# ---------------------------------------------------------------------- a sample out of a large file
-
-
-def test_a_batch_out_of_hdf5_is_one_request(far_store: FarStorageConnector) -> None:
-    stored(far_store, write_hdf5)
+@pytest.mark.parametrize(
+    ("write", "opened"),
+    [
+        (write_hdf5, lambda file: HDF5DatasetIterator(file, ["samples", "samples"])),
+        (lambda file: np.save(file, VALUES), lambda file: NumpyDatasetIterator([file, file])),
+    ],
+)
+def test_a_batch_out_of_a_large_file_is_one_request_and_repeats_are_separate(
+    far_store: FarStorageConnector, write: Callable[[Any], object], opened: Callable[[Any], DatasetIteratorIF]
+) -> None:
+    chosen = np.append(np.random.default_rng(64).integers(0, 2000, 64), [5, 5, 1999, 0])
+    with far_store.create("x") as file:
+        write(file)
     with far_store.get_resource("x") as resource:
-        iterator = HDF5DatasetIterator(resource, ["train/samples"])
+        iterator = opened(resource)
         len(iterator)
         far_store.requests.clear()
 
-        (values,) = iterator.read_batch(indices())
-        n_requests = len(far_store.requests)
-
-    np.testing.assert_array_equal(values, VALUES[indices()])
-    assert n_requests == 1
-
-
-# ---------------------------------------------------------------------- our formats
-
-
-def test_a_batch_out_of_npy_is_one_request_and_repeats_are_separate(far_store: FarStorageConnector) -> None:
-    stored(far_store, lambda file: np.save(file, VALUES))
-    chosen = np.append(indices(64), [5, 5, 1999, 0])
-    with far_store.get_resource("x") as resource:
-        iterator = NumpyDatasetIterator([resource, resource])
-        len(iterator)
-        far_store.requests.clear()
-
-        first, second = iterator.read_batch(chosen)
+        first = iterator.read_column(0, chosen)
         n_requests = len(far_store.requests)
         samples = iterator.__getitems__(chosen)
 
     np.testing.assert_array_equal(first, VALUES[chosen])
-    np.testing.assert_array_equal(second, first)
     assert n_requests == 1
     samples[-4][0][:] = 0
     np.testing.assert_array_equal(samples[-3][0], VALUES[5])

@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from process_harness import run_python
 
 import data_stack
 from data_stack.codecs import Mp4Codec
@@ -69,12 +68,10 @@ def test_a_registered_format_is_written_read_and_loaded(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- lazy imports
 
 
-def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-
-
 def test_importing_the_package_imports_no_library() -> None:
-    assert run("import sys, data_stack.formats; print({'torch', 'h5py', 'numpy'} & set(sys.modules))") == "set()"
+    code = "import sys, data_stack.formats; print({'torch', 'h5py', 'numpy'} & set(sys.modules))"
+
+    assert run_python("-c", code)[0] == "set()\n"
 
 
 def test_without_torch_the_error_says_what_to_install() -> None:
@@ -84,8 +81,10 @@ def test_without_torch_the_error_says_what_to_install() -> None:
         "except ImportError as error:\n    print(type(error).__name__, error)"
     )
 
-    assert run(code).startswith("MissingDependencyError ")
-    assert run(code).endswith("pip install 'torch', or pip install '.[torch]' in a clone of data_stack")
+    said = run_python("-c", code)[0]
+
+    assert said.startswith("MissingDependencyError ")
+    assert said.endswith("pip install 'torch', or pip install '.[torch]' in a clone of data_stack\n")
 
 
 # ---------------------------------------------------------------------- files that lie

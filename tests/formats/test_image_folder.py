@@ -79,24 +79,20 @@ def test_links_are_followed_inside_and_refused_outside(folder: Path) -> None:
 
 
 def test_metadata_say_which_images_there_are_and_what_is_known_of_them(folder: Path) -> None:
+    lines = ["file_name,age,weight,name", *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items())]
+    (folder / "metadata.csv").write_text("\n".join(lines))
+    of_csv = ImageFolderIterator(folder)[1]
+    (folder / "metadata.csv").unlink()
     rows = [{"file_name": name, "age": number, "note": None if number else "ü"} for name, number in FILES.items()]
     (folder / "metadata.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
     iterator = ImageFolderIterator(folder)
 
+    assert {key: of_csv[key] for key in ("age", "weight", "name")} == {"age": 1, "weight": 1.5, "name": "01x"}
     assert iterator.fields == ("image", "age", "note")
     assert [(each["age"], each["note"]) for each in iterator] == [(0, "ü"), (1, None), (2, None), (3, None)]
     np.testing.assert_array_equal(iterator[0]["image"], PIXELS[0])
     assert ImageFolderIterator(folder, metadata=False).class_names == ("ant", "cat", "dog")
-
-
-def test_metadata_may_be_csv(folder: Path) -> None:
-    lines = ["file_name,age,weight,name", *(f"{name},{number},{number}.5,0{number}x" for name, number in FILES.items())]
-    (folder / "metadata.csv").write_text("\n".join(lines))
-
-    sample = ImageFolderIterator(folder)[1]
-
-    assert {key: sample[key] for key in ("age", "weight", "name")} == {"age": 1, "weight": 1.5, "name": "01x"}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
+import data_stack
 from data_stack import formats
 from data_stack.codecs import codec_of
 from data_stack.exception import DatasetFileCorruptError, RequestLimitError
@@ -138,22 +138,15 @@ class TestOthers:
         assert formats.read_npy(npy).shape == (200_000,)
         assert len(formats.NumpyDatasetIterator([StreamedResource("x.npy", npy)]).read_column(0)) == 200_000
 
-    def test_a_folder_of_images(self, tmp_path: Path) -> None:
-        (tmp_path / "a").mkdir()
-        for number in range(4):
-            Image.fromarray(picture(400)).save(tmp_path / "a" / f"{number}.png")
-        iterator = formats.ImageFolderIterator(tmp_path)
-
-        assert len(iterator.__getitems__([0, 1])) == 2
-        with pytest.raises(RequestLimitError, match=r"\.png"):
-            iterator.read_batch(range(4))
-        assert sum(1 for _ in iterator) == 4
-
-    def test_shards_of_webdataset(self, tmp_path: Path) -> None:
-        with formats.WebDatasetWriter(tmp_path / "w") as writer:
-            for number in range(4):
-                writer.append({"__key__": f"{number}", "png": picture(400)})
-        iterator = formats.WebDatasetIterator(sorted((tmp_path / "w").glob("*.tar")))
+    @pytest.mark.parametrize("kind", ["images", "shards"])
+    def test_files_of_images(self, tmp_path: Path, kind: str) -> None:
+        if kind == "images":
+            formats.write_image_folder(tmp_path / "w", [{"image": picture(400), "label": 0}] * 4)
+        else:
+            with formats.WebDatasetWriter(tmp_path / "w") as writer:
+                for number in range(4):
+                    writer.append({"__key__": f"{number}", "png": picture(400)})
+        iterator: Any = data_stack.load(str(tmp_path / "w"))
 
         assert len(iterator.__getitems__([0, 1])) == 2
         with pytest.raises(RequestLimitError, match="png"):

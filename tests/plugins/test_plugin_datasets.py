@@ -147,9 +147,8 @@ def test_a_legacy_factory_is_loaded_by_name(site: Site) -> None:
     assert (len(whole), whole[0]) == (3, ("train", 0, 0))
     assert (whole.dataset_meta.identifier, whole.dataset_meta.dataset_tag) == ("old", None)
     assert (len(test), test[0], test.dataset_meta.target_pos) == (5, ("test", 0, 0), 2)
-    assert data_stack.describe("old") == data_stack.DatasetDescription(
-        "old", distribution="old-plugin", distribution_version="1.0"
-    )
+    described = data_stack.DatasetDescription("old", distribution="old-plugin", distribution_version="1.0")
+    assert data_stack.describe("old") == described
 
 
 def test_a_factory_that_returns_no_samples_is_an_error_of_its_plugin(site: Site) -> None:

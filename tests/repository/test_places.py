@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,27 +34,18 @@ def write_pictures(folder: Path) -> None:
         Image.fromarray(np.full((4, 4), value, np.uint8)).save(folder / name / "0.png")
 
 
-def write_tsv(path: Path) -> None:
-    path.write_text("name\tx\na\t1\nb\t2\n")
-
-
 def write_jsonl(path: Path) -> None:
     path.write_bytes(gzip.compress("\n".join(map(json.dumps, ROWS)).encode()))
 
 
 def converted(path: Path) -> None:
-    convert(data_stack.from_csv(_csv(path)), str(path))
+    write_csv(path.with_name("rows.csv"))
+    convert(data_stack.from_csv(path.with_name("rows.csv")), str(path))
 
 
-def _csv(beside: Path) -> Path:
-    path = beside.with_name("rows.csv")
-    write_csv(path)
-    return path
-
-
-TABLES = {
+TABLES: dict[str, Callable[[Path], object]] = {
     "x.csv": write_csv,
-    "x.tsv": write_tsv,
+    "x.tsv": lambda path: path.write_text("name\tx\na\t1\nb\t2\n"),
     "x.jsonl.gz": write_jsonl,
     "x.parquet": converted,
     "records": converted,

@@ -5,25 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pluggy
 import pytest
+from written_dataset import Written
 
 import data_stack
-from data_stack.dataset.factory import BaseDatasetFactory, DatasetCard, DatasetFactory
+from data_stack.dataset.factory import BaseDatasetFactory
 from data_stack.dataset.iterator import (
     DatasetIteratorIF,
     InformedDatasetIterator,
-    InformedDatasetIteratorIF,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import DatasetMeta, IteratorMeta, MetaFactory
+from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.exception import ConfigError, DatasetNotFoundError
-from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.plugins.manager import default_manager
 from data_stack.repository.catalogues import FOLDERS, SCHEME_FOLDERS
@@ -59,7 +58,7 @@ def test_the_configuration_arrives_as_it_was_given_and_positionally(repository: 
     assert next(returned) == {"split": "train"}
 
 
-def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRepository) -> None:
+def test_a_taken_name_needs_replace_but_for_a_class_that_is_defined_again(repository: DatasetRepository) -> None:
     def cell() -> type[BaseDatasetFactory]:
         class WineFactory(BaseDatasetFactory):
             pass
@@ -68,20 +67,12 @@ def test_a_class_that_is_defined_again_takes_its_own_place(repository: DatasetRe
 
     repository.register("wine", cell())
     repository.register("wine", again := cell())
-
+    with pytest.raises(ConfigError, match="replace=True"):
+        repository.register("wine", other := NumbersFactory())
     assert type(repository.get_factory("wine", InMemoryStorageConnector())) is again
 
-
-def test_a_taken_name_needs_replace(repository: DatasetRepository) -> None:
-    first, second = NumbersFactory(), NumbersFactory()
-    repository.register("numbers", first)
-
-    with pytest.raises(ConfigError, match="replace=True"):
-        repository.register("numbers", second)
-    assert repository.get_factory("numbers") is first
-
-    repository.register("numbers", second, replace=True)
-    assert repository.get_factory("numbers") is second
+    repository.register("wine", other, replace=True)
+    assert repository.get_factory("wine") is other
 
 
 @pytest.mark.parametrize("factory", [None, lambda: NumbersFactory(), int])
@@ -118,18 +109,6 @@ def test_an_instance_keeps_its_own_store(repository: DatasetRepository) -> None:
 
     with pytest.raises(ConfigError, match="has its own store"):
         repository.load("numbers", "train", storage="memory://")
-
-
-# ---------------------------------------------------------------------- load
-
-
-def test_load_asks_a_factory_without_splits_once(repository: DatasetRepository) -> None:
-    repository.register("numbers", NumbersFactory())
-
-    iterator = cast(InformedDatasetIteratorIF, repository.load("numbers"))
-
-    assert list(iterator) == [(1,), (2,), (3,)]
-    assert iterator.dataset_meta == DatasetMeta(IteratorMeta(0, 0, 0), "numbers", "numbers", None)
 
 
 def test_load_keeps_the_meta_and_the_methods_of_an_iterator_that_is_informed_already(repository: DatasetRepository) -> None:
@@ -171,30 +150,14 @@ def test_a_name_is_resolved_to_what_it_leads_to(tmp_path: Path) -> None:
     assert list(resolved[3].load()) == [(0,), (1,), (2,)]
 
 
-class SlowFactory(DatasetFactory):
-    """Two splits, a step each."""
-
-    card = DatasetCard(name="slow", version="1")
-    splits = ("train", "test")
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for split in prepared.steps(self.splits):
-            with prepared.create(f"{split}.bin") as file:
-                file.write(b"1")
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        with prepared[f"{split}.bin"] as file:
-            return SequenceDatasetIterator([list(file.read())])
-
-
 @pytest.mark.parametrize("progress", [True, False, None])
 def test_load_draws_bars_of_steps_where_they_are_wanted(capfd: pytest.CaptureFixture[str], progress: bool | None) -> None:
     repository = DatasetRepository()
-    repository.register("slow", SlowFactory)
+    repository.register("slow", Written)
 
-    repository.load("slow", "train", InMemoryStorageConnector(), progress=progress)
+    repository.load("slow", "all", InMemoryStorageConnector(), progress=progress)
 
-    assert ("slow: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal
+    assert ("written: preparing" in capfd.readouterr().err) == (progress is True)  # the standard error of tests is not a terminal
 
 
 if sys.version_info >= (3, 11):
@@ -211,23 +174,6 @@ def message(name: str) -> str:
     return str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def without_plugins(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
-    """The message for a name in a Python that has all packages but those of data_stack's plugins."""
-    site = tmp_path_factory.mktemp("site")
-    for found in Path(pluggy.__file__).parents[1].iterdir():
-        if not found.name.lower().startswith(("datastack", "data_stack", "__")) and found.suffix != ".pth":
-            (site / found.name).symlink_to(found)
-
-    def ask(name: str) -> str:
-        source = f"import data_stack\ntry:\n    data_stack.load({name!r})\nexcept LookupError as error:\n    print(error)"
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), str(PLUGINS.parent)))}
-        done = subprocess.run([sys.executable, "-S", "-c", source], env=environment, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
-
-    return ask
-
-
 def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     datasets: dict[str, str] = {}
     for path in PLUGINS.glob("*/pyproject.toml"):
@@ -239,20 +185,19 @@ def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
     assert {scheme: f"data_stack_{folder}" for scheme, folder in SCHEME_FOLDERS.items()} == modules
 
 
-@pytest.mark.parametrize(
-    ("name", "package"),
-    [
-        ("cifar10", "datastack-classics"),
-        ("hf:owner/name", "datastack-huggingface"),
-    ],
-)
-def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(
-    without_plugins: Callable[[str], str], name: str, package: str
-) -> None:
-    said = without_plugins(name)
+def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(tmp_path: Path) -> None:
+    for found in Path(pluggy.__file__).parents[1].iterdir():
+        if not found.name.lower().startswith(("datastack", "data_stack", "__")) and found.suffix != ".pth":
+            (tmp_path / found.name).symlink_to(found)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(PLUGINS.parent)))}
+    code = "import data_stack, sys\nfor name in sys.argv[1:]:\n  try: data_stack.load(name)\n  except LookupError as e: print(e)"
+    command = [sys.executable, "-S", "-c", code, "cifar10", "hf:owner/name"]
 
-    folder = package.removeprefix("datastack-")
-    assert f"is in the package {package}, which is not installed: `pip install ./plugins/{folder}` in a clone" in said
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    for folder in ("classics", "huggingface"):
+        how = f"which is not installed: `pip install ./plugins/{folder}` in a clone"
+        assert f"is in the package datastack-{folder}, {how}" in said
 
 
 def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

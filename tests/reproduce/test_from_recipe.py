@@ -15,6 +15,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import Samples
+from written_dataset import Written
 
 from data_stack.dataset.encoders import CategoricalEncoder, ClassMapping, ContinuousEncoder
 from data_stack.dataset.iterator import DatasetIteratorIF, DatasetIteratorView, InformedDatasetIterator, SequenceDatasetIterator
@@ -22,7 +23,7 @@ from data_stack.dataset.meta import IteratorMeta, MetaFactory
 from data_stack.dataset.recipes.functions import named_function
 from data_stack.dataset.recipes.recipe import instability_reason
 from data_stack.exception import ConfigError, RecipeError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import DatasetCard, Resources
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 from data_stack.repository.repository import DatasetRepository
 from data_stack.reproduce.recipes import from_recipe, import_layers
@@ -146,19 +147,15 @@ def test_a_cache_in_a_store_is_kept_in_the_store_that_is_given() -> None:
     assert rebuilt.fingerprint() == stack.fingerprint() == source().fingerprint()
 
 
-class Numbers(DatasetFactory):
+class Numbers(Written):
     """Numbers."""
 
     card = DatasetCard(name="numbers", version="1.2.0", license="CC0-1.0")
-    sources = []
     splits = ("train", "test")
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        with prepared.create("numbers.txt") as file:
-            file.write(b"5 6 7 8")
+    files = {"train": b"1234", "test": b"567"}
 
     def open(self, split: str, prepared: Resources, *, scaled: float = 1.0) -> DatasetIteratorIF:
-        numbers = [int(number) * scaled for number in prepared["numbers.txt"].read().split()]
+        numbers = [number * scaled for (number,) in super().open(split, prepared)]
         return SequenceDatasetIterator([numbers, [split] * len(numbers)])
 
 
@@ -188,7 +185,7 @@ class TestDatasets:
             {"split": None},
             {"config": {"dict": [["storage", "memory://"]]}},
             {"more": []},
-            {"resources": {"dict": [["numbers.txt", 5]]}},
+            {"resources": {"dict": [["train", 5]]}},
             {"samples": "0" * 64},
         ],
     )  # fmt: skip

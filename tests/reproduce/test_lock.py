@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from layer_laws import Samples
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError, LockError
 from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.resource_definition import ResourceDefinition
@@ -21,19 +21,12 @@ from data_stack.reproduce.lock import SAMPLES_VARIABLE, VARIABLE, LockFile
 READ: list[int] = []
 
 
-class Counted(DatasetIterator):
+class Counted(Samples):
     """Numbers; notes which positions are read."""
 
     def __init__(self, numbers: Any) -> None:
-        self._numbers = numbers
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def __getitem__(self, index: Any) -> Any:
-        READ.append(index)
-        number = int(self._numbers[index])
-        return number, number % 2, number % 2
+        super().__init__([(number, number % 2, number % 2) for number in numbers.tolist()])
+        self.read = READ
 
 
 def numbers_class(

@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-import data_stack
 from data_stack.reproduce import DatasetReport
 from data_stack.show.markup import size_text
-
-
-def test_a_report_prepares_once_and_then_only_opens() -> None:
-    storage = data_stack.InMemoryStorageConnector()
-
-    steps = [[name for name, _ in DatasetReport.of("digits", storage=storage).steps] for _ in range(2)]
-
-    assert "retrieve" in steps[0]
-    assert steps[1] == ["open", "read all targets"]
 
 
 def test_statistics_and_duplicates_are_part_of_the_report_where_asked_for() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from layer_laws import Samples
 from PIL import Image
 
-from data_stack.dataset.iterator import DatasetIterator, InformedDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import InformedDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError
 from data_stack.show import contact_sheet
@@ -19,23 +18,11 @@ from data_stack.show import contact_sheet
 GREEN = np.zeros((6, 5, 3), np.uint8) + np.array([0, 255, 0], np.uint8)
 
 
-class Watched(DatasetIterator):
-    """Remembers which samples were read."""
-
-    def __init__(self, targets: Sequence[Any]) -> None:
-        self.pictures, self.targets = np.zeros((len(targets), 4, 4), np.uint8), targets
-        self.seen: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.targets)
-
-    def __getitem__(self, index: int) -> tuple[Any, Any]:
-        self.seen.append(index)
-        return self.pictures[index], self.targets[index]
+class Watched(Samples):
+    """Columns are not samples."""
 
     def read_column(self, key: Any, indices: Any = None) -> Any:
-        column = np.asarray((self.pictures, self.targets)[key])
-        return column if indices is None else column[indices]
+        return SequenceDatasetIterator(list(zip(*self.samples, strict=True))).read_column(key, indices)
 
 
 def colors_of(sheet: Image.Image) -> set[tuple[int, ...]]:
@@ -44,11 +31,11 @@ def colors_of(sheet: Image.Image) -> set[tuple[int, ...]]:
 
 def test_classes_take_turns_and_a_small_one_leaves_its_places_to_the_others() -> None:
     targets = [0] * 900 + [1] * 50 + [2] * 3
-    watched = Watched(targets)
+    watched = Watched([(np.zeros((4, 4), np.uint8), target) for target in targets])
 
     contact_sheet(watched, n_samples=30)
 
-    assert Counter(targets[index] for index in watched.seen[1:]) == {0: 14, 1: 13, 2: 3}
+    assert Counter(targets[index] for index in watched.read[1:]) == {0: 14, 1: 13, 2: 3}
 
 
 @pytest.mark.parametrize(

@@ -26,16 +26,6 @@ def of(samples: Any, targets: Any = None) -> DatasetIteratorIF:
     return InformedDatasetIterator(SequenceDatasetIterator(columns), DatasetMeta())
 
 
-def test_leakage_is_counted_and_located() -> None:
-    report = find_duplicates({"train": of([1, 2, 3, 3, 5]), "test": of([7, 3, 1])})
-
-    (pair,) = report.between
-    assert report.is_leaking
-    assert (pair.first, pair.second) == ("train", "test")
-    assert (pair.n_distinct, pair.n_in_first, pair.n_in_second) == (2, 3, 2)
-    assert pair.positions == ((0, 2), (2, 1))
-
-
 def test_whole_samples_differ_where_their_labels_do_but_columns_can_be_compared() -> None:
     splits = {"train": of([1, 2], ["cat", "dog"]), "test": of([1, 2], ["cat", "cat"])}
 
@@ -74,7 +64,6 @@ def test_the_report_comes_in_every_format() -> None:
 
     from_json = json.loads(json.dumps(report.to_dict()))
 
-    assert from_json == json.loads(json.dumps(report.to_dict()))
     assert from_json["is_leaking"] is True
     assert from_json["between"][0]["positions"] == [[2, 0]]
     assert "<train|>, test\\n  " in str(report)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 import trustme
 from web_server import Answer, ScriptedServer
+from written_dataset import Written
 
 import data_stack
 from data_stack.cli.main import main
-from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.exception import (
     ChecksumMismatchError,
     ConfigError,
@@ -126,16 +126,9 @@ def test_publishing_again_is_nothing_and_an_interrupted_one_goes_on(
 
 
 def test_names_that_published_datasets_use_are_refused(tmp_path: Path) -> None:
-    class Taken(DatasetFactory):
-        card = DatasetCard("taken", "1.0.0")
-        splits = ("all",)
-
-        def preprocess(self, raw: Any, prepared: Any) -> None:
-            with prepared.create("data_stack.json") as file:
-                file.write(b"x")
-
-        def open(self, split: str, prepared: Any) -> Any:
-            return SequenceDatasetIterator([[1], [2], [3]])
+    class Taken(Written):
+        splits = ("data_stack.json",)
+        files = {"data_stack.json": b"x"}
 
     data_stack.default_repository().register("taken", Taken, replace=True)
     with pytest.raises(ConfigError, match="a name that published"):

@@ -6,27 +6,20 @@ from pathlib import Path
 
 import pytest
 from plain_connector import PlainConnector
+from written_dataset import Written
 
 import data_stack
-from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetNotFoundError, StorageConflictError, UnsupportedStorageOperationError
-from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import DatasetCard, DatasetFactory
 from data_stack.io.storage_connectors import CachedStorageConnector, FileStorageConnector, StorageConnector
 from data_stack.stores.upkeep import remove_dataset
 
 
-class Letters(DatasetFactory):
+class Letters(Written):
     card = DatasetCard(name="letters", version="1.0")
-    splits = ("all",)
-    prepared_resources = ("prepared/a", "prepared/b")
-
-    def preprocess(self, raw: Resources, prepared: PreparedResources) -> None:
-        for name in ("prepared/a", "prepared/b"):
-            with prepared.create(name) as file:
-                file.write(self.card.version.encode() * 1000)
-
-    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
-        return SequenceDatasetIterator([[prepared["prepared/a"].read()]])
+    splits = ("a", "b")
+    files = {"a": b"1.0" * 1000, "b": b"1.0" * 1000}
+    prepared_resources = ("a", "b")
 
 
 class Newer(Letters):
@@ -84,7 +77,7 @@ def test_of_several_versions_one_has_to_be_named_and_of_one_none(files: FileStor
 
 
 def test_a_store_that_the_original_left_can_be_removed(files: FileStorageConnector) -> None:
-    files.set_resource("letters/prepared/a", b"a")
+    files.set_resource("letters/a", b"a")
 
     assert remove_dataset("letters", files).n_resources == 1
     assert files.list_resources() == []

@@ -11,6 +11,8 @@ from typing import Any
 
 import mlcroissant
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from PIL import Image
 
 from data_stack.repository.croissant.writing import CONFORMS_TO, CONTEXT
@@ -43,9 +45,10 @@ def fields(record_set: str, source: dict[str, str], **columns: Any) -> list[dict
     return made
 
 
-def from_file(source: str, what: str, **transform: str) -> dict[str, Any]:
+def from_file(source: str, what: str, kind: str, **transform: str) -> dict[str, Any]:
+    """A field of a property of the files of a set."""
     taken: dict[str, Any] = {"fileSet": {"@id": source}, "extract": {"fileProperty": what}}
-    return {"source": {**taken, **({"transform": transform} if transform else {})}}
+    return {"dataType": kind, "source": {**taken, **({"transform": transform} if transform else {})}}
 
 
 def document(files: list[Any], **record_sets: Any) -> dict[str, Any]:
@@ -90,6 +93,12 @@ def check_equal(samples: Any, records: list[dict[str, Any]]) -> None:
         assert sample.keys() == record.keys()
         for name, value in sample.items():
             np.testing.assert_array_equal(value, record[name])
+
+
+def parquet(rows: list[dict[str, Any]]) -> bytes:
+    stream = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows), stream)
+    return stream.getvalue()
 
 
 def png(shade: int, size: int = 3) -> bytes:

@@ -261,7 +261,7 @@ def run_python(*arguments: object, timeout_seconds: float = PATIENCE_SECONDS, **
             output, errors = process.communicate(timeout=timeout_seconds)
         finally:
             process.kill()
-    assert process.returncode == 0, errors
+    assert process.returncode == 0, output + errors
     return output, errors
 
 

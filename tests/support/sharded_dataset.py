@@ -2,6 +2,8 @@
 
     python sharded_dataset.py FOLDER ENGINE
 
+ENGINE is "processes", "none", or "unleased": none, with a store where every process may think that it is alone.
+
 Environment variables, so that they reach every process:
     SHARDED_LOG     file that gets a line "NAME PID" when an attempt at a shard begins
     SHARDED_DIE     folder: an attempt at a shard kills its process at one point after the other, each once
@@ -25,7 +27,7 @@ import numpy as np
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.factories.declarative import DatasetCard, DatasetFactory, PreparedResources, Resources
-from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 N_SHARDS = 12
 _POINTS = ("begin", "create", "between", "end")
@@ -109,8 +111,10 @@ def _perhaps_die(part: int, point: str) -> None:
 def main(folder: str, engine: str) -> None:
     from data_stack.distributed import ProcessEngine
 
-    engines = {"none": None, "processes": ProcessEngine(2)}
-    report = Sharded(FileStorageConnector(folder)).prepare(engine=engines[engine], progress=False)
+    factory = Sharded(FileStorageConnector(folder))
+    if engine == "unleased":
+        factory = Random(type("Unleased", (FileStorageConnector,), {"lease": StorageConnector.lease})(folder))
+    report = factory.prepare(engine=ProcessEngine(2) if engine == "processes" else None, progress=False)
     print("ready" if report.already_ready else "prepared")
 
 

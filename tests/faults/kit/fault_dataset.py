@@ -130,35 +130,14 @@ def prepare(description: Description, sources: str, version: int = 1) -> str:
         return "ready" if report.already_ready else "prepared"
 
 
-@contextlib.contextmanager
-def small_files(max_bytes: int) -> Iterator[None]:
-    """No file can be longer than that inside of the block: any write may find the disk full."""
+def prepare_with_small_files(description: Description, sources: str, max_bytes: int) -> str:
+    """Prepare the dataset where no file can be longer than that: any write may find the disk full."""
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (max_bytes, hard))
     try:
-        yield
+        return prepare(description, sources)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-
-
-def prepare_with_small_files(description: Description, sources: str, max_bytes: int) -> str:
-    """Prepare the dataset on a disk that may be full."""
-    with small_files(max_bytes):
-        return prepare(description, sources)
-
-
-def create_with_small_files(description: Description, max_bytes: int) -> list[str]:
-    """Write more than fits, in small pieces and in one; return the errors, and what is stored."""
-    found = []
-    with opened(description) as connector:
-        for piece_bytes in (1_000, 5 * max_bytes):
-            try:
-                with small_files(max_bytes), connector.create("x") as file:
-                    for _ in range(5 * max_bytes // piece_bytes):
-                        file.write(bytes(piece_bytes))
-            except OSError as error:
-                found.append(type(error).__name__)
-        return found + connector.list_resources()
 
 
 def check(description: Description, sources: str, version: int = 1) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import faulthandler
+import functools
 import os
 import random
 import resource
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fuzz_datasets import fuzz_datasets, write_files
+from fuzz_datasets import FuzzDataset, fuzz_datasets, write_files
 from fuzz_files import DamagedFiles
 from fuzz_mutations import mutant_of
 from fuzz_readings import Attempt, Violation, read_records
@@ -30,17 +31,11 @@ _MAX_FAILURES = 20
 _HUNG_SECONDS = 60.0
 
 
-class _Records:
-    """Record datasets of every layout, damaged and read."""
-
-    def __init__(self, folder: Path) -> None:
-        self._datasets, self._folder = fuzz_datasets(), folder / "records"
-        self._weights = [dataset.weight for dataset in self._datasets]
-
-    def execute(self, chance: random.Random) -> list[Attempt]:
-        mutant = mutant_of(chance.choices(self._datasets, self._weights)[0], chance)
-        write_files(self._folder, mutant.files)
-        return read_records(self._folder, mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
+def _execute_records(datasets: list[FuzzDataset], folder: Path, chance: random.Random) -> list[Attempt]:
+    """Damage a record dataset, and read it."""
+    mutant = mutant_of(chance.choices(datasets, [dataset.weight for dataset in datasets])[0], chance)
+    write_files(folder / "records", mutant.files)
+    return read_records(folder / "records", mutant.promise, mutant.is_damaged, mutant.dataset.truth, chance)
 
 
 def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
@@ -53,14 +48,16 @@ def run(kind: str, seed: int, first: int, stop: int) -> dict[str, Any]:
     counts: collections.Counter[str] = collections.Counter()
     failures: list[str] = []
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        damaged = _Records(Path(folder)) if kind == "records" else DamagedFiles(Path(folder))
+        execute: Any = DamagedFiles(Path(folder)).execute
+        if kind == "records":
+            execute = functools.partial(_execute_records, fuzz_datasets(), Path(folder))
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         for number in range(first, stop):
             print(number, flush=True)
             faulthandler.dump_traceback_later(_HUNG_SECONDS, exit=True, file=2)
             started = time.process_time()
             try:
-                attempts = damaged.execute(random.Random(f"{kind} {seed} {number}"))
+                attempts = execute(random.Random(f"{kind} {seed} {number}"))
                 n_values = sum(attempt.error is None for attempt in attempts)
                 counts.update({"readings with a value": n_values, "readings refused": len(attempts) - n_values})
                 before, peak = peak, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from croissant_documents import (
     CSV,
@@ -21,6 +19,7 @@ from croissant_documents import (
     file_object,
     file_set,
     from_file,
+    parquet,
     png,
     publish,
     records_of,
@@ -64,16 +63,15 @@ def test_parquet_is_read_as_mlcroissant_reads_it(tmp_path: Path, store: Path) ->
         {"id": 1, "tags": "a|b", "vector": [1.5, 2.0], "path": "x/cat-3.jpg"},
         {"id": 2, "tags": "c", "vector": [0.0, 4.0], "path": "y/dog-4.jpg"},
     ]
-    stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), stream)
+    data = parquet(rows)
     source = {"fileObject": {"@id": "a.parquet"}}
     columns = fields(
         "rows", {"fileObject": "a.parquet"}, id="cr:Int64", vector={"dataType": "cr:Float64", "isArray": True, "arrayShape": "2"}
     )
     taken = {"source": {**source, "extract": {"column": "path"}, "transform": {"regex": r".*/(\w+)-.*"}}}
     columns += fields("rows", {"fileObject": "a.parquet"}, kind={"dataType": "sc:Text", **taken})
-    described = document([file_object("a.parquet", stream.getvalue(), "application/x-parquet")], rows=columns)
-    place = publish(tmp_path / "set", described, a__parquet=stream.getvalue())
+    described = document([file_object("a.parquet", data, "application/x-parquet")], rows=columns)
+    place = publish(tmp_path / "set", described, a__parquet=data)
 
     samples = data_stack.from_croissant(place, store)
 
@@ -84,8 +82,8 @@ def test_parquet_is_read_as_mlcroissant_reads_it(tmp_path: Path, store: Path) ->
 
 def test_pictures_of_an_archive_get_their_labels_from_their_names(tmp_path: Path, store: Path) -> None:
     archive = zipped(train__cat_0=png(1), train__dog_1=png(2, 5), other=b"no picture")
-    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
-    label = {"dataType": "sc:Text", **from_file("pictures", "filename", regex=r"(\w+)_\d+\.png")}
+    picture = from_file("pictures", "content", "sc:ImageObject")
+    label = from_file("pictures", "filename", "sc:Text", regex=r"(\w+)_\d+\.png")
     described = document(
         [file_object("a.zip", archive, "application/zip"), file_set("pictures", "a.zip", "*/*.png", "image/png")],
         pictures_=fields("pictures_", {"fileSet": "pictures"}, picture=picture, label=label),
@@ -180,7 +178,7 @@ def test_credentials_of_a_url_are_not_shown(server: ScriptedServer, store: Path)
 
 def test_an_archive_does_not_unpack_outside_of_itself(tmp_path: Path, store: Path) -> None:
     archive = tarred({"../evil.png": png(1)}, "w")
-    picture = {"dataType": "sc:ImageObject", **from_file("pictures", "content")}
+    picture = from_file("pictures", "content", "sc:ImageObject")
     described = document(
         [file_object("a.tar", archive, "application/x-tar"), file_set("pictures", "a.tar", "*", "image/png")],
         rows=fields("rows", {"fileSet": "pictures"}, picture=picture),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import mlcroissant
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from croissant_documents import (
     CSV,
@@ -21,6 +18,8 @@ from croissant_documents import (
     file_object,
     file_set,
     folder_files,
+    from_file,
+    parquet,
     publish,
     records_of,
     table,
@@ -34,12 +33,6 @@ from data_stack.repository.croissant import rows, sources
 
 def column(file: str, name: str, **more: Any) -> dict[str, Any]:
     return {"fileObject": {"@id": file}, "extract": {"column": name}, **more}
-
-
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), stream)
-    return stream.getvalue()
 
 
 PEOPLE = b"code,name\n007,Bond\n8,Moneypenny\n8,Eve\n"
@@ -145,11 +138,6 @@ def test_a_file_of_json_that_is_too_large_is_an_error(tmp_path: Path, store: Pat
         data_stack.from_croissant(publish(tmp_path / "set", described, a__json__gz=data), store)
 
 
-def of_set(name: str, what: str, kind: str, **transform: Any) -> dict[str, Any]:
-    more = {"transform": transform} if transform else {}
-    return {"dataType": kind, "source": {"fileSet": {"@id": name}, "extract": {"fileProperty": what}, **more}}
-
-
 def test_lines_of_files_of_a_folder_and_of_an_archive(tmp_path: Path, store: Path) -> None:
     members = {"a": b"one\ntwo, or\r\nthree", "b": "vier\n\nfünf".encode()}
     archive = zipped(**members)
@@ -161,7 +149,7 @@ def test_lines_of_files_of_a_folder_and_of_an_archive(tmp_path: Path, store: Pat
         **{
             name: fields(
                 name, {"fileSet": each},
-                line=of_set(each, "lines", "sc:Text"), number=of_set(each, "lineNumbers", "sc:Integer"),
+                line=from_file(each, "lines", "sc:Text"), number=from_file(each, "lineNumbers", "sc:Integer"),
             )
             for name, each in (("of_folder", "files"), ("of_zip", "zipped"))
         },
@@ -181,8 +169,8 @@ def test_lines_of_files_of_a_folder_and_of_an_archive(tmp_path: Path, store: Pat
 
 def test_files_of_a_folder_are_read_as_mlcroissant_reads_them_and_again_when_they_change(tmp_path: Path, store: Path) -> None:
     columns = fields(
-        "rows", {"fileSet": "files"}, n="sc:Integer", split=of_set("files", "filename", "sc:Text", regex=r"^(\w+)\.parquet$"),
-        path=of_set("files", "fullpath", "sc:Text"),
+        "rows", {"fileSet": "files"}, n="sc:Integer", split=from_file("files", "filename", "sc:Text", regex=r"^(\w+)\.parquet$"),
+        path=from_file("files", "fullpath", "sc:Text"),
     )  # fmt: skip
     place = publish(tmp_path / "set", document([folder_files("data/*.parquet", "application/x-parquet")], rows=columns))
     for name, start in (("train", 0), ("test", 5)):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import mlcroissant
 import pytest
+from croissant_documents import parquet
+from written_dataset import Written
 
 import data_stack
 from data_stack.cli.main import main
@@ -25,42 +26,23 @@ ROWS = {
 }
 
 
-class Weights(DatasetFactory):
+class Weights(Written):
     """Weights of things."""
 
     card = DatasetCard("weights", "1.2.0", license="MIT", homepage="https://example.org/weights", citation="Me, 2026")
     splits = ("train", "test")
-
-    def preprocess(self, raw: Any, prepared: Any) -> None:
-        for split, rows in ROWS.items():
-            for part, chosen in enumerate((rows[:3], rows[3:])):
-                if chosen:
-                    write_parquet(prepared, f"{split}/part-{part}.parquet", chosen)
+    files = {
+        **{f"train/part-{part}.parquet": parquet(rows) for part, rows in enumerate((ROWS["train"][:3], ROWS["train"][3:]))},
+        "test/part-0.parquet": parquet(ROWS["test"]),
+    }
 
     def open(self, split: str, prepared: Any) -> Any:
         return ParquetDataset(folder_of(prepared, split))
 
 
-def write_parquet(prepared: Any, name: str, rows: list[dict[str, Any]]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    with prepared.create(name) as file:
-        pq.write_table(pa.Table.from_pylist(rows), file)
-
-
-@pytest.fixture
-def register() -> Iterator[Callable[[type[DatasetFactory]], str]]:
-    names: list[str] = []
-
-    def add(factory: type[DatasetFactory]) -> str:
-        data_stack.default_repository().register(factory.card.name, factory, replace=True)
-        names.append(factory.card.name)
-        return factory.card.name
-
-    yield add
-    for name in dict.fromkeys(names):
-        data_stack.default_repository().remove(name)
+def register(factory: type[DatasetFactory]) -> str:
+    data_stack.default_repository().register(factory.card.name, factory, replace=True)
+    return factory.card.name
 
 
 def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(tmp_path: Path) -> None:
@@ -82,7 +64,7 @@ def test_a_prepared_dataset_is_described_with_its_card_files_splits_and_columns(
     assert json.dumps(document) == json.dumps(data_stack.to_croissant("digits", tmp_path))
 
 
-def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register: Callable[..., str]) -> None:
+def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path) -> None:
     splits = data_stack.load(register(Weights), storage=tmp_path)
     place = tmp_path / "weights" / "1.2.0" / "croissant.json"
     place.write_text(json.dumps(data_stack.to_croissant("weights", tmp_path)))
@@ -97,17 +79,16 @@ def test_mlcroissant_reads_the_samples_of_parquet_files(tmp_path: Path, register
 
 
 @pytest.mark.parametrize("names", [("dev", "dev_2", "dev_2_extra"), ("a-b", "a", "b")])
-def test_splits_whose_names_hold_the_names_of_others_keep_their_files(
-    tmp_path: Path, register: Callable[..., str], names: tuple[str, ...]
-) -> None:
-    class Parts(DatasetFactory):
+def test_splits_whose_names_hold_the_names_of_others_keep_their_files(tmp_path: Path, names: tuple[str, ...]) -> None:
+    class Parts(Written):
         card = DatasetCard("parts", "1")
         splits = names
 
-        def preprocess(self, raw: Any, prepared: Any) -> None:
-            for number in range(len(names)):
-                for part in range(2):
-                    write_parquet(prepared, f"{names[number]}/part-{part}.parquet", [{"n": 10 * number + part}])
+        files = {
+            f"{name}/part-{part}.parquet": parquet([{"n": 10 * number + part}])
+            for number, name in enumerate(names)
+            for part in range(2)
+        }
 
         def open(self, split: str, prepared: Any) -> Any:
             return ParquetDataset(folder_of(prepared, split))
@@ -136,7 +117,7 @@ def test_of_files_that_croissant_cannot_read_names_and_columns_are_read(tmp_path
         assert list(theirs.records(record_set.uuid))
 
 
-def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path, register: Callable[..., str]) -> None:
+def test_a_source_without_any_digest_has_to_be_prepared_first(tmp_path: Path) -> None:
     class Loose(DatasetFactory):
         card = DatasetCard("loose", "1")
         sources = (ResourceDefinition("raw/a.txt", (tmp_path / "a.txt").as_uri()),)
