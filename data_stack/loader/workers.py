@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import threading
@@ -11,7 +10,6 @@ import warnings
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, wait
-from pathlib import Path
 from typing import Any, Literal
 
 from data_stack.exception import ConfigError, LoadingError, WorkerError
@@ -28,8 +26,6 @@ _MIN_SECONDS = 0.05
 _FEW_ROUNDS = 2
 _FEW_SECONDS = 0.2
 _MAX_SECONDS = 1.0
-
-_BUSY = 0.8  # the share of the processors' time that threads use where processes would not be clearly faster
 
 # The costs of handing a batch over and of starting; the fork server takes most of the latter, and only the first time.
 _HAND_OVER_SECONDS = {"threads": 1e-4, "processes": 3e-4}
@@ -193,15 +189,6 @@ def _make(maker: BatchMaker, jobs: list[Job], n_workers: int) -> _Made:
         del failure  # the traceback of an error refers to this frame, which must not lead back to the error
 
 
-def _times_of_threads() -> dict[str, int]:
-    """How many ns each thread of this process has run or waited for a processor, but not for the GIL."""
-    times = {}
-    for path in Path("/proc/self/task").glob("*/schedstat"):  # of Linux, see proc(5)
-        with contextlib.suppress(OSError, ValueError):  # the thread has ended
-            times[path.parent.name] = sum(map(int, path.read_text().split()[:2]))
-    return times or {"all": time.process_time_ns()}
-
-
 class AutomaticWorkers(Workers):
     """Measures a few batches of each kind of workers that may pay off, and continues with the fastest kind.
 
@@ -210,8 +197,7 @@ class AutomaticWorkers(Workers):
     batches are delivered like all others, and each is made once; while processes start, batches are made as before.
 
     The rule: the kind with the shortest time from batch to batch; inline unless another is clearly faster. It is applied again
-    when an iteration begins, with the figure of the whole iteration before. Processes are not tried if threads keep the
-    processors busy: their work then runs without the GIL, as that of image codecs does.
+    when an iteration begins, with the figure of the whole iteration before.
 
     Args:
         maker: makes the batches.
@@ -235,7 +221,6 @@ class AutomaticWorkers(Workers):
         self._next: Workers | None = None  # take over once they are ready
         self._n_made = self._n_measured = 0
         self._waiting = 0.0
-        self._since = 0.0, dict[str, int]()  # when the first of them was asked for, and the times of threads until then
         self._steps: deque[float] = deque([0.0], maxlen=64)  # of the consumer; their median ignores its pauses
         self._left_at: float | None = None  # when the consumer got its last batch
 
@@ -305,8 +290,6 @@ class AutomaticWorkers(Workers):
         """Note the time of a batch, and choose as soon as the figures of this kind suffice."""
         # the first batches open files and fill queues
         if self._n_made > max(1, self.n_workers) or arrived - asked > _MAX_SECONDS:
-            if not self._n_measured:
-                self._since = asked, _times_of_threads()
             self._n_measured += 1
             self._waiting += arrived - asked
             self._steps.append(asked - (self._left_at or asked))
@@ -317,11 +300,6 @@ class AutomaticWorkers(Workers):
         enough = _MIN_SECONDS if n_rounds >= _N_ROUNDS else _FEW_SECONDS if n_rounds >= _FEW_ROUNDS else _MAX_SECONDS
         if self._waiting + sum(self._steps) > enough:
             self._take_figure()
-            if self.kind == "threads" and not self._refusal:
-                began, before = self._since
-                used = sum(spent - before.get(thread, 0) for thread, spent in _times_of_threads().items()) / 1e9
-                if used > _BUSY * (arrived - began) * min(self.n_workers, n_processors()):
-                    self._refusal = "threads keep the processors busy"
             self._choose()
 
     def _take_figure(self) -> None:

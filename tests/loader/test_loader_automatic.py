@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import math
 import os
 import threading
 import time
@@ -69,26 +68,6 @@ def test_a_loader_that_waits_takes_threads_and_one_that_computes_tries_processes
     assert any(tries() for _ in range(5))  # on a busy machine figures are rough
 
 
-@pytest.mark.parametrize(("share", "refusal"), [(-1.0, "threads keep the processors busy"), (math.inf, "")])
-def test_processes_are_not_tried_where_threads_keep_the_processors_busy(
-    share: float, refusal: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(automatic, "_BUSY", share)
-    monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
-    tried = []
-    monkeypatch.setattr(automatic.AutomaticWorkers, "_turn_to", lambda self, kind: tried.append((kind, self._refusal)))
-    workers = automatic.AutomaticWorkers(loader(np.zeros(10))._maker, 2, workers_of_kind, with_processes=True)
-    workers._use(workers_of_kind("threads", workers._maker, 2, prefetch=1, timeout_seconds=None))
-    workers._figures["inline"], workers._n_left = (1.5, 1.5), math.inf
-
-    for second in range(12):
-        workers._n_made += 1
-        workers._measure(second + 0.1, second + 1.0)
-
-    assert workers._refusal == refusal
-    assert tried == [("threads" if refusal else "processes", refusal)]
-
-
 # --------------------------------------------------------------------------------------------------------- for any choice
 
 
@@ -103,7 +82,6 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     monkeypatch.setattr(automatic.AutomaticWorkers, "_best", best)
     monkeypatch.setattr(automatic.AutomaticWorkers, "_is_worth_a_try", lambda self, kind: False)
     monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
-    monkeypatch.setattr(automatic, "_BUSY", math.inf)
 
 
 WAYS = [("inline",), ("threads",), ("threads", "inline"), ("processes", "threads")]
