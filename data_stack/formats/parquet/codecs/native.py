@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +75,9 @@ class _TypedCodec(ArrowCodec):
             raise CellError(error.row, error.why + remedy) from error
         if self.nulls == "none" or is_null is None:
             return array, is_null
-        return np.where(is_null, self._fill(field), array), None
+        filled = array if array.flags.writeable else array.copy()
+        np.putmask(filled, is_null, self._fill(field))
+        return filled, None
 
 
 class ScalarCodec(_TypedCodec):
@@ -272,6 +274,9 @@ def _object_bytes(cells: pa.Array) -> int:
 # ---------------------------------------------------------------------- reading
 
 
+#: Float64 holds all integers up to this one.
+_MAX_EXACT: Final = 1 << 53
+
 _ValuesAndNulls: TypeAlias = tuple[npt.NDArray[Any], Mask]
 """Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
 
@@ -344,9 +349,10 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
         raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
-        is_rounded = array.dtype.kind in "iu" and array.itemsize == 8 and dtype.kind == "f"  # which numpy calls safe
-        if dtype.kind not in "mM" and not is_rounded and np.can_cast(array.dtype, dtype, "safe"):
-            return cast
+        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):  # also of integers that float64 rounds
+            is_large = array.dtype.kind in "iu" and array.itemsize == 8 and len(array) > 0
+            if not is_large or (array.max() <= _MAX_EXACT and (array.dtype.kind == "u" or array.min() >= -_MAX_EXACT)):
+                return cast
         is_same = cast.astype(array.dtype) == array
         if dtype.kind not in "mM":  # a number that is too large may wrap around twice
             is_same &= (cast < 0) == (array < 0)
