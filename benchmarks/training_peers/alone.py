@@ -21,7 +21,7 @@ def n_samples_of(batch: Any) -> int:
 
 def main(case: str, name: str, data: str, folder: str) -> None:
     """Print a line at the first batch, and one after the second epoch with its seconds and samples."""
-    program = importlib.import_module(f"training_peers.{case}").PROGRAMS[name]
+    program = importlib.import_module(f"training_peers.{case.split()[0]}").PROGRAMS[name]
     begin = program.epochs(Path(data), Path(folder))
     for number, batch in enumerate(begin()):
         if number == 0:

@@ -8,8 +8,8 @@ import numpy as np
 
 N_IMAGES = 4000
 N_TOKENS = 128_000_000
-N_ROWS = 4_000_000
-N_COLUMNS = 14
+N_CELLS = 56_000_000
+N_COLUMNS = {"tables": 14, "tables of 3": 3, "tables of 200": 200, "tables with nulls": 14}
 
 
 def make_images(folder: Path, small: bool) -> None:
@@ -35,18 +35,26 @@ def make_tokens(folder: Path, small: bool) -> None:
 
 
 def make_table(folder: Path, small: bool) -> None:
-    """Four files of Parquet, in row groups of 50,000 rows: half of the columns float32, half int64."""
+    """Four files of Parquet, in row groups of 50,000 rows (of 200 columns: 5,000): half of the columns float32, half int64.
+
+    With nulls, a tenth of the values of each column is null.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True)
-    rng, n_rows = np.random.default_rng(0), N_ROWS // (20 if small else 1) // 4
+    rng, n_columns, group_rows = (
+        np.random.default_rng(0),
+        N_COLUMNS[folder.name],
+        50_000 if N_COLUMNS[folder.name] < 200 else 5_000,
+    )
+    n_rows = N_CELLS // n_columns // (5 if small else 1) // 4
     for number in range(4):
-        columns = {
-            f"c{column:02}": rng.random(n_rows, np.float32) if column % 2 else rng.integers(0, 1 << 40, n_rows)
-            for column in range(N_COLUMNS)
-        }
-        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=50_000)
+        columns = {}
+        for column in range(n_columns):
+            values = rng.random(n_rows, np.float32) if column % 2 else rng.integers(0, 1 << 40, n_rows)
+            columns[f"c{column:02}"] = pa.array(values, mask=rng.random(n_rows) < 0.1 if "nulls" in folder.name else None)
+        pq.write_table(pa.table(columns), folder / f"part-{number}.parquet", row_group_size=group_rows)
 
 
-MAKERS = {"images": make_images, "tokens": make_tokens, "tables": make_table}
+MAKERS = {"images": make_images, "tokens": make_tokens, **dict.fromkeys(N_COLUMNS, make_table)}

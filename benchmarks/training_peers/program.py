@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-BATCH = {"images": 128, "tokens": 16, "tables": 4096}
+BATCH = {"images": 128, "tokens": 16, "tables": 4096}  # by the first word of a case
 N_WORKERS = 2
 WINDOW = 1024
 

@@ -79,7 +79,7 @@ def by_ours(data: Path, _: Path) -> Epochs:
     from data_stack.loader import BlockShuffled
 
     order = BlockShuffled(window=_N_GROUPS_MIXED)
-    loader = data_stack.Loader(data_stack.load(data), _BATCH, shuffle=order, workers=N_WORKERS)
+    loader = data_stack.Loader(data_stack.load(data, nulls="nan"), _BATCH, shuffle=order, workers=N_WORKERS)
     loader.__enter__()
     made = loader.torch()
     return lambda: iter(made)

@@ -65,8 +65,9 @@ class MissingValuesError(ConfigError, TypeError):
         where = f"column {' of column '.join(map(repr, reversed(self.column)))}" if self.column else "a column"
         return (
             f"{where} has samples without a value (None), which cannot become {self.name}. Leave these samples out "
-            f"(iterator.filter(…), or filters=col(…).is_valid() of Parquet), replace None by iterator.map(…), or read floats of "
-            f"Parquet as NaN: ParquetDataset(…, nulls='nan')"
+            f"(iterator.filter(…), or filters=col(…).is_valid() of Parquet), replace None by iterator.map(…), or read nulls of "
+            f"Parquet as NaN with nulls='nan', or as 0 with a column that marks them with nulls='mask': "
+            f"data_stack.load('./table.parquet', nulls='nan'), ParquetDataset(…, nulls='nan')"
         )
 
 

@@ -355,6 +355,8 @@ class _DrawnBlocks:
         mixed = positions
         if self._key is not None:  # permute them within their windows
             windows = self._windows.of(positions)
+            if len(windows) and (windows == windows[0]).all():  # as a rule; one permutation is twice as fast as one for each
+                windows = windows[:1]
             starts = self._windows.starts[windows]
             sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
             mixed = starts + permute_array(sizes, hash_array(self._key, windows), positions - starts).view(np.int64)

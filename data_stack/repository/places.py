@@ -133,8 +133,9 @@ class Place:
                 See :func:`data_stack.load`.
             progress: draw bars.
             options: ``format``, the name of a format, otherwise detected by names and contents; ``target``, the column of the
-                target; ``columns``, a selection in this order; and the options of :func:`data_stack.from_csv`,
-                :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`.
+                target; ``columns``, a selection in this order; the options of :func:`data_stack.from_csv`,
+                :func:`data_stack.from_jsonl` and :func:`data_stack.from_folder`; of Parquet ``nulls``, see
+                :class:`~data_stack.formats.parquet.ParquetDataset`.
 
         Returns:
             An iterator; of a folder with splits a dict of one for each, unless ``split`` names one.
@@ -262,7 +263,7 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
     if kind == "parquet":  # a description of its columns for other formats would read all rows
         from data_stack.formats.conversion.parquet_columns import open_parquet
 
-        rows = open_parquet(place)
+        rows = open_parquet(place, **options)
         return with_target(rows, place.name, list(rows.schema.fields), target)
     source = format_named(kind).open(place)
     return with_target(source.values, place.name, list(source.keys.values()), target)

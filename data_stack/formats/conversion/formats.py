@@ -260,6 +260,7 @@ class ParquetFormat(ConvertibleFormat):
     name = "parquet"
     suffixes = dict.fromkeys((".parquet", ".parq", ".pq"), "application/x-parquet")
     has_shards = True
+    options = frozenset({"nulls"})
 
     def recognizes(self, folder: Folder, names: Sequence[str]) -> bool:
         endings = tuple(self.suffixes)

@@ -11,19 +11,22 @@ from data_stack.codecs.codec import Codec, Column, media_types
 from data_stack.exception import ConfigError
 from data_stack.formats.conversion.format import Source, infer_column, plain_type, spread
 from data_stack.formats.parquet import Field, ListCodec, NdarrayCodec, NestedCodec, ParquetDataset, ScalarCodec, Schema
+from data_stack.formats.parquet.codecs.native import Nulls
 from data_stack.io.location import Location
 
 #: Types of columns whose values may be None.
 _MAY_BE_NONE: Final = frozenset({"json", "msgpack", "tree"})
 
 
-def open_parquet(location: Location, schema: Any = None) -> ParquetDataset:
+def open_parquet(location: Location, schema: Any = None, nulls: Nulls = "none") -> ParquetDataset:
     """The rows of a file or folder, with lists of text or bytes as Python lists unless a schema says otherwise."""
     folder, prefix = (location.folder, location.name) if location.is_file() else (location.as_folder(), "")
     rows = ParquetDataset(folder, prefix=prefix, schema=schema)
     if schema is None and (plain := _with_plain_lists(rows.schema)) != rows.schema:
-        return ParquetDataset(folder, prefix=prefix, schema=plain)
-    return rows
+        schema = plain
+    elif nulls == "none":
+        return rows
+    return ParquetDataset(folder, prefix=prefix, schema=schema, nulls=nulls)
 
 
 def columns_of_parquet(dataset: ParquetDataset) -> dict[str, Column]:

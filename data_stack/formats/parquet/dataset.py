@@ -24,7 +24,7 @@ from data_stack.formats.parquet.columns import CellError, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
 from data_stack.formats.parquet.group_cache import GroupCache
-from data_stack.formats.parquet.inference import adapt_schema, read_schema
+from data_stack.formats.parquet.inference import adapt_schema, add_masks, read_schema
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
 from data_stack.formats.parquet.selecting import as_predicate
@@ -78,7 +78,10 @@ class ParquetDataset(AccessedDatasetIterator):
         schema: of the columns; it replaces the schema in the files.
         row_groups: the numbers of the row groups, counted through all files; None for all.
         filesystem: of pyarrow or fsspec; ``source`` is then a path in it.
-        nulls: "nan" reads missing floats as NaN, so that their columns keep their dtype; "none" reads them as None.
+        nulls: how nulls are read. "none": as None. "nan": as NaN in floats and NaT in times, also in lists; integers and bools
+            become float64, if any file has a null in their column. "mask": as 0, and a column of bools ``<name>_is_null`` follows
+            each column of numbers or times in which any file has a null; ``columns`` names columns of the files only. Nulls of
+            text, bytes, decimals, structs and lists, and with "mask" those inside of lists, are None.
         timestamp_unit: unit of all timestamps: "s", "ms", "us" or "ns"; a timestamp that does not fit raises. None: the unit of
             each column. Filters compare stored values; ``nulls`` and ``timestamp_unit`` do not affect them.
         max_cached_bytes: limit of the cache of row groups.
@@ -112,8 +115,6 @@ class ParquetDataset(AccessedDatasetIterator):
         footers = Footers(files, lazily=True)
         predicate = self._predicate = None if filters is None else as_predicate(filters)
         whole = read_schema(footers) if schema is None else schema
-        read = adapt_schema(whole, nulls, timestamp_unit)
-        self.schema = read if columns is None else read.view(columns)
         if predicate is None:
             footers.read_all(trusting=True)
         else:
@@ -123,8 +124,13 @@ class ParquetDataset(AccessedDatasetIterator):
             footers = footers if chosen is files else Footers(chosen, lazily=True)
             footers.read_all()  # the statistics are needed
         self._footers = footers
-        self._groups = RowGroups(footers, read)
-        self._stored_groups = self._groups if read is whole or predicate is None else RowGroups(footers, whole)
+        self._groups = self._stored_groups = RowGroups(footers, whole)
+        with_nulls = self._groups.with_nulls
+        read = adapt_schema(whole, with_nulls, nulls, timestamp_unit)
+        self.schema = read if columns is None else read.view(columns)
+        if read is not whole:
+            self.schema, masks = add_masks(self.schema, with_nulls)
+            self._groups = RowGroups(footers, self.schema, masks)
         self._chosen = _chosen_groups(row_groups, footers)
         self._names = self._recent_names = list(self.schema.fields)
         self.limit_cache(check_integer("max_cached_bytes", max_cached_bytes, at_least=0))

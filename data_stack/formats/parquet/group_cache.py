@@ -24,7 +24,7 @@ _FEWEST_REMEMBERED = 8
 _LAST_READS = 16
 _MAX_RETURNS = 3
 #: Limit of prefetched bytes; one row group is always prefetched.
-_MAX_AHEAD_BYTES = 16 << 20
+_MAX_AHEAD_BYTES = 32 << 20
 #: Concurrent reads of a store; they mostly wait.
 _MAX_REQUESTS = 16
 #: A prefetched row group is dropped after this many calls: its iteration was abandoned.

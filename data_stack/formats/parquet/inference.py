@@ -88,18 +88,20 @@ def read_schema(footers: Footers) -> Schema:
     return Schema(schema.name, fields)
 
 
-def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Schema:
-    """Adapt a schema to read missing floats as NaN, and timestamps in another unit.
+def adapt_schema(schema: Schema, with_nulls: Mapping[str, bool], nulls: Nulls, timestamp_unit: str | None) -> Schema:
+    """Adapt a schema to read nulls as other values, and timestamps in another unit.
 
     Args:
         schema: of the dataset.
-        nulls: "nan", or "none" for no change.
+        with_nulls: for each field whether any value may be null.
+        nulls: see :class:`~data_stack.formats.parquet.ParquetDataset`; "none" for no change.
         timestamp_unit: "s", "ms", "us" or "ns"; None for no change.
 
     Raises:
         ConfigError: an argument is invalid.
     """
-    ScalarCodec(nulls=nulls)  # raises if it is invalid
+    if nulls not in ("none", "nan", "mask"):
+        raise ConfigError(f"nulls must be 'none', 'nan' or 'mask', got {nulls!r:.40}")
     if timestamp_unit not in (None, "s", "ms", "us", "ns"):
         raise ConfigError(f"timestamp_unit must be 's', 'ms', 'us' or 'ns', got {timestamp_unit!r:.40}")
     if nulls == "none" and timestamp_unit is None:
@@ -108,12 +110,42 @@ def adapt_schema(schema: Schema, nulls: Nulls, timestamp_unit: str | None) -> Sc
     for field in schema:
         dtype, codec = field.dtype, field.codec
         if isinstance(codec, (ScalarCodec, ListCodec)) and isinstance(dtype, np.dtype):
-            if nulls == "nan" and dtype.kind == "f":
+            has_nulls = isinstance(codec, ScalarCodec) and with_nulls[field.name]
+            if nulls == "nan" and dtype.kind in "fmM":
                 codec = type(codec)(codec.type, nulls="nan")
+            elif nulls == "nan" and dtype.kind in "biu" and has_nulls:
+                dtype, codec = np.dtype(np.float64), ScalarCodec(nulls="nan")
+            elif nulls == "mask" and dtype.kind in "biufmM" and has_nulls:
+                codec = ScalarCodec(codec.type, nulls="zero")
             if timestamp_unit is not None and dtype.kind == "M" and dtype != np.dtype("M8[D]"):
                 dtype = np.dtype(f"M8[{timestamp_unit}]")
         fields.append(Field(field.name, dtype, field.shape, codec, field.nullable))
     return Schema(schema.name, fields)
+
+
+def add_masks(schema: Schema, with_nulls: Mapping[str, bool]) -> tuple[Schema, dict[str, str]]:
+    """Add a field of bools after each field that may have nulls and reads them as 0.
+
+    Returns:
+        The schema, and for each new field the field whose nulls it marks.
+
+    Raises:
+        ConfigError: there is a field of that name.
+    """
+    fields: list[Field] = []
+    masks = {}
+    for field in schema:
+        fields.append(field)
+        if isinstance(field.codec, ScalarCodec) and field.codec.nulls == "zero" and with_nulls[field.name]:
+            mask = f"{field.name}_is_null"
+            if mask in schema:
+                raise ConfigError(
+                    f"nulls='mask' adds a column {mask!r} to {field.name!r}, but the files have a column of this name: "
+                    f"leave one of the two out with columns=…, or pass nulls='nan'"
+                )
+            masks[mask] = field.name
+            fields.append(Field(mask, np.bool_))
+    return Schema(schema.name, fields), masks
 
 
 def generate_metadata(source: Any, *, prefix: str = "", schema: Schema | None = None, petastorm: bool = False) -> ParquetManifest:

@@ -7,6 +7,7 @@ import functools
 import operator
 import threading
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 
 from data_stack.exception import DatasetFileCorruptError, DataStackError, RequestLimitError
 from data_stack.formats.parquet.codecs import ListCodec, ScalarCodec
+from data_stack.formats.parquet.codecs.binary import null_mask, plain_cells
 from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColumn
 from data_stack.formats.parquet.files import NULL_PARTITION, ParquetFiles, partition_names
 from data_stack.formats.parquet.footer_facts import FooterFacts, bytes_claimed_by_pages
@@ -53,6 +55,7 @@ class RowGroups:
     Args:
         footers: footers of the files.
         schema: of all fields, partition columns included.
+        masks: the fields that the files lack, which say where another field is null: its name for each.
 
     Attributes:
         partitions: the partition columns, with a value for each file.
@@ -65,12 +68,12 @@ class RowGroups:
         DatasetFileCorruptError: a file lacks a required field, or the name of a folder is not a value of its field.
     """
 
-    def __init__(self, footers: Footers, schema: Schema) -> None:
-        self.footers, self.schema = footers, schema
+    def __init__(self, footers: Footers, schema: Schema, masks: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.footers, self.schema, self.masks = footers, schema, dict(masks)
         files = footers.files
         partitioned = [schema[name] for name in partition_names(files.partitions) if name in schema]
         self.partitions = {field.name: partition_column(field, files) for field in partitioned}
-        stored = schema.fields.keys() - self.partitions.keys()
+        stored = schema.fields.keys() - self.partitions.keys() - self.masks.keys()
         required = {field.name for field in schema if not field.nullable}
         self.absent = [stored.difference(footers.columns(file)) for file in range(len(files.paths))]
         for file, absent in enumerate(self.absent):
@@ -139,7 +142,7 @@ class RowGroups:
             DatasetFileCorruptError: the shape is too large for numpy.
         """
         field = self.schema[name]
-        is_of_objects = self.with_nulls[name] and not _gives_nan(field)
+        is_of_objects = self.with_nulls[name] and field.cells.fill(field) is None
         sizes = [size for size in field.shape if size is not None]
         is_ragged = len(sizes) != len(field.shape)
         if is_of_objects or is_ragged or not isinstance(field.dtype, np.dtype) or field.dtype.kind in "USO":
@@ -171,11 +174,6 @@ class RowGroups:
         return functools.reduce(operator.and_, found)
 
 
-def _gives_nan(field: Field) -> bool:
-    """Whether missing values are NaN."""
-    return isinstance(field.codec, ScalarCodec) and field.codec.nulls == "nan"
-
-
 def _only(counts: set[int | None]) -> int | None:
     """The average length of lists, if all files agree; single lists may differ."""
     (length,) = counts if len(counts) == 1 else (None,)
@@ -205,7 +203,8 @@ class GroupReading:
         self.file, self._index = int(footers.file_of[group]), int(footers.index_of[group])
         self._n_rows = int(footers.n_rows[group]) if rows is None else len(rows)
         elsewhere = groups.partitions.keys() | groups.absent[self.file]
-        self._stored = [name for name in names if name not in elsewhere]
+        self._masks = {name: groups.masks[name] for name in names if name in groups.masks}
+        self._stored = [name for name in dict.fromkeys(self._masks.get(name, name) for name in names) if name not in elsewhere]
         self._table: Any = None
         self.is_local = footers.files.folder.path is not None
         self.is_decoded = not self._stored
@@ -290,17 +289,27 @@ class GroupReading:
         """
         self.decode()
         table, self._table = self._table, None
-        made = {name: self._make(name) for name in self.names if name not in self._stored}
-        return made | {name: self._decode(name, table.column(name)) for name in self._stored}
+        found = {}
+        for name in self.names:
+            source = self._masks.get(name, name)
+            if source not in self._stored:
+                found[name] = self._make(name)
+            elif name in self._masks:
+                found[name] = ArrayColumn(null_mask(plain_cells(_join(table.column(source)))))
+            else:
+                found[name] = self._decode(name, table.column(name))
+        return found
 
     def _make(self, name: str) -> GroupColumn:
         """A column that the file does not store."""
         groups, field = self._groups, self._groups.schema[name]
+        if name in groups.masks:  # of a column that is absent or null
+            return ArrayColumn(np.full(self._n_rows, self._footers.files.partitions[self.file].get(groups.masks[name]) is None))
         value = groups.partitions[name][self.file] if name in groups.partitions else None
-        gives_nan, n_rows = _gives_nan(field), self._n_rows
-        value = np.nan if value is None and gives_nan else value
+        fill, n_rows = field.cells.fill(field), self._n_rows
+        value = fill if value is None else value
         is_fixed = isinstance(field.dtype, np.dtype) and field.dtype.kind not in "USO" and value is not None
-        if is_fixed and (gives_nan or not groups.with_nulls[name]):
+        if is_fixed and (fill is not None or not groups.with_nulls[name]):
             return ArrayColumn(np.full(n_rows, value, field.dtype))
         return ArrayColumn(objects([value] * n_rows))
 

@@ -47,6 +47,10 @@ class ArrowCodec(ABC):
             ConfigError: this codec cannot hold values of the field's dtype and shape.
         """
 
+    def fill(self, field: FieldLike) -> Any:
+        """What a null is read as: None, or a value of the field's dtype."""
+        return None
+
     @abstractmethod
     def encode(self, field: FieldLike, value: Any) -> Any:
         """Encode a value that is not null, for ``pyarrow.array``.

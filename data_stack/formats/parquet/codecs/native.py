@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,8 @@ from data_stack.formats.parquet.columns import ArrayColumn, CellError, GroupColu
 from data_stack.formats.parquet.types import FieldLike
 from data_stack.values.stacked_values import objects
 
-Nulls = Literal["none", "nan"]
-"""How missing floats are read."""
+Nulls = Literal["none", "nan", "mask"]
+"""How a dataset reads nulls, see :class:`~data_stack.formats.parquet.ParquetDataset`."""
 
 
 class _TypedCodec(ArrowCodec):
@@ -31,9 +31,9 @@ class _TypedCodec(ArrowCodec):
         ConfigError: the type is unknown, or ``nulls`` is invalid.
     """
 
-    def __init__(self, type: Any = None, *, nulls: Nulls = "none") -> None:  # noqa: A002  # its name in the stored schema
-        if nulls not in ("none", "nan"):
-            raise ConfigError(f"nulls must be 'none' or 'nan', got {nulls!r:.40}")
+    def __init__(self, type: Any = None, *, nulls: Literal["none", "nan", "zero"] = "none") -> None:  # noqa: A002  # its name in the stored schema
+        if nulls not in ("none", "nan", "zero"):
+            raise ConfigError(f"nulls must be 'none', 'nan' or 'zero', got {nulls!r:.40}")
         if hasattr(type, "simpleString"):
             type = type.simpleString()  # noqa: A001  # likewise
         elif isinstance(type, pa.DataType):
@@ -48,8 +48,10 @@ class _TypedCodec(ArrowCodec):
         return {"codec": self.kind, **{name: value for name, value in options.items() if value is not None}}
 
     def _element_type(self, field: FieldLike) -> pa.DataType:
-        if self.nulls == "nan" and types.numpy_dtype(field.dtype).kind != "f":
-            raise ConfigError(f"nulls='nan' is for floats, not for values of dtype {types.dtype_name(field.dtype)}")
+        kinds = {"none": "", "nan": "fmM", "zero": "biufmM"}[self.nulls]
+        if kinds and types.numpy_dtype(field.dtype).kind not in kinds:
+            what = "floats and times" if self.nulls == "nan" else "numbers and times"
+            raise ConfigError(f"nulls={self.nulls!r} is for {what}, not for values of dtype {types.dtype_name(field.dtype)}")
         if self.type is None:
             return types.arrow_type_of_dtype(field.dtype)
         type_ = types.arrow_type_named(self.type)
@@ -57,19 +59,32 @@ class _TypedCodec(ArrowCodec):
             raise ConfigError(f"a column of type {type_} cannot hold values of dtype {types.dtype_name(field.dtype)}")
         return type_
 
+    def _fill(self, field: FieldLike) -> Any:
+        """What a missing scalar is read as."""
+        if self.nulls == "none":
+            return None
+        dtype = types.numpy_dtype(field.dtype)
+        return np.array(0 if self.nulls == "zero" else np.nan if dtype.kind == "f" else "NaT").astype(dtype)[()]
+
     def _read(self, field: FieldLike, cells: pa.Array) -> _ValuesAndNulls:
-        """Scalars of the dtype of a field; NaN for null with ``nulls="nan"``."""
-        array, is_null = _read_scalars(cells, field.dtype)
+        """Scalars of the dtype of a field, with nulls filled."""
+        try:
+            array, is_null = _read_scalars(cells, field.dtype)
+        except CellError as error:
+            remedy = "; read it exactly with nulls='mask'" if self.nulls == "nan" and field.dtype == np.float64 else ""
+            raise CellError(error.row, error.why + remedy) from error
         if self.nulls == "none" or is_null is None:
             return array, is_null
-        return np.where(is_null, field.dtype.type("nan"), array), None  # type: ignore[union-attr]  # a float
+        filled = array if array.flags.writeable else array.copy()
+        np.putmask(filled, is_null, self._fill(field))
+        return filled, None
 
 
 class ScalarCodec(_TypedCodec):
     """Numbers, text, bytes, decimals, dates and times.
 
     Args:
-        nulls: "none" reads missing floats as None, "nan" as NaN.
+        nulls: "none" reads nulls as None; "nan" as NaN or NaT, for floats and times; "zero" as 0, for numbers and times.
         type: the stored type, by Spark's names (``"boolean" "tinyint" "smallint" "int" "bigint" "float" "double" "string"
             "binary" "date" "timestamp" "timestamp_ntz" "decimal(10,3)"``) or another of
             :func:`~data_stack.formats.parquet.types.arrow_type_named`, or a type of pyspark or Arrow; None: derived from the
@@ -85,6 +100,9 @@ class ScalarCodec(_TypedCodec):
         if field.shape:
             raise ConfigError(f"ScalarCodec holds scalars, not values of shape {field.shape}; omit the codec, or use another")
         return self._element_type(field)
+
+    def fill(self, field: FieldLike) -> Any:
+        return self._fill(field)
 
     def encode(self, field: FieldLike, value: Any) -> Any:
         return _to_scalar(check_scalar(field, value), self.arrow_type(field))
@@ -256,6 +274,9 @@ def _object_bytes(cells: pa.Array) -> int:
 # ---------------------------------------------------------------------- reading
 
 
+#: Float64 holds all integers up to this one.
+_MAX_EXACT: Final = 1 << 53
+
 _ValuesAndNulls: TypeAlias = tuple[npt.NDArray[Any], Mask]
 """Values of one dtype, shape ``(n,)``, with any content where a value is null; and which are null, None for none of them."""
 
@@ -328,8 +349,10 @@ def _cast(array: npt.NDArray[Any], is_null: Mask, dtype: np.dtype[Any]) -> npt.N
         raise ValueError(f"expected decimals, the column has values of dtype {array.dtype}")
     with np.errstate(over="ignore", invalid="ignore"):
         cast = array.astype(dtype)
-        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):
-            return cast
+        if dtype.kind not in "mM" and np.can_cast(array.dtype, dtype, "safe"):  # also of integers that float64 rounds
+            is_large = array.dtype.kind in "iu" and array.itemsize == 8 and len(array) > 0
+            if not is_large or (array.max() <= _MAX_EXACT and (array.dtype.kind == "u" or array.min() >= -_MAX_EXACT)):
+                return cast
         is_same = cast.astype(array.dtype) == array
         if dtype.kind not in "mM":  # a number that is too large may wrap around twice
             is_same &= (cast < 0) == (array < 0)
