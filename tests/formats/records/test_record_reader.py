@@ -6,9 +6,8 @@ import json
 import multiprocessing
 import operator
 import pickle
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,14 +59,10 @@ def write(folder: Path, n: int, *, manifest: bool = True, spec: dict[str, Any] =
 EVEN = ["id", "mat", "name"]  # what the contract can compare; arrays of different shapes have a test of their own
 
 
-def without_ragged(written: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{name: sample[name] for name in EVEN} for sample in written]
-
-
 class TestRecordReader(DatasetIteratorContract):
     @pytest.fixture
     def expected(self, tmp_path: Path) -> list[Any]:
-        return without_ragged(write(tmp_path, 7))
+        return [{name: sample[name] for name in EVEN} for sample in write(tmp_path, 7)]
 
     @pytest.fixture
     def iterator(self, tmp_path: Path, expected: list[Any]) -> Iterator[DatasetIteratorIF]:
@@ -234,7 +229,6 @@ def test_what_a_codec_raises_is_an_error_of_ours_that_names_the_record(tmp_path:
 # ---------------------------------------------------------------------- stores
 
 
-N = 400
 FAR_SPEC: dict[str, str | Column] = {"id": "i64", "text": "utf8", "x": Column("array", "float32", (64,))}
 
 
@@ -242,9 +236,9 @@ def far_sample(i: int) -> dict[str, Any]:
     return {"id": i, "text": f"text {i} " * (i % 9), "x": np.full(64, i, np.float32)}
 
 
-def write_far(store: Any, prefix: str = "", n: int = N) -> None:
-    with RecordWriter(store, FAR_SPEC, prefix=f"{prefix}plain") as writer:
-        for i in range(n):
+def write_far(store: Any) -> None:
+    with RecordWriter(store, FAR_SPEC, prefix="plain") as writer:
+        for i in range(400):
             writer.append(far_sample(i))
 
 
@@ -308,19 +302,16 @@ def sample(i: int) -> dict[str, Any]:
 
 
 def is_right(found: dict[str, Any], i: int) -> bool:
-    expected = sample(i)
-    return all(np.array_equal(found[name], expected[name]) for name in expected)
+    return all(np.array_equal(found[name], value) for name, value in sample(i).items())
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
-    with RecordWriter(folder / "plain", SHARED_SPEC) as writer:
-        for i in range(SHARED):
-            writer.append(sample(i))
-    with ShardedRecordWriter(folder / "sharded", SHARED_SPEC, shardlen=70) as writer:
-        for i in range(SHARED):
-            writer.append(sample(i))
+    for kind in (RecordWriter(folder / "plain", SHARED_SPEC), ShardedRecordWriter(folder / "sharded", SHARED_SPEC, shardlen=70)):
+        with kind as writer:
+            for i in range(SHARED):
+                writer.append(sample(i))
     return folder
 
 
@@ -347,14 +338,8 @@ def check_much(reader: Any, seed: int, n_reads: int = 20) -> int:
 
 
 def test_threads_share_a_reader(reader: RecordReader) -> None:
-    wrong: list[int] = []
-    threads = [threading.Thread(target=lambda seed=seed: wrong.append(check_much(reader, seed))) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert wrong == [0] * 8
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda seed: check_much(reader, seed), range(8))) == [0] * 8
 
 
 def test_forked_children_go_on_with_the_reader_of_their_parent(reader: RecordReader) -> None:

@@ -282,17 +282,12 @@ def cut(path: Path, n_bytes: int) -> None:
     os.truncate(path, path.stat().st_size - n_bytes)
 
 
-def lengthen(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
-
-
 #: What is done to a dataset of 10 samples, and how many are whole then.
 FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
     "index torn": (lambda folder: cut(folder / "text.idx", 3), 9),
     "records cut short": (lambda folder: cut(folder / "number.bag", 1), 9),
     "records of all gone": (lambda folder: cut(folder / "number.bag", 80), 0),
-    "records longer": (lambda folder: lengthen(folder / "text.bag", b"wor"), 10),
+    "records longer": (lambda folder: cut(folder / "text.bag", -3), 10),
 }
 
 
