@@ -15,8 +15,6 @@ import numpy.typing as npt
 import pytest
 import torch
 from far_store import FarStorageConnector
-from hypothesis import given
-from hypothesis import strategies as st
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator, access_to
@@ -28,7 +26,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.util.request_limit import MAX_REQUEST_BYTES
-from data_stack.values.stacking import take_runs
 
 N_ROWS, LENGTH = 203, 10
 NUMBERS = np.random.default_rng(0).integers(0, 60_000, N_ROWS).astype("<u2")
@@ -268,22 +265,6 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
     assert bare.read_batch([4, 5]).shape == (2, LENGTH)  # type: ignore[union-attr]
     with pytest.raises(data_stack.exception.ConfigError, match="no column 'rows'"):
         dicts.read_column("rows")
-
-
-@given(
-    starts=st.lists(st.integers(0, 30), max_size=8),
-    length=st.integers(1, 10),
-    layout=st.sampled_from([lambda rows: rows, lambda rows: rows[::-1], lambda rows: rows[:, ::2], np.asfortranarray]),
-)
-def test_runs_are_slices_in_memory_of_their_own(starts: list[int], length: int, layout: Callable[[_Array], _Array]) -> None:
-    rows = layout(np.arange(160).reshape(40, 4))
-
-    found = take_runs(rows, np.array(starts, dtype=np.intp), length)
-
-    assert found.shape == (len(starts), length, *rows.shape[1:])
-    assert found.flags.c_contiguous or len(starts) == 0
-    assert found.tolist() == [rows[start : start + length].tolist() for start in starts]
-    assert not np.shares_memory(found, rows)
 
 
 # ---------------------------------------------------------------------- loaders, processes, remote stores

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from decimal import Decimal
@@ -148,13 +149,12 @@ def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
         next(batches)
 
 
-def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
-    return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
-
-
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
 def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
     options: dict[str, Any] = {"reader_pool_type": kind, "workers_count": 1, "shuffle_row_groups": False}
+
+    def first_and_last(rows: Any) -> tuple[Any, ...]:
+        return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
 
     with DataLoader(reader(table, ["id", "flag"], **options), 100, first_and_last) as loader:
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
@@ -214,13 +214,9 @@ def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Pat
 def test_sequences_are_nested_dicts_of_tensors() -> None:
     ngram = NGram({0: ["timestamp", "flag"], 1: ["accel"]}, 100, "timestamp")
 
-    loaders: list[tuple[Any, dict[str, Any]]] = [
-        (DataLoader, {}),
-        (BatchedDataLoader, {}),
-        (InMemBatchedDataLoader, {"rows_capacity": None}),
-    ]
-    for loader_class, options in loaders:
-        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32, **options)
+    in_memory = functools.partial(InMemBatchedDataLoader, rows_capacity=None)
+    for loader_class in (DataLoader, BatchedDataLoader, in_memory):
+        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32)
         batch = next(iter(loader))
         assert list(batch) == [0, 1]
         assert (batch[0]["timestamp"].shape, batch[0]["flag"].dtype) == ((32,), torch.uint8)
