@@ -198,17 +198,11 @@ def test_any_exception_of_a_transform_arrives_and_the_workers_stay(what: str, te
         assert worker_ids() == workers
 
 
-class Locked(Numbers):
-    """Samples that cannot be sent."""
-
-    def __init__(self) -> None:
-        super().__init__(8)
-        self.lock = threading.Lock()
-
-
 def test_what_cannot_be_sent_is_named() -> None:
+    locked = Numbers(8)
+    vars(locked)["lock"] = threading.Lock()
     with pytest.raises(ConfigError, match=r"the iterator .* cannot be sent to worker processes: .*lock.*worker_kind='threads'"):
-        next(iter(loader(Locked())))
+        next(iter(loader(locked)))
     with pytest.raises(ConfigError, match=r"the transform <function .*<lambda>.* cannot be sent"):
         lock = threading.Lock()
         next(iter(loader(Numbers(8), transform=lambda batch: batch * lock.locked())))

@@ -74,13 +74,11 @@ def test_arguments_that_make_no_sense_are_refused(options: dict[str, Any]) -> No
 
 
 def of_rows(row: dict[str, Any]) -> dict[str, Any]:
-    row["sum"] = row["vector"].sum()
-    return row
+    return {**row, "sum": row["vector"].sum()}
 
 
 def of_arrays(columns: dict[str, Any]) -> dict[str, Any]:
-    columns["sum"] = columns["vector"].sum(axis=1)
-    return columns
+    return {**columns, "sum": columns["vector"].sum(axis=1)}
 
 
 def of_frames(frame: Any) -> Any:

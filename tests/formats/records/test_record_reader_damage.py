@@ -272,12 +272,6 @@ def numbered(i: int) -> dict[str, Any]:
     return {"number": i, "text": "word " * (i % 4 + 1)}
 
 
-def write_by_granular(folder: Path, n_samples: int) -> None:
-    with granular.DatasetWriter(folder, SPEC, granular.encoders) as writer:
-        for i in range(n_samples):
-            writer.append(numbered(i))
-
-
 def cut(path: Path, n_bytes: int) -> None:
     os.truncate(path, path.stat().st_size - n_bytes)
 
@@ -294,7 +288,9 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
     damage, n_whole = FAULTS[fault]
-    write_by_granular(tmp_path, 10)
+    with granular.DatasetWriter(tmp_path, SPEC, granular.encoders) as theirs:
+        for i in range(10):
+            theirs.append(numbered(i))
     damage(tmp_path)
 
     with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):

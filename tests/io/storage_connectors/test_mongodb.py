@@ -128,14 +128,10 @@ def on_replica_set(uri: str) -> str:
 
 def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred") as connector:
-        asking: list[Callable[[], object]] = [
-            lambda: connector.has_resource("a"),
-            lambda: connector.get_resource("a"),
-            lambda: connector.stat("a"),
-        ]
+        asking: list[Callable[[str], object]] = [connector.has_resource, connector.get_resource, connector.stat]
         for ask in asking:
             with SentCommands() as sent, contextlib.suppress(ResourceNotFoundError):
-                ask()
+                ask("a")
 
             modes = [command.get("$readPreference", {"mode": "primary"})["mode"] for command in sent.of("find")]
             assert modes == ["secondaryPreferred", "primary"]

@@ -31,10 +31,6 @@ def server() -> Iterator[MongoDBServer]:
         yield server
 
 
-#: The driver asks again how a server is that said it is shutting down; a real one would be away meanwhile.
-SOON_MS = 500
-
-
 @pytest.fixture
 def database(server: MongoDBServer, request: pytest.FixtureRequest) -> Iterator[str]:
     name = "test_" + hashlib.sha256(request.node.name.encode()).hexdigest()[:12]
@@ -89,8 +85,9 @@ LOST: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fault", LOST, ids=["connection closed", "shutting down", "not replicated", "shut down after it"])
 def test_a_publication_whose_answer_is_lost_is_told_truly(server: MongoDBServer, database: str, fault: dict[str, Any]) -> None:
+    # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
     with MongoDBStorageConnector(
-        server.uri(database, heartbeatFrequencyMS=SOON_MS), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+        server.uri(database, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
     ) as connector:
         for data in (b"small", CONTENT):
             connector.set_resource("a", b"old")
@@ -153,9 +150,6 @@ def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(s
         assert content(connector, "a") == CONTENT[1:]
         connector.collect_garbage(0)
         assert content(connector, "a") == CONTENT[1:]
-
-
-#: After a closed connection the driver waits 0.5 s before it asks again, so that one command of a kind has to do.
 
 
 # ---------------------------------------------------------------------- a server that does not let us in
