@@ -293,11 +293,6 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=["columns", "sequences"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 def check_readable_part(dataset: Path, kind: str) -> None:
     """Whatever lies there is samples from the first on, or an error of ours."""
     try:
@@ -307,6 +302,7 @@ def check_readable_part(dataset: Path, kind: str) -> None:
         pass
 
 
+@pytest.mark.parametrize("kind", ["columns", "sequences"])
 @pytest.mark.parametrize(
     ("actions", "n_points"),
     [
