@@ -85,18 +85,16 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
 
 
 class Noted(DatasetIterator):
-    """Notes which samples were read in this process; ``bad`` ones cannot be."""
+    """Notes which samples were read in this process."""
 
-    def __init__(self, n: int, bad: int = -1) -> None:
-        self.n, self.bad = n, bad
+    def __init__(self, n: int) -> None:
+        self.n = n
         self.read: Counter[int] = Counter()
 
     def __len__(self) -> int:
         return self.n
 
     def __getitem__(self, index: int) -> int:
-        if index == self.bad:
-            raise LookupError("not there")
         self.read[index] += 1
         return index
 

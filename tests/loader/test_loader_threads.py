@@ -16,24 +16,21 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIterator, SampleAccess, SourceAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SampleAccess,
+    SourceAccess,
+)
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers import ThreadWorkers
 
 
-class Numbers(DatasetIterator):
+def numbers(n: int, read: Callable[[int], Any] = lambda number: None) -> DatasetIteratorIF:
     """The numbers from 0 on; ``read`` is told of each."""
-
-    def __init__(self, n: int, read: Callable[[int], None] = lambda number: None) -> None:
-        self.n, self.read = n, read
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> int:
-        self.read(index)
-        return index
+    return InMemoryDatasetIterator(range(n)).map(lambda number: (read(number), number)[1])
 
 
 def until(holds: Callable[[], bool]) -> None:
@@ -54,14 +51,14 @@ def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
 def test_batches_are_made_by_several_threads_at_once() -> None:
     together = threading.Barrier(3, timeout=20)
 
-    batches = list(loader(Numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
+    batches = list(loader(numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
 
     assert len(batches) == 3
 
 
 def test_no_more_batches_are_made_ahead_than_asked_for() -> None:
     read: list[int] = []
-    iteration = iter(loader(Numbers(400, read.append), prefetch=2))
+    iteration = iter(loader(numbers(400, read.append), prefetch=2))
 
     next(iteration)
     until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
@@ -78,7 +75,7 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         kept.append(weakref.ref(batch))
         return batch
 
-    with loader(Numbers(40), transform=transform) as subject:
+    with loader(numbers(40), transform=transform) as subject:
         for batch in subject:  # noqa: B007  # it is kept, as many a loop does
             pass
         del batch
@@ -177,7 +174,7 @@ def test_an_error_names_sample_and_thread_and_has_the_traceback_of_the_thread() 
     with pytest.raises(
         LoadingError, match=r"sample 33 could not be read: LookupError: not there .*worker thread [123]"
     ) as raised:
-        for batch in loader(Numbers(80, read)):
+        for batch in loader(numbers(80, read)):
             received.append(batch)
 
     cause = raised.value.__cause__
@@ -194,7 +191,7 @@ def test_an_exit_in_the_users_code_reaches_the_consumer() -> None:
         raise error
 
     with pytest.raises(LoadingError) as raised:
-        list(loader(Numbers(8), transform=transform))
+        list(loader(numbers(8), transform=transform))
 
     assert raised.value.__cause__ is error
     assert type(error).__name__ in str(raised.value)
@@ -225,7 +222,7 @@ def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ThreadWorkers, "warns_after_seconds", 0.2)
-    iteration = iter(loader(Numbers(8), transform=gate))
+    iteration = iter(loader(numbers(8), transform=gate))
     threading.Timer(0.5, gate.opened.set).start()
 
     with warnings.catch_warnings(record=True) as told:
@@ -239,7 +236,7 @@ def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
 
 
 def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: Gate) -> None:
-    subject = loader(Numbers(40), transform=gate, timeout_seconds=0.2)
+    subject = loader(numbers(40), transform=gate, timeout_seconds=0.2)
 
     with pytest.raises(WorkerError, match=r"a worker thread did not make the batch of step 0"):
         list(subject)
