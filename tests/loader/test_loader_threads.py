@@ -200,30 +200,20 @@ def test_an_exit_in_the_users_code_reaches_the_consumer() -> None:
 # ---------------------------------------------------------------------------------------------------------------- slow and stuck
 
 
-class Gate:
-    """A transform that stands still until it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-
-    def __call__(self, batch: Any) -> Any:
-        self.opened.wait(60)
-        return batch
-
-
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
+def gate() -> Iterator[threading.Event]:
+    """A transform stands still until it is set."""
+    made = threading.Event()
     yield made
-    made.opened.set()
+    made.set()
 
 
 def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ThreadWorkers, "warns_after_seconds", 0.2)
-    iteration = iter(loader(numbers(8), transform=gate))
-    threading.Timer(0.5, gate.opened.set).start()
+    iteration = iter(loader(numbers(8), transform=lambda batch: (gate.wait(60), batch)[1]))
+    threading.Timer(0.5, gate.set).start()
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -235,13 +225,13 @@ def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
     iteration.close()  # type: ignore[attr-defined]
 
 
-def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: Gate) -> None:
-    subject = loader(numbers(40), transform=gate, timeout_seconds=0.2)
+def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: threading.Event) -> None:
+    subject = loader(numbers(40), transform=lambda batch: (gate.wait(60), batch)[1], timeout_seconds=0.2)
 
     with pytest.raises(WorkerError, match=r"a worker thread did not make the batch of step 0"):
         list(subject)
 
-    gate.opened.set()
+    gate.set()
     np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
 
 

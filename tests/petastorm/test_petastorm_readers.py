@@ -235,22 +235,15 @@ def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped
     reader.cleanup_cache()
 
 
-class FailsTwice:
-    """A transform that fails for one row, the first two times."""
-
-    def __init__(self) -> None:
-        self.n_failures = 0
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        if row["id"] == 50 and self.n_failures < 2:
-            self.n_failures += 1
-            raise OSError("not yet")
+def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
+    def fails_twice(row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] == 50 and failures:
+            raise OSError(failures.pop())
         return row
 
-
-def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
     for kind in ("dummy", "thread"):
-        spec = TransformSpec(FailsTwice())
+        failures = ["not yet", "not yet"]
+        spec = TransformSpec(fails_twice)
         with make_reader(numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind) as reader:
             with pytest.raises(DataStackError, match="not yet"):
                 ids(reader)

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gridfs
@@ -195,25 +196,19 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
     """Nothing was heard of it for long, and it ends just as its chunks are being deleted."""
     connector.set_resource("a", version(0))
     batch = NOISE[:CHUNK_BYTES] * 64  # is sent as soon as it is full
-    go_on, errors = threading.Event(), list[BaseException]()
+    go_on = threading.Event()
 
     def source() -> Iterator[bytes]:
         yield batch
         go_on.wait(30)
 
-    def write() -> None:
-        try:
-            connector.set_resource("a", source())
-        except DataStackError as error:
-            errors.append(error)
-
-    writer = threading.Thread(target=write)
+    threads = ThreadPoolExecutor(1)
+    writer = threads.submit(connector.set_resource, "a", source())
 
     def end_upload() -> None:
         go_on.set()
-        writer.join()
+        threads.shutdown()
 
-    writer.start()
     end = time.monotonic() + 30
     while mongodb["data_stack.chunks"].count_documents({}) < 64 + 4 and time.monotonic() < end:
         time.sleep(0.01)
@@ -223,7 +218,7 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
         with meanwhile.at("before", "delete .chunks", end_upload):
             sweeping.collect_garbage(0)
 
-    assert len(errors) == 1
+    assert isinstance(writer.exception(), DataStackError)
     assert content(connector, "a") == version(0)
     connector.collect_garbage(0)
     assert_no_orphans(mongodb)
