@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from process_harness import until
 
 from data_stack.dataset.iterator import (
     AccessedDatasetIterator,
@@ -31,14 +32,6 @@ from data_stack.loader.workers import ThreadWorkers
 def numbers(n: int, read: Callable[[int], Any] = lambda number: None) -> DatasetIteratorIF:
     """The numbers from 0 on; ``read`` is told of each."""
     return InMemoryDatasetIterator(range(n)).map(lambda number: (read(number), number)[1])
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait, as long as a slow machine may need."""
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)
 
 
 def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
@@ -61,7 +54,7 @@ def test_no_more_batches_are_made_ahead_than_asked_for() -> None:
     iteration = iter(loader(numbers(400, read.append), prefetch=2))
 
     next(iteration)
-    until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
+    assert until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
     time.sleep(0.05)
 
     assert max(read) < 6 * 4
@@ -79,7 +72,7 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         for batch in subject:  # noqa: B007  # it is kept, as many a loop does
             pass
         del batch
-        until(lambda: all(each() is None for each in kept))
+        assert until(lambda: all(each() is None for each in kept))
 
 
 # ------------------------------------------------------------------------------------------------------------- how far ahead

@@ -8,7 +8,6 @@ import hashlib
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,6 +16,7 @@ import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import kill_at_command, meanwhile
+from process_harness import until
 from pymongo.database import Database
 from sizes import FULL
 
@@ -209,9 +209,7 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
         go_on.set()
         threads.shutdown()
 
-    end = time.monotonic() + 30
-    while mongodb["data_stack.chunks"].count_documents({}) < 64 + 4 and time.monotonic() < end:
-        time.sleep(0.01)
+    assert until(lambda: mongodb["data_stack.chunks"].count_documents({}) >= 64 + 4)
     silent = {"owner": "elsewhere-1-1", "beat": datetime.datetime(2020, 1, 1)}
     mongodb["data_stack.uploads"].update_many({}, {"$set": silent})
     with MongoDBStorageConnector(mongodb_uri, timeout_seconds=29) as sweeping:
