@@ -15,8 +15,6 @@ import numpy.typing as npt
 import pytest
 import torch
 from far_store import FarStorageConnector
-from hypothesis import given
-from hypothesis import strategies as st
 
 import data_stack
 from data_stack.dataset.iterator import DatasetIteratorIF, InformedDatasetIterator, SequenceDatasetIterator, access_to
@@ -28,7 +26,6 @@ from data_stack.io.resources import StreamedResource
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.util.request_limit import MAX_REQUEST_BYTES
-from data_stack.values.stacking import take_runs
 
 N_ROWS, LENGTH = 203, 10
 NUMBERS = np.random.default_rng(0).integers(0, 60_000, N_ROWS).astype("<u2")
@@ -41,37 +38,9 @@ _Open = Callable[[Path, _Array], DatasetIteratorIF]
 # ---------------------------------------------------------------------- sources of one column
 
 
-def arrays(_: Path, rows: _Array) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([rows])
-
-
-def strided(_: Path, rows: _Array) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([np.stack([rows, rows])[1]])
-
-
-def memory_map(folder: Path, rows: _Array) -> DatasetIteratorIF:
+def saved(folder: Path, rows: _Array) -> Path:
     np.save(folder / "rows.npy", rows)
-    return SequenceDatasetIterator([np.load(folder / "rows.npy", mmap_mode="r")])
-
-
-def tensor(_: Path, rows: _Array) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([torch.from_numpy(rows.copy())])
-
-
-def npy(folder: Path, rows: _Array) -> DatasetIteratorIF:
-    np.save(folder / "rows.npy", rows)
-    return NumpyDatasetIterator([folder / "rows.npy"])
-
-
-def npy_in_fortran_order(folder: Path, rows: _Array) -> DatasetIteratorIF:
-    np.save(folder / "rows.npy", np.asfortranarray(rows))
-    return NumpyDatasetIterator([folder / "rows.npy"])
-
-
-def npy_of_an_open_file(_: Path, rows: _Array) -> DatasetIteratorIF:
-    file = io.BytesIO()
-    np.save(file, rows)
-    return NumpyDatasetIterator([file])
+    return folder / "rows.npy"
 
 
 def npy_far_away(folder: Path, rows: _Array) -> DatasetIteratorIF:
@@ -86,61 +55,39 @@ def raw(folder: Path, rows: _Array) -> DatasetIteratorIF:
     return RawDatasetIterator([folder / "rows.bin"], (rows.dtype, rows.shape[1:]), header_bytes=3)
 
 
-def hdf5(folder: Path, rows: _Array) -> DatasetIteratorIF:
+def hdf5(folder: Path, rows: _Array, **options: Any) -> DatasetIteratorIF:
     with h5py.File(folder / "rows.h5", "w") as file:
-        file["rows"] = rows
+        file.create_dataset("rows", data=rows, **options)
     return HDF5DatasetIterator(folder / "rows.h5", ["rows"])
 
 
 def hdf5_in_chunks(folder: Path, rows: _Array) -> DatasetIteratorIF:
-    with h5py.File(folder / "rows.h5", "w") as file:
-        file.create_dataset("rows", data=rows, chunks=(min(16, len(rows)), *rows.shape[1:]), compression="gzip")
-    return HDF5DatasetIterator(folder / "rows.h5", ["rows"])
+    return hdf5(folder, rows, chunks=(min(16, len(rows)), *rows.shape[1:]), compression="gzip")
 
 
-def records(folder: Path, rows: _Array, **options: Any) -> DatasetIteratorIF:
-    with RecordWriter(folder, {"x": Column("array", rows.dtype, rows.shape[1:])}) as writer:
+def records(folder: Path, rows: _Array, type_name: str = "array", **options: Any) -> DatasetIteratorIF:
+    with RecordWriter(folder, {"x": Column(type_name, rows.dtype, rows.shape[1:])}) as writer:
         writer.extend({"x": rows})
     return RecordReader(folder, **options).as_tuple()
 
 
-def records_with_headers(folder: Path, rows: _Array) -> DatasetIteratorIF:
-    with RecordWriter(folder, {"x": Column("npy", rows.dtype, rows.shape[1:])}) as writer:
-        writer.extend({"x": rows})
-    return RecordReader(folder).as_tuple()
-
-
-def records_by_range(folder: Path, rows: _Array) -> DatasetIteratorIF:
-    return records(folder, rows, mapped=False)
-
-
-def kept(_: Path, rows: _Array) -> DatasetIteratorIF:
-    return SequenceDatasetIterator([rows]).in_memory()
-
-
-def table(_: Path, rows: _Array) -> DatasetIteratorIF:
-    import pandas as pd
-
-    return data_stack.from_pandas(pd.DataFrame({"x": rows.reshape(N_ROWS, -1)[:, 0]})).as_tuple()
-
-
-SOURCES = [
-    arrays,
-    strided,
-    memory_map,
-    tensor,
-    npy,
-    npy_in_fortran_order,
-    npy_of_an_open_file,
-    npy_far_away,
-    raw,
-    hdf5,
-    hdf5_in_chunks,
-    records,
-    records_with_headers,
-    records_by_range,
-    kept,
-]
+SOURCES: dict[str, _Open] = {
+    "arrays": lambda _, rows: SequenceDatasetIterator([rows]),
+    "strided": lambda _, rows: SequenceDatasetIterator([np.stack([rows, rows])[1]]),
+    "memory map": lambda folder, rows: SequenceDatasetIterator([np.load(saved(folder, rows), mmap_mode="r")]),
+    "tensor": lambda _, rows: SequenceDatasetIterator([torch.from_numpy(rows.copy())]),
+    "npy": lambda folder, rows: NumpyDatasetIterator([saved(folder, rows)]),
+    "npy in Fortran's order": lambda folder, rows: NumpyDatasetIterator([saved(folder, np.asfortranarray(rows))]),
+    "npy of an open file": lambda folder, rows: NumpyDatasetIterator([io.BytesIO(saved(folder, rows).read_bytes())]),
+    "npy far away": npy_far_away,
+    "raw": raw,
+    "hdf5": hdf5,
+    "hdf5 in chunks": hdf5_in_chunks,
+    "records": records,
+    "records with headers": lambda folder, rows: records(folder, rows, "npy"),
+    "records by range": lambda folder, rows: records(folder, rows, mapped=False),
+    "kept": lambda _, rows: SequenceDatasetIterator([rows]).in_memory(),
+}
 
 
 def slices(rows: _Array, starts: Any, length: int = LENGTH) -> _Array:
@@ -173,9 +120,9 @@ def check(iterator: DatasetIteratorIF, rows: _Array, starts: list[int], length: 
 
 
 @pytest.mark.parametrize("rows", [NUMBERS, ROWS], ids=["numbers", "rows"])
-@pytest.mark.parametrize("open_rows", SOURCES)
-def test_windows_are_slices_of_the_rows(open_rows: _Open, rows: _Array, tmp_path: Path) -> None:
-    source = open_rows(tmp_path, rows)
+@pytest.mark.parametrize("source_kind", SOURCES)
+def test_windows_are_slices_of_the_rows(source_kind: str, rows: _Array, tmp_path: Path) -> None:
+    source = SOURCES[source_kind](tmp_path, rows)
 
     for stride in (1, 4, 10, 37, 300):
         windows = source.windows(LENGTH, stride=stride)
@@ -186,16 +133,18 @@ def test_windows_are_slices_of_the_rows(open_rows: _Open, rows: _Array, tmp_path
     assert np.array_equal(np.stack([row for (row,) in source]), rows)
 
 
-def test_windows_of_a_table_are_slices_of_its_columns(tmp_path: Path) -> None:
-    windows = table(tmp_path, NUMBERS).windows(LENGTH, stride=4)
+def test_windows_of_a_table_are_slices_of_its_columns() -> None:
+    import pandas as pd
+
+    windows = data_stack.from_pandas(pd.DataFrame({"x": NUMBERS})).as_tuple().windows(LENGTH, stride=4)
 
     assert access_to(windows).fixed_columns
     check(windows, NUMBERS, list(range(0, N_ROWS - LENGTH + 1, 4)))
 
 
-@pytest.mark.parametrize("open_rows", SOURCES)
-def test_batches_are_slices_with_a_shorter_one_at_the_end(open_rows: _Open, tmp_path: Path) -> None:
-    source = open_rows(tmp_path, ROWS)
+@pytest.mark.parametrize("source_kind", SOURCES)
+def test_batches_are_slices_with_a_shorter_one_at_the_end(source_kind: str, tmp_path: Path) -> None:
+    source = SOURCES[source_kind](tmp_path, ROWS)
 
     full, batches = source.batch(LENGTH, drop_last=True), source.batch(LENGTH)
 
@@ -208,9 +157,9 @@ def test_batches_are_slices_with_a_shorter_one_at_the_end(open_rows: _Open, tmp_
     assert np.array_equal(batches.read_column(0, [20, 20])[1], ROWS[200:])
 
 
-@pytest.mark.parametrize("open_rows", [arrays, npy, npy_far_away, records, hdf5_in_chunks, kept])
-def test_parts_are_read_as_slices_and_other_views_sample_by_sample(open_rows: _Open, tmp_path: Path) -> None:
-    source = open_rows(tmp_path, NUMBERS)
+@pytest.mark.parametrize("source_kind", ["arrays", "npy", "npy far away", "records", "hdf5 in chunks", "kept"])
+def test_parts_are_read_as_slices_and_other_views_sample_by_sample(source_kind: str, tmp_path: Path) -> None:
+    source = SOURCES[source_kind](tmp_path, NUMBERS)
 
     for part, of in ((source.skip(7), slice(7, None)), (source.take(60), slice(60)), (source[20:90][5:], slice(25, 90))):
         windows = part.windows(LENGTH, stride=LENGTH)
@@ -226,13 +175,13 @@ def test_parts_are_read_as_slices_and_other_views_sample_by_sample(open_rows: _O
 
 
 @pytest.mark.parametrize("rows", [NUMBERS, ROWS], ids=["numbers", "rows"])
-@pytest.mark.parametrize("open_rows", [arrays, npy, npy_far_away, raw, hdf5_in_chunks, records])
-def test_windows_of_several_parts_cross_their_borders(open_rows: _Open, rows: _Array, tmp_path: Path) -> None:
+@pytest.mark.parametrize("source_kind", ["arrays", "npy", "npy far away", "raw", "hdf5 in chunks", "records"])
+def test_windows_of_several_parts_cross_their_borders(source_kind: str, rows: _Array, tmp_path: Path) -> None:
     parts = []
     for number, (start, stop) in enumerate(itertools.pairwise([0, 15, 15, 90, 96, N_ROWS])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        parts.append(open_rows(folder, rows[start:stop]) if start < stop else SequenceDatasetIterator([rows[:0]]))
+        parts.append(SOURCES[source_kind](folder, rows[start:stop]) if start < stop else SequenceDatasetIterator([rows[:0]]))
     combined = parts[0].combine(*parts[1:])
 
     for stride in (1, 5, 10, 300):
@@ -318,31 +267,15 @@ def test_windows_keep_the_form_of_the_samples(tmp_path: Path) -> None:
         dicts.read_column("rows")
 
 
-@given(
-    starts=st.lists(st.integers(0, 30), max_size=8),
-    length=st.integers(1, 10),
-    layout=st.sampled_from([lambda rows: rows, lambda rows: rows[::-1], lambda rows: rows[:, ::2], np.asfortranarray]),
-)
-def test_runs_are_slices_in_memory_of_their_own(starts: list[int], length: int, layout: Callable[[_Array], _Array]) -> None:
-    rows = layout(np.arange(160).reshape(40, 4))
-
-    found = take_runs(rows, np.array(starts, dtype=np.intp), length)
-
-    assert found.shape == (len(starts), length, *rows.shape[1:])
-    assert found.flags.c_contiguous or len(starts) == 0
-    assert found.tolist() == [rows[start : start + length].tolist() for start in starts]
-    assert not np.shares_memory(found, rows)
-
-
 # ---------------------------------------------------------------------- loaders, processes, remote stores
 
 
-@pytest.mark.parametrize("open_rows", [npy, raw, records, hdf5, hdf5_in_chunks, npy_far_away])
+@pytest.mark.parametrize("source_kind", ["npy", "raw", "records", "hdf5", "hdf5 in chunks", "npy far away"])
 @pytest.mark.parametrize("options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}])
 def test_loaders_make_the_same_batches_of_windows_in_all_workers(
-    open_rows: _Open, options: dict[str, Any], tmp_path: Path
+    source_kind: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
-    windows = open_rows(tmp_path, NUMBERS).windows(LENGTH, stride=2)
+    windows = SOURCES[source_kind](tmp_path, NUMBERS).windows(LENGTH, stride=2)
     order = SequenceDatasetIterator([np.arange(97)]).shuffle(5)
 
     with Loader(windows, 8, shuffle=True, seed=5, **options) as loader:
@@ -353,9 +286,9 @@ def test_loaders_make_the_same_batches_of_windows_in_all_workers(
     assert np.array_equal(np.concatenate(batches), slices(NUMBERS, [2 * int(position) for (position,) in order]))
 
 
-@pytest.mark.parametrize("open_rows", [npy, raw, hdf5])
-def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(open_rows: _Open, tmp_path: Path) -> None:
-    windows = open_rows(tmp_path, np.arange(100_000, dtype="<u4")).windows(1024, stride=1024)
+@pytest.mark.parametrize("source_kind", ["npy", "raw", "hdf5"])
+def test_windows_are_pickled_as_their_files_and_read_by_spawned_workers(source_kind: str, tmp_path: Path) -> None:
+    windows = SOURCES[source_kind](tmp_path, np.arange(100_000, dtype="<u4")).windows(1024, stride=1024)
     assert windows[0][0][5] == 5
 
     with Loader(windows, 8, worker_kind="processes", workers=2) as loader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import logging.handlers
 import multiprocessing
 import pickle
 from pathlib import Path
@@ -32,23 +32,12 @@ def loader_of(**options: Any) -> Loader:
 ORDER = [int(i) for batch in loader_of(worker_kind="inline") for i in batch[0]]
 
 
-class Messages(logging.Handler):
-    """Collects what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(f"{record.levelname}: {record.getMessage()}")
-
-
 def run_rank(rank: int, folder: Path) -> None:
     """What one of the processes does; it writes down what it found."""
     earlier = loader_of(worker_kind="threads", workers=1)
     found: dict[str, Any] = {"len before the group": len(earlier)}
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
-    messages = Messages()
+    messages = logging.handlers.BufferingHandler(1000)
     logging.getLogger("data_stack").addHandler(messages)
     logging.getLogger("data_stack").setLevel(logging.INFO)
     found["shard of the process"] = shard_of_process()
@@ -60,7 +49,7 @@ def run_rank(rank: int, folder: Path) -> None:
             n_together = torch.tensor(len(batch[0]))
             torch.distributed.all_reduce(n_together)
             found[uneven].append((batch[0].tolist(), int(n_together)))
-    found["messages"] = messages.texts[:]
+    found["messages"] = [f"{record.levelname}: {record.getMessage()}" for record in messages.buffer]
     found["in processes"] = [batch[0].tolist() for batch in loader_of(workers=1, worker_kind="processes")]
     found["copied"] = pickle.loads(pickle.dumps(loader_of()))  # its receiver may have no group
     found["all samples"] = [int(i) for batch in loader_of(shard=(0, 1), worker_kind="inline") for i in batch[0]]
@@ -71,13 +60,14 @@ def run_rank(rank: int, folder: Path) -> None:
 
 def run_disagreeing_rank(rank: int, folder: Path) -> None:
     """What one of two processes notices of the other one, which differs in one thing after the other."""
-    state = advanced(rank).state_dict()
+    advanced = loader_of(shard=(0, WORLD), epochs=None, worker_kind="inline")
+    list(zip(range(rank), advanced, strict=False))
     early = Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank)
     next(iter(early))
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/group", rank=rank, world_size=WORLD)
     other_samples = SequenceDatasetIterator([np.arange(N_SAMPLES) + rank])
     other_state = loader_of(shard=(rank, WORLD), worker_kind="inline")
-    other_state.load_state_dict(state)
+    other_state.load_state_dict(advanced.state_dict())
     loaders = {
         "same": loader_of(worker_kind="inline"),
         "seed": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank),
@@ -98,14 +88,6 @@ def run_disagreeing_rank(rank: int, folder: Path) -> None:
     (folder / f"found-{rank}").write_bytes(pickle.dumps(found))
     torch.distributed.barrier()
     torch.distributed.destroy_process_group()
-
-
-def advanced(n_batches: int) -> Loader:
-    """A loader that has given some batches."""
-    loader = loader_of(shard=(0, WORLD), epochs=None, worker_kind="inline")
-    for _, _ in zip(range(n_batches), loader, strict=False):
-        pass
-    return loader
 
 
 def run_all(function: Any, folder: Path) -> list[dict[str, Any]]:

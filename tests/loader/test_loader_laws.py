@@ -35,18 +35,6 @@ def columns_of(n: int) -> list[Any]:
     ]
 
 
-def as_arrays(n: int) -> DatasetIteratorIF:
-    return SequenceDatasetIterator(columns_of(n)[:2])
-
-
-def as_lists(n: int) -> DatasetIteratorIF:
-    return SequenceDatasetIterator(columns_of(n))
-
-
-def as_own(n: int) -> DatasetIteratorIF:
-    return Samples(list(zip(*columns_of(n), strict=True)))
-
-
 def jittered(sample: Any, rng: np.random.Generator) -> Any:
     return (sample[0], sample[1] + rng.random(3), *sample[2:])
 
@@ -102,8 +90,9 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    source = draw(st.sampled_from([as_arrays, as_lists, as_own]))
-    stack = source(draw(st.integers(0, 40)))
+    columns = columns_of(draw(st.integers(0, 40)))
+    sources = [SequenceDatasetIterator(columns[:2]), SequenceDatasetIterator(columns), Samples(list(zip(*columns, strict=True)))]
+    stack: DatasetIteratorIF = draw(st.sampled_from(sources))
     for layer in draw(st.lists(st.sampled_from(LAYERS), max_size=3)):
         stack = layer(stack)
     try:
@@ -184,11 +173,7 @@ def test_stopping_at_any_step_and_going_on_elsewhere_gives_the_batches_of_the_un
             *[case.loaders(each, epochs=epochs, transform=changed) for each in ("inline", kind, kind)], strict=True
         ):
             first, second = [*uninterrupted], [*uninterrupted]
-            received = []
-            for batch in interrupted:
-                received.append(batch)
-                if len(received) > n_received:
-                    break
+            received = [batch for _, batch in zip(range(n_received + 1), interrupted, strict=False)]
             state = json.loads(json.dumps(interrupted.state_dict()))
 
             resumed.load_state_dict(state)
@@ -210,12 +195,7 @@ def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
     (alone,) = case.loaders(world=1)
     order = in_turn([list(alone)])
     before = case.loaders()
-    first: list[list[Any]] = [[] for _ in before]
-    for received, loader in zip(first, before, strict=True):
-        for batch in loader:
-            received.append(batch)
-            if len(received) >= n_steps:
-                break
+    first = [[batch for _, batch in zip(range(max(1, n_steps)), loader, strict=False)] for loader in before]
     state = before[0].state_dict()
     after = case.loaders(batch_size=batch_size, world=world)
     for loader in after:
@@ -229,31 +209,19 @@ def test_another_world_and_batch_size_give_what_was_left_in_the_same_order(
         assert in_turn(first) == order
 
 
-def random_stack() -> DatasetIteratorIF:
-    """Arrays, strings and arrays of different lengths, drawn anew in each epoch."""
-    return as_lists(60).shuffle(seed=3).map(jittered, seed=1).in_memory().filter(is_not_divided_by_three, column=0).repeat(2)
-
-
 @pytest.mark.filterwarnings("ignore:.* takes long:RuntimeWarning")  # on a busy machine
 def test_worker_processes_give_the_same_batches_and_go_on_where_others_stopped() -> None:
     options: dict[str, Any] = {"shuffle": True, "seed": 5, "epochs": 2, "transform": changed}
-    stack = random_stack()
+    jumbled = SequenceDatasetIterator(columns_of(60)).shuffle(seed=3).map(jittered, seed=1)  # anew in each epoch
+    stack = jumbled.in_memory().filter(is_not_divided_by_three, column=0).repeat(2)
     whole = list(Loader(stack, 7, worker_kind="inline", **options))
     interrupted = Loader(stack, 7, worker_kind="threads", workers=3, **options)
-    received = []
-    for batch in interrupted:
-        received.append(batch)
-        if len(received) == 8:
-            break
+    received = [batch for _, batch in zip(range(8), interrupted, strict=False)]
 
     with Loader(stack, 7, worker_kind="processes", workers=2, **options) as processes:
         all_of_them = list(processes)
         processes.load_state_dict(json.loads(json.dumps(interrupted.state_dict())))
-        rest = []
-        for batch in processes:
-            rest.append(batch)
-            if len(rest) == 6:
-                break
+        rest = [batch for _, batch in zip(range(6), processes, strict=False)]
     last = Loader(stack, 7, worker_kind="inline", **options)
     last.load_state_dict(processes.state_dict())
 

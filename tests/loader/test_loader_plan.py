@@ -12,8 +12,6 @@ from data_stack.exception import ConfigError
 from data_stack.loader import Plan
 from data_stack.loader.plan import Uneven
 
-UNEVEN: list[Uneven] = ["pad", "drop", "keep"]
-
 sizes = st.integers(0, 120)
 batch_sizes = st.integers(1, 17)
 worlds = st.integers(1, 7)
@@ -43,7 +41,7 @@ def test_padded_ranks_repeat_fewer_samples_than_there_are_ranks_from_the_start(
     assert len(positions) == n - position + n_missing
 
 
-@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(UNEVEN), st.data())
+@given(sizes, batch_sizes, worlds, st.booleans(), st.sampled_from(["pad", "drop", "keep"]), st.data())
 def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     n: int, batch: int, world: int, drop_last: bool, uneven: Uneven, data: st.DataObject
 ) -> None:

@@ -198,17 +198,11 @@ def test_any_exception_of_a_transform_arrives_and_the_workers_stay(what: str, te
         assert worker_ids() == workers
 
 
-class Locked(Numbers):
-    """Samples that cannot be sent."""
-
-    def __init__(self) -> None:
-        super().__init__(8)
-        self.lock = threading.Lock()
-
-
 def test_what_cannot_be_sent_is_named() -> None:
+    locked = Numbers(8)
+    vars(locked)["lock"] = threading.Lock()
     with pytest.raises(ConfigError, match=r"the iterator .* cannot be sent to worker processes: .*lock.*worker_kind='threads'"):
-        next(iter(loader(Locked())))
+        next(iter(loader(locked)))
     with pytest.raises(ConfigError, match=r"the transform <function .*<lambda>.* cannot be sent"):
         lock = threading.Lock()
         next(iter(loader(Numbers(8), transform=lambda batch: batch * lock.locked())))
@@ -349,7 +343,6 @@ def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
                 os._exit(0 if is_same else 1)
             finally:
                 os._exit(2)
-        expected = images[:16].copy()
         del first
         rest = np.concatenate([batch[0] for batch in batches])
         again = [np.array_equal(batch[0], images[number * 16 :][:16]) for number, batch in enumerate(forked)]
@@ -361,7 +354,6 @@ def test_a_fork_leaves_the_workers_to_their_owner_and_has_its_own() -> None:
     assert os.waitstatus_to_exitcode(status) == 0
     assert np.array_equal(rest, images[16:])
     assert all(again)
-    assert expected.shape == (16, 3000)
 
 
 # ------------------------------------------------------------------------------------------------------------------- memory

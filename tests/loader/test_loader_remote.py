@@ -37,27 +37,21 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> FarStorageConnector:
     return store
 
 
-def arrays(store: FarStorageConnector) -> DatasetIteratorIF:
-    return NumpyDatasetIterator({name: store.get_resource(f"arrays/{name}.npy") for name in ("image", "number")})
-
-
-def records(store: FarStorageConnector) -> DatasetIteratorIF:
-    return RecordReader(store, prefix="records")
-
-
-def parquet(store: FarStorageConnector) -> DatasetIteratorIF:
-    return ParquetDataset(store, prefix="parquet", max_cached_bytes=16 << 20)
-
-
-SOURCES = [arrays, records, parquet]
+SOURCES: dict[str, Callable[[FarStorageConnector], DatasetIteratorIF]] = {
+    "arrays": lambda store: NumpyDatasetIterator(
+        {name: store.get_resource(f"arrays/{name}.npy") for name in ("image", "number")}
+    ),
+    "records": lambda store: RecordReader(store, prefix="records"),
+    "parquet": lambda store: ParquetDataset(store, prefix="parquet", max_cached_bytes=16 << 20),
+}
 
 
 @pytest.mark.parametrize("options", [{"worker_kind": "inline"}, {"worker_kind": "threads", "workers": 2}, {}])
-@pytest.mark.parametrize("open_rows", [arrays, records])
+@pytest.mark.parametrize("source_kind", ["arrays", "records"])
 def test_an_epoch_by_blocks_moves_each_byte_about_once(
-    store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF], options: dict[str, Any]
+    store: FarStorageConnector, source_kind: str, options: dict[str, Any]
 ) -> None:
-    iterator = open_rows(store)
+    iterator = SOURCES[source_kind](store)
     store.requests.clear()
 
     # two windows fit into the cache, as threads are not in the same one all the time
@@ -68,11 +62,9 @@ def test_an_epoch_by_blocks_moves_each_byte_about_once(
     assert store.fetched_bytes <= 1.2 * N_ROWS * (ROW_BYTES + 8)
 
 
-@pytest.mark.parametrize("open_rows", SOURCES)
-def test_a_random_order_warns_once_and_says_what_to_do(
-    store: FarStorageConnector, open_rows: Callable[[Any], DatasetIteratorIF]
-) -> None:
-    rows = open_rows(store)
+@pytest.mark.parametrize("source_kind", SOURCES)
+def test_a_random_order_warns_once_and_says_what_to_do(store: FarStorageConnector, source_kind: str) -> None:
+    rows = SOURCES[source_kind](store)
 
     for iterator in (rows, rows.map(dict), rows.skip(1)):
         loader = Loader(iterator, 16, shuffle=True, worker_kind="inline")
@@ -93,7 +85,7 @@ def test_samples_that_fit_into_the_cache_and_those_of_this_machine_are_shuffled_
     np.save(tmp_path / "local/a.npy", np.zeros((N_ROWS, ROW_BYTES), np.uint8))
     few = NumpyDatasetIterator([store.get_resource("arrays/few.npy")])
     local = NumpyDatasetIterator([tmp_path / "local/a.npy"])
-    stored = arrays(store).cache(storage=FarStorageConnector(tmp_path / "cache", BLOCK_BYTES))
+    stored = SOURCES["arrays"](store).cache(storage=FarStorageConnector(tmp_path / "cache", BLOCK_BYTES))
 
     for iterator in (few, local, stored, few.in_memory()):
         next(iter(Loader(iterator, 16, shuffle=True, worker_kind="inline")))

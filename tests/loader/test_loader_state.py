@@ -16,8 +16,6 @@ from data_stack.exception import LoaderStateError
 from data_stack.loader import BlockShuffled, Loader, LoaderState
 from data_stack.loader.workers import WorkerKind
 
-KINDS: list[WorkerKind] = ["inline", "threads", "processes"]
-
 
 def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
     return Loader(iterator, batch_size, **{"shuffle": True, "seed": 7, "worker_kind": "inline", **options})
@@ -26,7 +24,7 @@ def loader_of(iterator: Any, batch_size: int = 8, **options: Any) -> Loader:
 # -------------------------------------------------------------------------------------------------------------------- resume
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["inline", "threads", "processes"])
 def test_a_state_names_what_was_received_and_not_what_was_made_ahead(kind: WorkerKind) -> None:
     loader = loader_of(numbers_to(1000), worker_kind=kind, prefetch=4)
     states = []

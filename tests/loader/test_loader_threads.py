@@ -15,33 +15,23 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pytest
+from process_harness import until
 
-from data_stack.dataset.iterator import AccessedDatasetIterator, DatasetIterator, SampleAccess, SourceAccess
+from data_stack.dataset.iterator import (
+    AccessedDatasetIterator,
+    DatasetIteratorIF,
+    InMemoryDatasetIterator,
+    SampleAccess,
+    SourceAccess,
+)
 from data_stack.exception import LoadingError, WorkerError
 from data_stack.loader import Loader
 from data_stack.loader.workers import ThreadWorkers
 
 
-class Numbers(DatasetIterator):
+def numbers(n: int, read: Callable[[int], Any] = lambda number: None) -> DatasetIteratorIF:
     """The numbers from 0 on; ``read`` is told of each."""
-
-    def __init__(self, n: int, read: Callable[[int], None] = lambda number: None) -> None:
-        self.n, self.read = n, read
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> int:
-        self.read(index)
-        return index
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Wait, as long as a slow machine may need."""
-    end = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.005)
+    return InMemoryDatasetIterator(range(n)).map(lambda number: (read(number), number)[1])
 
 
 def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
@@ -54,17 +44,17 @@ def loader(samples: Any, batch_size: int = 4, **options: Any) -> Loader:
 def test_batches_are_made_by_several_threads_at_once() -> None:
     together = threading.Barrier(3, timeout=20)
 
-    batches = list(loader(Numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
+    batches = list(loader(numbers(12), transform=lambda batch: (together.wait(), batch)[1]))
 
     assert len(batches) == 3
 
 
 def test_no_more_batches_are_made_ahead_than_asked_for() -> None:
     read: list[int] = []
-    iteration = iter(loader(Numbers(400, read.append), prefetch=2))
+    iteration = iter(loader(numbers(400, read.append), prefetch=2))
 
     next(iteration)
-    until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
+    assert until(lambda: len(read) >= 6 * 4)  # what is handed out is counted as well, until the next one is asked for
     time.sleep(0.05)
 
     assert max(read) < 6 * 4
@@ -78,11 +68,11 @@ def test_an_idle_thread_keeps_no_batch() -> None:
         kept.append(weakref.ref(batch))
         return batch
 
-    with loader(Numbers(40), transform=transform) as subject:
+    with loader(numbers(40), transform=transform) as subject:
         for batch in subject:  # noqa: B007  # it is kept, as many a loop does
             pass
         del batch
-        until(lambda: all(each() is None for each in kept))
+        assert until(lambda: all(each() is None for each in kept))
 
 
 # ------------------------------------------------------------------------------------------------------------- how far ahead
@@ -177,7 +167,7 @@ def test_an_error_names_sample_and_thread_and_has_the_traceback_of_the_thread() 
     with pytest.raises(
         LoadingError, match=r"sample 33 could not be read: LookupError: not there .*worker thread [123]"
     ) as raised:
-        for batch in loader(Numbers(80, read)):
+        for batch in loader(numbers(80, read)):
             received.append(batch)
 
     cause = raised.value.__cause__
@@ -194,7 +184,7 @@ def test_an_exit_in_the_users_code_reaches_the_consumer() -> None:
         raise error
 
     with pytest.raises(LoadingError) as raised:
-        list(loader(Numbers(8), transform=transform))
+        list(loader(numbers(8), transform=transform))
 
     assert raised.value.__cause__ is error
     assert type(error).__name__ in str(raised.value)
@@ -203,30 +193,20 @@ def test_an_exit_in_the_users_code_reaches_the_consumer() -> None:
 # ---------------------------------------------------------------------------------------------------------------- slow and stuck
 
 
-class Gate:
-    """A transform that stands still until it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-
-    def __call__(self, batch: Any) -> Any:
-        self.opened.wait(60)
-        return batch
-
-
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    made = Gate()
+def gate() -> Iterator[threading.Event]:
+    """A transform stands still until it is set."""
+    made = threading.Event()
     yield made
-    made.opened.set()
+    made.set()
 
 
 def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ThreadWorkers, "warns_after_seconds", 0.2)
-    iteration = iter(loader(Numbers(8), transform=gate))
-    threading.Timer(0.5, gate.opened.set).start()
+    iteration = iter(loader(numbers(8), transform=lambda batch: (gate.wait(60), batch)[1]))
+    threading.Timer(0.5, gate.set).start()
 
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -238,13 +218,13 @@ def test_a_batch_that_does_not_come_is_told_of_once_with_the_place_in_the_code(
     iteration.close()  # type: ignore[attr-defined]
 
 
-def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: Gate) -> None:
-    subject = loader(Numbers(40), transform=gate, timeout_seconds=0.2)
+def test_a_batch_that_takes_longer_than_the_timeout_is_an_error_that_says_where(gate: threading.Event) -> None:
+    subject = loader(numbers(40), transform=lambda batch: (gate.wait(60), batch)[1], timeout_seconds=0.2)
 
     with pytest.raises(WorkerError, match=r"a worker thread did not make the batch of step 0"):
         list(subject)
 
-    gate.opened.set()
+    gate.set()
     np.testing.assert_array_equal(np.concatenate(list(subject)), np.arange(40))
 
 

@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from layer_laws import Samples
 from loader_batches import rows_and_numbers
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from torch.utils.data import DataLoader, default_collate
 
-from data_stack.dataset.iterator import CombinedDatasetIterator, DatasetIteratorIF, DatasetIteratorView, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.loader import Concatenated, Loader
 from data_stack.loader.torch import TorchDataset, collate, shard_of_process
@@ -198,11 +196,9 @@ def test_the_state_names_what_was_handed_out_however_far_the_loader_looks_ahead(
     state = json.loads(json.dumps(loader.state_dict()))
 
     plain = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline")
-    plain.load_state_dict(state)
-    assert indices_of(plain) == expected[n_taken:]
-    again = Loader(rows_and_numbers(), 16, shuffle=True, epochs=2, worker_kind="inline").torch(device="cpu")
-    again.load_state_dict(state)
-    assert indices_of(again) == expected[n_taken:]
+    for again in (plain, plain.torch(device="cpu")):
+        again.load_state_dict(state)
+        assert indices_of(again) == expected[n_taken:]
 
 
 def test_what_the_consumer_lets_go_of_is_free_before_the_next_batch_is_made() -> None:
@@ -311,25 +307,6 @@ def test_tensors_are_those_of_torchs_own_collate(column: Any, form: str) -> None
     wanted = [samples[index] for index in indices]
     expected = default_collate(wanted)
     assert described(batch) == described(expected) == described(collate(wanted))
-
-
-@given(data=st.data(), n=st.integers(1, 8))
-def test_a_loader_gives_the_same_batches_over_any_stack_as_torchs_own_collate_over_its_samples(
-    data: st.DataObject, n: int
-) -> None:
-    source = SequenceDatasetIterator(
-        [np.arange(n * 3, dtype=np.float32).reshape(n, 3), list(range(n)), [f"s{i}" for i in range(n)]]
-    )
-    order = data.draw(st.lists(st.integers(-n, n - 1), min_size=1, max_size=12))
-    stack = CombinedDatasetIterator([DatasetIteratorView(source, order), source[:1], source[:0]])
-    if data.draw(st.booleans()):
-        stack = stack.as_dict("x", "y", "z").select(*data.draw(st.permutations(["x", "y", "z"])))  # type: ignore[assignment]
-    batch_size = data.draw(st.integers(1, 5))
-
-    ours = DataLoader(TorchDataset(stack), batch_size=batch_size, collate_fn=collate)
-    torchs: DataLoader[Any] = DataLoader(list(stack), batch_size=batch_size)  # type: ignore[arg-type]  # a dataset by protocol
-
-    assert [described(batch) for batch in ours] == [described(batch) for batch in torchs]
 
 
 def test_changing_a_batch_in_place_does_not_change_the_dataset() -> None:

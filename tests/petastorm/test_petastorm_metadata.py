@@ -64,19 +64,10 @@ Drives = Unischema(
 
 @pytest.fixture
 def drives(tmp_path: Path) -> str:
-    rows = [
-        {
-            "id": n,
-            "car": f"car {n // 5}",
-            "tags": [f"t{n}"] * 2,
-            "when": np.datetime64("2024-01-01", "ns"),
-            "event": n if n > 14 else None,
-        }
-        for n in range(20)
-    ]
     with ParquetWriter(tmp_path / "drives", as_schema(Drives), row_group_rows=5, petastorm=True) as writer:
-        for row in rows:
-            writer.append({**row, "path": np.zeros((row["id"], 2), "float32")})
+        for n in range(20):
+            row = {"id": n, "car": f"car {n // 5}", "tags": [f"t{n}"] * 2, "when": np.datetime64("2024-01-01", "ns")}
+            writer.append({**row, "event": n if n > 14 else None, "path": np.zeros((n, 2), "float32")})
     return str(tmp_path / "drives")
 
 
@@ -238,12 +229,8 @@ def test_an_index_knows_the_row_groups_of_each_value_and_no_nulls(first: Any, se
     index = single(first, second)
 
     assert index.row_groups == expected
-    assert all(
-        index.get_row_group_indexes(value)
-        for column in (first, second)
-        for value in column
-        if np.isscalar(value) and value == value
-    )
+    scalars = [value for column in (first, second) for value in column if np.isscalar(value) and value == value]
+    assert all(map(index.get_row_group_indexes, scalars))
     assert (index.index_name, index.field) == ("by_field", "field")
 
 
@@ -255,10 +242,6 @@ def test_a_day_is_found_as_a_date_and_as_its_midnight() -> None:
         assert index.get_row_group_indexes(datetime(2020, 2, 29)) == {0}
         assert index.get_row_group_indexes(np.datetime64("2020-02-29", "ns")) == {0}
         assert index.get_row_group_indexes(datetime(2020, 2, 29, 1)) == set()
-
-
-def stored_and_read(index: Indexer) -> Any:
-    return indexer_of_json(json.loads(json.dumps(index.to_json())))
 
 
 VALUES = st.one_of(
@@ -277,7 +260,7 @@ VALUES = st.one_of(
 
 @given(row_groups=st.dictionaries(VALUES, st.frozensets(st.integers(0, 2**40), min_size=1)))
 def test_indexes_are_the_same_after_storing_as_json(row_groups: dict[Any, frozenset[int]]) -> None:
-    read = stored_and_read(SingleFieldIndexer("one", "f", row_groups))
+    read = indexer_of_json(json.loads(json.dumps(SingleFieldIndexer("one", "f", row_groups).to_json())))
 
     assert read.row_groups == row_groups
     assert {(type(value), value) for value in read.row_groups} == {(type(value), value) for value in row_groups}

@@ -45,15 +45,11 @@ def of_length(length: int, threshold: Any = 1, **options: Any) -> ngram.NGram:
 def test_there_are_as_many_sequences_as_petastorm_counts(case: str) -> None:
     length, threshold, overlap = [part.partition("=")[2] for part in case.split(",")]
     rows = ParquetDataset(PETASTORM / "timeseries")
-    described: dict[str, Any] = {
-        "fields": {offset: ["timestamp"] for offset in range(int(length))},
-        "delta_threshold": int(threshold),
-        "timestamp_field": "timestamp",
-        "timestamp_overlap": overlap == "True",
-    }
+    fields: Any = {offset: ["timestamp"] for offset in range(int(length))}
+    described = functools.partial(NGram, fields, int(threshold), "timestamp", overlap == "True")
 
-    crossing = NGramIterator(rows, NGram(**described))
-    within = NGramIterator(rows, NGram(**described, within_row_groups=True))
+    crossing = NGramIterator(rows, described())
+    within = NGramIterator(rows, described(within_row_groups=True))
 
     assert len(crossing) == COUNTS[case]["whole_dataset_crossing_row_groups"]
     assert len(within) == COUNTS[case]["petastorm_within_row_groups"]

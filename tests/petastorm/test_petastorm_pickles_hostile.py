@@ -180,12 +180,14 @@ def test_a_deep_or_endless_tuple_as_a_key_is_never_hashed() -> None:
                     read(b"\x80\x04" + data)
 
 
+#: A set of many ordinals, in the memo.
+SHARED = b"\x8f\x94(" + b"".join(b"M" + struct.pack("<H", number) for number in range(20_000)) + b"\x90"
+
+
 def test_a_million_values_that_share_a_large_set_share_it_when_read() -> None:
-    ordinals = b"".join(b"M" + struct.pack("<H", number) for number in range(20_000))
-    shared = b"\x8f\x94(" + ordinals + b"\x90"
     values = b"".join(b"J" + struct.pack("<i", number) + b"h\x00" for number in range(1, 20_000))
 
-    row_groups = read_pickled_indexes(index_of(b"}(K\0" + shared + values + b"u"))["i"].row_groups
+    row_groups = read_pickled_indexes(index_of(b"}(K\0" + SHARED + values + b"u"))["i"].row_groups
 
     assert len(row_groups) == 20_000
     assert len({id(ordinals) for ordinals in row_groups.values()}) == 1
@@ -199,12 +201,10 @@ def test_a_string_that_is_decoded_again_and_again_is_refused_before_memory_is_fu
 
 
 def test_large_sets_that_are_joined_again_and_again_are_refused_before_memory_is_full() -> None:
-    ordinals = b"".join(b"M" + struct.pack("<H", number) for number in range(20_000))
-    shared = b"\x8f\x94(" + ordinals + b"\x90"
     values = b"".join(b"J" + struct.pack("<i", number // 2) + b"h\x00" for number in range(2, 4_000))
 
     with pytest.raises(DatasetFileCorruptError, match="values of an index"):
-        read_pickled_indexes(index_of(b"}(K\0" + shared + values + b"u"))
+        read_pickled_indexes(index_of(b"}(K\0" + SHARED + values + b"u"))
 
 
 @pytest.mark.parametrize(

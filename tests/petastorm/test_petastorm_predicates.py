@@ -108,24 +108,17 @@ def test_what_does_not_suit_the_columns_is_an_error(predicate: Any, error: type[
         selected(as_predicate(predicate), lists=[[1]] * 5, **ROWS)
 
 
-NO_PREDICATES: list[Any] = [[], [[]], [("a", ">")], [("a", "~", 3)], [("a", "in", 3)], 3, col(0) > 1, pc.scalar(True), in_set]
-NO_VALUES: list[Any] = ["abc", [{}], 3]
-NO_FIELDS: list[Any] = [[], "a", [3]]
-NO_FRACTIONS: list[Any] = [[80, 20], [1.0], [-0.1, 0.2]]
-NO_PARTS: list[Any] = [[], [3]]
+MISTAKES: list[tuple[Any, list[Any]]] = [
+    (as_predicate, [[], [[]], [("a", ">")], [("a", "~", 3)], [("a", "in", 3)], 3, col(0) > 1, pc.scalar(True), in_set]),
+    (lambda values: in_set(values, "a"), ["abc", [{}], 3]),
+    (lambda fields: in_lambda(fields, len), [[], "a", [3]]),
+    (lambda fractions: in_pseudorandom_split(fractions, 1, "a"), [[80, 20], [1.0], [-0.1, 0.2]]),
+    (lambda parts: in_reduce(parts, all), [[], [3]]),
+    (in_negate, [3]),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "mistake"),
-    [
-        *((as_predicate, each) for each in NO_PREDICATES),
-        *((lambda values: in_set(values, "a"), each) for each in NO_VALUES),
-        *((lambda fields: in_lambda(fields, len), each) for each in NO_FIELDS),
-        *((lambda fractions: in_pseudorandom_split(fractions, 1, "a"), each) for each in NO_FRACTIONS),
-        *((lambda parts: in_reduce(parts, all), each) for each in NO_PARTS),
-        (in_negate, 3),
-    ],
-)
+@pytest.mark.parametrize(("make", "mistake"), [(make, mistake) for make, mistakes in MISTAKES for mistake in mistakes])
 def test_mistakes_in_writing_are_errors(make: Any, mistake: Any) -> None:
     with pytest.raises(ConfigError):
         make(mistake)

@@ -15,12 +15,13 @@ from data_stack_petastorm.etl.rowgroup_indexers import SingleFieldIndexer
 from data_stack_petastorm.etl.rowgroup_indexing import build_rowgroup_index
 from data_stack_petastorm.ngram import NGram
 from data_stack_petastorm.predicates import PredicateBase, in_negate, in_set
+from data_stack_petastorm.schemas import as_schema
 from data_stack_petastorm.selectors import IntersectIndexSelector, RowGroupSelectorBase, SingleIndexSelector
 from data_stack_petastorm.transform import transform_schema
 from data_stack_petastorm.unischema import Unischema, UnischemaField
 
 from data_stack.exception import ConfigError, LoadingError
-from data_stack.formats.parquet import Field, ParquetWriter, Schema
+from data_stack.formats.parquet import ParquetWriter
 
 Frames = Unischema(
     "Frames",
@@ -37,8 +38,7 @@ Frames = Unischema(
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """30 rows in 3 row groups, with an index of ``name``."""
     folder = tmp_path_factory.mktemp("frames")
-    fields = [Field("id", "int64"), Field("id2", "int32"), Field("name", str), Field("image", "uint8", (4, 3))]
-    with ParquetWriter(folder, Schema("Frames", fields), row_group_rows=10) as writer:
+    with ParquetWriter(folder, as_schema(Frames), row_group_rows=10) as writer:
         for number in range(30):
             image = np.full((4, 3), number, np.uint8)
             writer.append({"id": number, "id2": number % 2, "name": f"n{number // 10}", "image": image})

@@ -133,10 +133,6 @@ def test_rows_are_shuffled_within_row_groups_that_stay_in_order(numbers: Path) -
 # ------------------------------------------------------------------ shards
 
 
-def in_windows(lengths: Any) -> BlockShuffled:
-    return BlockShuffled(block_lengths=lengths, window=2)
-
-
 @pytest.mark.parametrize("make", [make_reader, make_batch_reader])
 @pytest.mark.parametrize(
     "options",
@@ -167,7 +163,8 @@ def test_the_order_of_shards_has_each_row_once_for_any_numbers(batch_size: int, 
     lengths = lengths[lengths > 0]
 
     for n_shards in (2, 3, 8):
-        shards = Shards(lengths, Sharding(n_shards, batch_size, uneven), in_windows, reshuffles=True)
+        sharding = Sharding(n_shards, batch_size, uneven)
+        shards = Shards(lengths, sharding, lambda lengths: BlockShuffled(block_lengths=lengths, window=2), reshuffles=True)
         assert sorted(shards.indices(np.arange(n_rows), n_rows, 5, 1).tolist()) == list(range(n_rows))
         given: list[int] = []
         for rank in range(n_shards):
@@ -221,49 +218,32 @@ def test_fewer_row_groups_than_shards_are_an_error_where_row_groups_are_dealt_ou
 # ------------------------------------------------------------------ iterating
 
 
-def test_reset_begins_anew_but_not_in_the_middle(numbers: Path) -> None:
+def test_a_reader_begins_anew_but_not_in_the_middle_and_says_that_it_was_stopped(numbers: Path) -> None:
     with make_reader(numbers, seed=1) as reader:
         next(reader)
         with pytest.raises(NotImplementedError, match="in the middle"):
             reader.reset()
-        reader.stop()
-        reader.reset()
-        assert sorted(ids(reader)) == list(range(N_ROWS))
-        reader.reset()
-        assert (sorted(ids(reader)), reader.last_row_consumed) == (list(range(N_ROWS)), True)
-
-
-def test_a_reader_that_was_stopped_says_so_and_can_be_used_again(numbers: Path) -> None:
-    with make_reader(numbers) as reader:
-        next(reader)
     with pytest.raises(RuntimeError, match="stopped reader"):
         next(reader)
 
     with reader:
         assert len(ids(reader)) == N_ROWS
     reader.reset()
-    assert len(ids(reader)) == N_ROWS
+    assert (sorted(ids(reader)), reader.last_row_consumed) == (list(range(N_ROWS)), True)
     reader.stop()
     reader.join()
     reader.cleanup_cache()
 
 
-class FailsTwice:
-    """A transform that fails for one row, the first two times."""
-
-    def __init__(self) -> None:
-        self.n_failures = 0
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        if row["id"] == 50 and self.n_failures < 2:
-            self.n_failures += 1
-            raise OSError("not yet")
+def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
+    def fails_twice(row: dict[str, Any]) -> dict[str, Any]:
+        if row["id"] == 50 and failures:
+            raise OSError(failures.pop())
         return row
 
-
-def test_after_an_error_the_reader_goes_on_where_it_was(numbers: Path) -> None:
     for kind in ("dummy", "thread"):
-        spec = TransformSpec(FailsTwice())
+        failures = ["not yet", "not yet"]
+        spec = TransformSpec(fails_twice)
         with make_reader(numbers, transform_spec=spec, shuffle_row_groups=False, reader_pool_type=kind) as reader:
             with pytest.raises(DataStackError, match="not yet"):
                 ids(reader)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from decimal import Decimal
@@ -120,9 +121,6 @@ def with_nulls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-HALVES = np.array([0, 1, 2, 3, np.nan, 5, np.nan, 7], "f4")
-
-
 @pytest.mark.parametrize("loader_class", [DataLoader, BatchedDataLoader, InMemBatchedDataLoader])
 @pytest.mark.parametrize("options", [{"batched": True}, {"batched": True, "nulls": "nan"}, {"batched": False, "nulls": "nan"}])
 def test_floats_without_a_value_are_nan(with_nulls: Path, loader_class: Any, options: dict[str, Any]) -> None:
@@ -131,7 +129,7 @@ def test_floats_without_a_value_are_nan(with_nulls: Path, loader_class: Any, opt
     batches = list(loader_class(rows, 8))
 
     assert [batch["half"].dtype for batch in batches] == [torch.float32]
-    assert np.array_equal(batches[0]["half"], HALVES, equal_nan=True)
+    assert np.array_equal(batches[0]["half"], [0, 1, 2, 3, np.nan, 5, np.nan, 7], equal_nan=True)
     assert np.array_equal(batches[0]["pair"][:, 1], [0, 1, 2, 3, *[np.nan] * 4], equal_nan=True)
 
 
@@ -148,13 +146,12 @@ def test_floats_without_a_value_are_refused_elsewhere_with_what_to_do(
         next(batches)
 
 
-def first_and_last(rows: list[dict[str, Any]]) -> tuple[Any, ...]:
-    return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
-
-
 @pytest.mark.parametrize("kind", ["dummy", "thread"])
 def test_a_function_of_rows_collates_in_the_worker(table: Path, kind: str) -> None:
     options: dict[str, Any] = {"reader_pool_type": kind, "workers_count": 1, "shuffle_row_groups": False}
+
+    def first_and_last(rows: Any) -> tuple[Any, ...]:
+        return rows[0]["id"], rows[-1]["id"], type(rows[0]["flag"])
 
     with DataLoader(reader(table, ["id", "flag"], **options), 100, first_and_last) as loader:
         assert list(loader) == [(0, 99, np.uint8), (100, 199, np.uint8), (200, 239, np.uint8)]
@@ -214,13 +211,9 @@ def test_shards_with_different_seeds_go_on_with_their_own_states_only(table: Pat
 def test_sequences_are_nested_dicts_of_tensors() -> None:
     ngram = NGram({0: ["timestamp", "flag"], 1: ["accel"]}, 100, "timestamp")
 
-    loaders: list[tuple[Any, dict[str, Any]]] = [
-        (DataLoader, {}),
-        (BatchedDataLoader, {}),
-        (InMemBatchedDataLoader, {"rows_capacity": None}),
-    ]
-    for loader_class, options in loaders:
-        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32, **options)
+    in_memory = functools.partial(InMemBatchedDataLoader, rows_capacity=None)
+    for loader_class in (DataLoader, BatchedDataLoader, in_memory):
+        loader: Any = loader_class(make_reader(TIMESERIES, schema_fields=ngram, reader_pool_type="dummy"), 32)
         batch = next(iter(loader))
         assert list(batch) == [0, 1]
         assert (batch[0]["timestamp"].shape, batch[0]["flag"].dtype) == ((32,), torch.uint8)

@@ -27,9 +27,6 @@ from data_stack.formats import records
 from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import LayerContract
 
-#: The order of nine documents with seed 1 in epoch 0.
-ORDER = [3, 1, 4, 8, 2, 6, 5, 7, 0]
-
 KEYS = ["tokens", "segment_ids", "positions"]
 
 
@@ -179,18 +176,6 @@ def test_the_largest_and_the_smallest_number_of_a_dtype_are_kept(dtype: str) -> 
     assert packed[0]["tokens"].dtype == np.dtype(dtype).newbyteorder("=")
 
 
-def test_few_and_short_documents() -> None:
-    assert as_plain(list(held([[1, 2, 3]]).pack(3, "text"))) == [pack([[1, 2, 3]], 3)[0]]
-    assert len(held([[1, 2]]).pack(3, "text")) == 0
-    assert as_plain(list(held([[1, 2], [3]]).pack(1, "text"))) == pack([[1, 2], [3]], 1)
-    assert as_plain(list(held([[1, 2, 3], [4, 5, 6]]).pack(3, "text"))) == pack([[1, 2, 3], [4, 5, 6]], 3)
-    nothing: list[Any]
-    for nothing in ([], [[], []]):
-        empty = held(nothing).pack(3, "text", end_token=1, drop_last=False)
-        assert (len(empty), list(empty), empty.read_batch([])) == (0, [], ())
-        assert list(Loader(empty, 2)) == []
-
-
 # ---------------------------------------------------------------------- what is read
 
 
@@ -231,7 +216,7 @@ def test_documents_that_are_drawn_below_are_measured_again_in_another_epoch() ->
 
 
 def test_an_order_of_documents_is_a_permutation_of_seed_and_epoch_that_never_changes() -> None:
-    assert drawn_order(9, 1) == ORDER
+    assert drawn_order(9, 1) == [3, 1, 4, 8, 2, 6, 5, 7, 0]
     assert sorted(drawn_order(9, 1, epoch=1)) == list(range(9))
     assert len({tuple(drawn_order(9, seed, epoch)) for seed in (1, 2) for epoch in (0, 1)}) == 4
 
@@ -402,13 +387,3 @@ def test_a_loader_says_which_sequence_could_not_be_read_and_where_it_starts(tmp_
     with pytest.raises(LoadingError, match=r"sample 1 could not be read.*document 1 had 3 tokens") as raised:
         list(Loader(packed, 1, workers=0))
     assert raised.value.index == 1
-
-
-def test_a_document_of_another_length_than_before_is_refused() -> None:
-    documents = documents_of(3, 3)
-    packed = Samples(documents).pack(2, end_token=0)
-    documents[1] = documents[1][:2]
-
-    assert packed[0]["tokens"].tolist() == [1, 2]
-    with pytest.raises(ConfigError, match="document 1 had 3 tokens when it was packed, and 2 now"):
-        packed[3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,6 @@ def test_shards_are_sealed_and_stores_are_not(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- all layouts of Granular
 
 
-NAMES = ["small_new", "small_old", "resumed", "sharded"]
-
-
 def assert_same_but_for_jpeg(actual: dict[str, Any], expected: dict[str, Any]) -> None:
     """JPEG decoders differ in the last bits; that the bytes are right, another test says."""
     assert list(actual) == list(expected)
@@ -116,19 +113,17 @@ def assert_same_but_for_jpeg(actual: dict[str, Any], expected: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("mapped", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["small_new", "small_old", "resumed", "sharded"])
 def test_a_dataset_of_granular_reads_equal_to_its_truth(name: str, mapped: bool) -> None:
     expected = expected_of(name)
 
     with records.open(fixture_folder(name), mapped=mapped) as reader:
         assert reader.spec == expected["spec"]
         assert len(reader) == expected["length"]
-        for position, sample in enumerate(expected["decoded"]):
-            assert_same_but_for_jpeg(reader[position], sample)
-        for actual, sample in zip(reader, expected["decoded"], strict=True):
-            assert_same_but_for_jpeg(actual, sample)
-        for actual, sample in zip(reader.__getitems__(range(len(reader))), expected["decoded"], strict=True):
-            assert_same_but_for_jpeg(actual, sample)
+        positions = range(len(reader))
+        for found in ([reader[position] for position in positions], reader, reader.__getitems__(positions)):
+            for actual, sample in zip(found, expected["decoded"], strict=True):
+                assert_same_but_for_jpeg(actual, sample)
 
 
 # ---------------------------------------------------------------------- programs of Granular
@@ -170,12 +165,6 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-def write_by_granular(folder: Path, spec: Mapping[str, str], samples: Sequence[Mapping[str, Any]]) -> None:
-    with granular.DatasetWriter(folder, spec, granular.encoders) as writer:
-        for each in samples:
-            writer.append(each)
-
-
 @pytest.fixture(scope="module")
 def old_granular() -> Iterator[OldGranular]:
     with OldGranular() as peer:
@@ -187,11 +176,13 @@ def old_granular() -> Iterator[OldGranular]:
 
 def test_our_files_are_granulars_byte_for_byte(tmp_path: Path) -> None:
     samples = [every_sample(i) for i in range(40)]
-    write_by_granular(tmp_path / "theirs", EVERY_SPEC, samples)
-
-    with RecordWriter(tmp_path / "ours", EVERY_SPEC) as writer:
-        for each in samples:
-            writer.append(each)
+    for writer in (
+        granular.DatasetWriter(tmp_path / "theirs", EVERY_SPEC, granular.encoders),
+        RecordWriter(tmp_path / "ours", EVERY_SPEC),
+    ):
+        with writer:
+            for each in samples:
+                writer.append(each)
 
     assert files(tmp_path / "ours") == files(tmp_path / "theirs")
 

@@ -134,11 +134,6 @@ def test_arrays_that_would_lose_something_are_refused(value: Any) -> None:
             codec_of("tree").encode({"a": [value]})
 
 
-def array_record(dtype: Any, shape: Any, values: bytes) -> bytes:
-    """Msgpack of what an array's record consists of."""
-    return bytes(msgpack.packb([dtype, shape, values]))
-
-
 @pytest.mark.parametrize(
     ("dtype", "shape", "values"),
     [
@@ -151,7 +146,7 @@ def array_record(dtype: Any, shape: Any, values: bytes) -> bytes:
     ],
 )  # fmt: skip
 def test_records_that_are_no_arrays_are_refused(dtype: Any, shape: Any, values: Any) -> None:
-    record = array_record(dtype, shape, values)
+    record = msgpack.packb([dtype, shape, values])
 
     with pytest.raises(ValueError, match=r".") as refused:
         codec_of("array").decode(record)

@@ -272,19 +272,8 @@ def numbered(i: int) -> dict[str, Any]:
     return {"number": i, "text": "word " * (i % 4 + 1)}
 
 
-def write_by_granular(folder: Path, n_samples: int) -> None:
-    with granular.DatasetWriter(folder, SPEC, granular.encoders) as writer:
-        for i in range(n_samples):
-            writer.append(numbered(i))
-
-
 def cut(path: Path, n_bytes: int) -> None:
     os.truncate(path, path.stat().st_size - n_bytes)
-
-
-def lengthen(path: Path, data: bytes) -> None:
-    with path.open("ab") as file:
-        file.write(data)
 
 
 #: What is done to a dataset of 10 samples, and how many are whole then.
@@ -292,14 +281,16 @@ FAULTS: dict[str, tuple[Callable[[Path], None], int]] = {
     "index torn": (lambda folder: cut(folder / "text.idx", 3), 9),
     "records cut short": (lambda folder: cut(folder / "number.bag", 1), 9),
     "records of all gone": (lambda folder: cut(folder / "number.bag", 80), 0),
-    "records longer": (lambda folder: lengthen(folder / "text.bag", b"wor"), 10),
+    "records longer": (lambda folder: cut(folder / "text.bag", -3), 10),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_columns_that_differ_are_an_error_until_a_writer_resumes_behind_the_common_prefix(tmp_path: Path, fault: str) -> None:
     damage, n_whole = FAULTS[fault]
-    write_by_granular(tmp_path, 10)
+    with granular.DatasetWriter(tmp_path, SPEC, granular.encoders) as theirs:
+        for i in range(10):
+            theirs.append(numbered(i))
     damage(tmp_path)
 
     with pytest.raises(DatasetFileCorruptError, match=r"'number': \d+, 'text': \d+.*RecordWriter"):

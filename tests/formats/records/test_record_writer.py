@@ -45,7 +45,8 @@ def columns(samples: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "writing.lock"]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 # ---------------------------------------------------------------------- what is written
@@ -54,32 +55,28 @@ def files(folder: Path) -> dict[str, bytes]:
 @given(steps=st.lists(st.tuples(st.sampled_from(["append", "extend", "flush", "reopen", "break off"]), st.integers(0, 30))))
 def test_the_files_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]]) -> None:
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
-        check_files(Path(folder), steps)
+        n_samples = sum(size for what, size in steps if what in ("append", "extend"))
+        samples = rows(n_samples)
+        with RecordWriter(Path(folder) / "whole", SPEC) as writer:
+            for each in samples:
+                writer.append(each)
 
+        writer = RecordWriter(Path(folder) / "parts", SPEC)
+        for what, size in steps:
+            done = len(writer)
+            if what == "append":
+                for each in samples[done : done + size]:
+                    writer.append(each, flush=size % 3 == 0)
+            elif what == "extend":
+                writer.extend(columns(samples[done : done + size]))
+            elif what == "flush":
+                writer.flush()
+            else:
+                writer.close() if what == "reopen" else writer.abandon()
+                writer = RecordWriter(Path(folder) / "parts", SPEC)
+        writer.close()
 
-def check_files(folder: Path, steps: list[tuple[str, int]]) -> None:
-    n_samples = sum(size for what, size in steps if what in ("append", "extend"))
-    samples = rows(n_samples)
-    with RecordWriter(folder / "whole", SPEC) as writer:
-        for each in samples:
-            writer.append(each)
-
-    writer = RecordWriter(folder / "parts", SPEC)
-    for what, size in steps:
-        done = len(writer)
-        if what == "append":
-            for each in samples[done : done + size]:
-                writer.append(each, flush=size % 3 == 0)
-        elif what == "extend":
-            writer.extend(columns(samples[done : done + size]))
-        elif what == "flush":
-            writer.flush()
-        else:
-            writer.close() if what == "reopen" else writer.abandon()
-            writer = RecordWriter(folder / "parts", SPEC)
-    writer.close()
-
-    assert files(folder / "parts") == files(folder / "whole")
+        assert files(Path(folder) / "parts") == files(Path(folder) / "whole")
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -166,7 +163,7 @@ def test_a_finished_dataset_with_sequences_is_not_appended_to_and_an_interrupted
         with RecordWriter(tmp_path / "a", spec) as writer:
             writer.append({"parts": [b"gone"]})
             raise KeyError
-    assert files(tmp_path / "a") == {}
+    assert list((tmp_path / "a").iterdir()) == []
     with RecordWriter(tmp_path / "a", spec) as writer:
         writer.append({"parts": [b"a"]})
         with pytest.raises(StorageConflictError):
@@ -254,7 +251,7 @@ def test_a_store_holds_the_same_bytes_as_a_folder(
     for name in connector.list_resources("a/train/"):
         with connector.get_resource(name) as file:
             stored[name.removeprefix("a/train/")] = file.read()
-    assert stored == files(tmp_path / "folder")
+    assert stored == {path.name: path.read_bytes() for path in (tmp_path / "folder").iterdir()}
     with RecordReader(connector, prefix="a/train") as reader:
         reader.verify()
         assert len(reader) == 40
@@ -296,26 +293,6 @@ def folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-@pytest.fixture(params=["columns", "sequences"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    found = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "writing.lock"]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
-
-
-def said(path: Path) -> int:
-    return int(path.read_text() or "0") if path.exists() else 0
-
-
-def in_turn(points: list[int], faults: list[Any]) -> list[tuple[int, Any]]:
-    """One of the faults for each point; in the full form all of them."""
-    n_each = sized(1, len(faults))
-    return [(at, faults[(number + more) % len(faults)]) for number, at in enumerate(points) for more in range(n_each)]
-
-
 def check_readable_part(dataset: Path, kind: str) -> None:
     """Whatever lies there is samples from the first on, or an error of ours."""
     try:
@@ -325,44 +302,41 @@ def check_readable_part(dataset: Path, kind: str) -> None:
         pass
 
 
-def test_a_writer_that_is_killed_at_any_call_is_gone_on_with(processes: Harness, folder: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["columns", "sequences"])
+@pytest.mark.parametrize(
+    ("actions", "n_points"),
+    [
+        ([{"action": action} for action in ("kill", "torn", "killafter")], 4),
+        ([{"action": "error", "error": error, "sticky": True} for error in (ENOSPC, EIO)], 3),
+    ],
+    ids=["killed", "refused"],
+)
+def test_a_writer_that_is_killed_or_refused_at_any_call_is_gone_on_with(
+    processes: Harness, folder: Path, kind: str, actions: list[dict[str, Any]], n_points: int
+) -> None:
     whole = folder / "whole"
     n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
     assert n_calls > 30
 
-    for at, action in in_turn(spread(n_calls, sized(4, 2_000)), ["kill", "torn", "killafter"]):
-        dataset, acknowledged = folder / f"{at} {action}", folder / f"{at} {action} said"
-        fault = Fault(str(dataset), at=at, action=action)
-        outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault)
-        assert outcome.was_killed, outcome
-        check_readable_part(dataset, kind)
+    for number, at in enumerate(spread(n_calls, sized(n_points, 2_000))):
+        for action in [actions[(number + more) % len(actions)] for more in range(sized(1, len(actions)))]:
+            is_killed, dataset, acknowledged = action["action"] != "error", folder / "dataset", folder / "said"
+            acknowledged.unlink(missing_ok=True)
+            fault = Fault(str(dataset), at=at, **action)
+            outcome = processes.run(
+                "fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=not is_killed
+            )
+            assert outcome.was_killed if is_killed else outcome.own or files(dataset) == files(whole), outcome
+            assert is_killed or outcome.left == [], outcome
+            check_readable_part(dataset, kind)
 
-        found = fault_records.write(str(dataset), kind, str(folder / "n"))
+            found = fault_records.write(str(dataset), kind, str(folder / "n"))
 
-        assert found >= said(acknowledged)
-        assert files_in(dataset) == files_in(whole)
-        with RecordReader(dataset) as reader:
-            reader.verify()
-        shutil.rmtree(dataset)
-
-
-def test_a_disk_that_refuses_at_any_call_is_our_error_and_the_next_run_heals(processes: Harness, folder: Path, kind: str) -> None:
-    whole = folder / "whole"
-    n_calls = processes.run("fault_records:write", str(whole), kind, str(folder / "n"), fault=Fault(str(whole))).hits
-
-    for at, error in in_turn(spread(n_calls, sized(3, 2_000)), [ENOSPC, EIO]):
-        dataset, acknowledged = folder / f"{at} {error}", folder / f"{at} {error} said"
-        fault = Fault(str(dataset), at=at, action="error", error=error, sticky=True)
-        outcome = processes.run("fault_records:write", str(dataset), kind, str(acknowledged), fault=fault, look_for_left=True)
-        assert outcome.own or files_in(dataset) == files_in(whole), outcome
-        assert outcome.left == [], outcome
-        check_readable_part(dataset, kind)
-
-        found = fault_records.write(str(dataset), kind, str(folder / "n"))
-
-        assert found >= said(acknowledged)
-        assert files_in(dataset) == files_in(whole)
-        shutil.rmtree(dataset, ignore_errors=True)
+            assert found >= int((acknowledged.read_text() if acknowledged.exists() else "") or "0")
+            assert files(dataset) == files(whole)
+            with RecordReader(dataset) as reader:
+                reader.verify()
+            shutil.rmtree(dataset)
 
 
 def test_a_folder_that_cannot_be_written_is_our_error(processes: Harness, folder: Path) -> None:

@@ -120,13 +120,6 @@ def test_hundreds_of_shards_need_few_descriptors(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- writing shards
 
 
-TWO_COLUMNS: dict[str, str | Column] = {"id": "i64", "name": "utf8"}
-
-
-def row(i: int) -> dict[str, Any]:
-    return {"id": i, "name": f"n{i}"}
-
-
 def ids(folder: Path) -> list[list[int]]:
     """The numbers in each shard."""
     found = []
@@ -144,43 +137,39 @@ def ids(folder: Path) -> list[list[int]]:
 )
 def test_the_shards_do_not_depend_on_how_samples_were_given(steps: list[tuple[str, int]], shardlen: int) -> None:
     with tempfile.TemporaryDirectory(dir=folder_in_memory()) as folder:
-        check_shards(Path(folder), steps, shardlen)
+        writer = ShardedRecordWriter(Path(folder), SPEC, shardlen=shardlen)
+        n_samples = 0
+        for what, size in steps:
+            assert len(writer) == n_samples
+            if what == "append":
+                for i in range(n_samples, n_samples + size):
+                    writer.append(sample(i))
+            elif what == "extend":
+                stop = n_samples + size
+                writer.extend({name: [sample(i)[name] for i in range(n_samples, stop)] for name in SPEC})
+            else:
+                writer.close() if what == "close" else writer.abandon()
+                writer = ShardedRecordWriter(Path(folder), SPEC, shardlen=shardlen)
+            n_samples += size if what in ("append", "extend") else 0
+        writer.close()
 
-
-def check_shards(folder: Path, steps: list[tuple[str, int]], shardlen: int) -> None:
-    writer = ShardedRecordWriter(folder, TWO_COLUMNS, shardlen=shardlen)
-    n_samples = 0
-    for what, size in steps:
-        assert len(writer) == n_samples
-        if what == "append":
-            for i in range(n_samples, n_samples + size):
-                writer.append(row(i))
-        elif what == "extend":
-            stop = n_samples + size
-            writer.extend({"id": np.arange(n_samples, stop), "name": [f"n{i}" for i in range(n_samples, stop)]})
-        else:
-            writer.close() if what == "close" else writer.abandon()
-            writer = ShardedRecordWriter(folder, TWO_COLUMNS, shardlen=shardlen)
-        n_samples += size if what in ("append", "extend") else 0
-    writer.close()
-
-    assert ids(folder) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
+        assert ids(Path(folder)) == [list(range(i, min(n_samples, i + shardlen))) for i in range(0, max(1, n_samples), shardlen)]
 
 
 def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tmp_path: Path) -> None:
     connector = FileStorageConnector(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        with ShardedRecordWriter(connector, TWO_COLUMNS, prefix="a", shardlen=4) as writer:
+        with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
             for i in range(10):
-                writer.append(row(i))
+                writer.append(sample(i))
             raise KeyboardInterrupt
     (tmp_path / "a" / "000002").mkdir(exist_ok=True)
     (tmp_path / "a" / "000002" / "id.bag").write_bytes(bytes(40))  # died while it was published
 
-    with ShardedRecordWriter(connector, TWO_COLUMNS, prefix="a", shardlen=4) as writer:
+    with ShardedRecordWriter(connector, SPEC, prefix="a", shardlen=4) as writer:
         n_found = len(writer)
         for i in range(n_found, 10):
-            writer.append(row(i))
+            writer.append(sample(i))
 
     assert n_found == 8
     assert ids(tmp_path / "a") == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -191,4 +180,4 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
 @pytest.mark.parametrize("arguments", [{"shardlen": 0}, {"shardstart": 1}, {"shardstep": 2}, {"shardlen": 5, "shardstart": -1}])
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        ShardedRecordWriter(tmp_path / "a", TWO_COLUMNS, **arguments)
+        ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from plain_connector import MinimalConnector
-from s3_server import S3Server
-from sftp_server import SFTPServer
 
 from data_stack.io.storage_connectors import (
     CachedStorageConnector,
@@ -21,74 +19,46 @@ from data_stack.io.storage_connectors import (
 )
 from data_stack.testing import StorageConnectorContract
 
+#: What makes each store of fixtures; a cache cannot do what the store behind it cannot.
+STORES: dict[str, Callable[[Callable[[str], Any]], StorageConnector]] = {
+    "file": lambda fixture: FileStorageConnector(fixture("tmp_path") / "store"),
+    "memory": lambda fixture: InMemoryStorageConnector(),
+    "cached": lambda fixture: CachedStorageConnector(FileStorageConnector(fixture("tmp_path") / "a"), fixture("tmp_path") / "b"),
+    "cached minimal": lambda fixture: CachedStorageConnector(MinimalConnector(), fixture("tmp_path") / "cache"),
+    "minimal": lambda fixture: MinimalConnector(),
+    "mongodb": lambda fixture: MongoDBStorageConnector(fixture("mongodb_uri")),
+    # a replica set with authentication; all resources cross the boundaries of chunks, and none is kept in its pointer
+    "mongodb in small chunks": lambda fixture: MongoDBStorageConnector(
+        fixture("mongodb_auth_uri"), chunk_bytes=65_536, inline_bytes=0
+    ),
+    "s3": lambda fixture: FsspecStorageConnector(
+        f"s3://{fixture('s3_server').new_bucket()}/folder", **fixture("s3_server").options()
+    ),
+    "sftp": lambda fixture: FsspecStorageConnector(
+        f"sftp://127.0.0.1/{secrets.token_hex(6)}", **fixture("sftp_server").options()
+    ),
+}
 
-class TestFileStorageConnector(StorageConnectorContract):
+
+class Stores(StorageConnectorContract):
+    @pytest.fixture
+    def connector(self, store: str, request: pytest.FixtureRequest) -> Iterator[StorageConnector]:
+        connector = STORES[store](request.getfixturevalue)
+        yield connector
+        if isinstance(connector, MongoDBStorageConnector):
+            connector.close()
+
+
+@pytest.mark.parametrize("store", ["memory", "cached", "mongodb in small chunks"])
+class TestStores(Stores):
+    pass
+
+
+@pytest.mark.parametrize("store", ["file", "mongodb", "s3", "sftp"])
+class TestStoresThatFreeLeases(Stores):
     frees_leases_of_killed_processes = True
 
-    @pytest.fixture
-    def connector(self, tmp_path: Path) -> StorageConnector:
-        return FileStorageConnector(tmp_path / "store")
 
-
-class TestInMemoryStorageConnector(StorageConnectorContract):
-    @pytest.fixture
-    def connector(self) -> StorageConnector:
-        return InMemoryStorageConnector()
-
-
-class TestCachedFileStorageConnector(StorageConnectorContract):
-    @pytest.fixture
-    def connector(self, tmp_path: Path) -> StorageConnector:
-        return CachedStorageConnector(FileStorageConnector(tmp_path / "remote"), tmp_path / "cache")
-
-
-class TestCachedMinimalConnector(StorageConnectorContract):
-    """A cache cannot do what the store behind it cannot."""
-
+@pytest.mark.parametrize("store", ["cached minimal", "minimal"])
+class TestStoresOfOneProcess(Stores):
     crosses_processes = False
-
-    @pytest.fixture
-    def connector(self, tmp_path: Path) -> StorageConnector:
-        return CachedStorageConnector(MinimalConnector(), tmp_path / "cache")
-
-
-class TestMinimalConnector(StorageConnectorContract):
-    crosses_processes = False
-
-    @pytest.fixture
-    def connector(self) -> StorageConnector:
-        return MinimalConnector()
-
-
-class TestMongoDBStandalone(StorageConnectorContract):
-    frees_leases_of_killed_processes = True
-
-    @pytest.fixture
-    def connector(self, mongodb_uri: str) -> Iterator[StorageConnector]:
-        with MongoDBStorageConnector(mongodb_uri) as connector:
-            yield connector
-
-
-class TestMongoDBSmallChunks(StorageConnectorContract):
-    """A replica set with authentication; every resource crosses the boundaries of chunks, and none is kept in its pointer."""
-
-    @pytest.fixture
-    def connector(self, mongodb_auth_uri: str) -> Iterator[StorageConnector]:
-        with MongoDBStorageConnector(mongodb_auth_uri, chunk_bytes=65_536, inline_bytes=0) as connector:
-            yield connector
-
-
-class TestS3StorageConnector(StorageConnectorContract):
-    frees_leases_of_killed_processes = True
-
-    @pytest.fixture
-    def connector(self, s3_server: S3Server) -> StorageConnector:
-        return FsspecStorageConnector(f"s3://{s3_server.new_bucket()}/folder", **s3_server.options())
-
-
-class TestSFTPStorageConnector(StorageConnectorContract):
-    frees_leases_of_killed_processes = True
-
-    @pytest.fixture
-    def connector(self, sftp_server: SFTPServer) -> StorageConnector:
-        return FsspecStorageConnector(f"sftp://127.0.0.1/{secrets.token_hex(6)}", **sftp_server.options())

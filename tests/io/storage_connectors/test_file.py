@@ -199,9 +199,7 @@ def flip(path: Path, offset: int, *, traceless: bool = False) -> None:
     status = path.stat()
     with open(path, "r+b") as file:
         file.seek(offset)
-        byte = file.read(1)[0]
-        file.seek(offset)
-        file.write(bytes([byte ^ 16]))
+        file.write(bytes([DATA[offset] ^ 16]))
     if traceless:
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 

@@ -9,7 +9,6 @@ import hashlib
 import os
 import pickle
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import pytest
 from mongodb_commands import SentCommands, meanwhile
 from mongodb_server import MongoDBServer
+from process_harness import until
 from pymongo.database import Database
 
 from data_stack.exception import ConfigError, ReadOnlyStorageError, ResourceNotFoundError
@@ -128,14 +128,10 @@ def on_replica_set(uri: str) -> str:
 
 def test_what_a_secondary_does_not_have_is_asked_of_the_primary(mongodb_with_auth: MongoDBServer, mongodb_auth_uri: str) -> None:
     with MongoDBStorageConnector(on_replica_set(mongodb_auth_uri) + "&readPreference=secondaryPreferred") as connector:
-        asking: list[Callable[[], object]] = [
-            lambda: connector.has_resource("a"),
-            lambda: connector.get_resource("a"),
-            lambda: connector.stat("a"),
-        ]
+        asking: list[Callable[[str], object]] = [connector.has_resource, connector.get_resource, connector.stat]
         for ask in asking:
             with SentCommands() as sent, contextlib.suppress(ResourceNotFoundError):
-                ask()
+                ask("a")
 
             modes = [command.get("$readPreference", {"mode": "primary"})["mode"] for command in sent.of("find")]
             assert modes == ["secondaryPreferred", "primary"]
@@ -288,11 +284,7 @@ def test_nothing_is_left_after_close(mongodb_uri: str, mongodb_server: Any) -> N
         del resource, partly_read, lease, connector
         gc.collect()
 
-        end = time.monotonic() + 10
-        while (threading.active_count() > n_threads or sockets() > n_sockets) and time.monotonic() < end:
-            time.sleep(0.05)
-        assert threading.active_count() <= n_threads, threading.enumerate()
-        assert sockets() <= n_sockets
+        assert until(lambda: threading.active_count() <= n_threads and sockets() <= n_sockets), threading.enumerate()
         assert client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"] == 0
 
 

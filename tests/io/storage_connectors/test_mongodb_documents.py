@@ -150,8 +150,7 @@ def test_a_damaged_block_is_named_and_never_read(
         with pytest.raises(DamagedBlockError) as raised_by_ranges:
             connector.read_ranges("victim", [(2 * CHUNK_BYTES + 5, 3)])
 
-        for error in (raised.value, raised_by_ranges.value):
-            assert (error.identifier, error.block) == ("victim", 2)
+        assert {(each.value.identifier, each.value.block) for each in (raised, raised_by_ranges)} == {("victim", 2)}
         connector.set_resource("victim", CONTENT)
         assert content(connector, "victim") == CONTENT
     peak = tracemalloc.get_traced_memory()[1]

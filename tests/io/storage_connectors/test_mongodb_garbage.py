@@ -8,14 +8,15 @@ import hashlib
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gridfs
 import pytest
 from bson import Binary, Int64, ObjectId, Regex
 from mongodb_commands import kill_at_command, meanwhile
+from process_harness import until
 from pymongo.database import Database
 from sizes import FULL
 
@@ -195,35 +196,27 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
     """Nothing was heard of it for long, and it ends just as its chunks are being deleted."""
     connector.set_resource("a", version(0))
     batch = NOISE[:CHUNK_BYTES] * 64  # is sent as soon as it is full
-    go_on, errors = threading.Event(), list[BaseException]()
+    go_on = threading.Event()
 
     def source() -> Iterator[bytes]:
         yield batch
         go_on.wait(30)
 
-    def write() -> None:
-        try:
-            connector.set_resource("a", source())
-        except DataStackError as error:
-            errors.append(error)
-
-    writer = threading.Thread(target=write)
+    threads = ThreadPoolExecutor(1)
+    writer = threads.submit(connector.set_resource, "a", source())
 
     def end_upload() -> None:
         go_on.set()
-        writer.join()
+        threads.shutdown()
 
-    writer.start()
-    end = time.monotonic() + 30
-    while mongodb["data_stack.chunks"].count_documents({}) < 64 + 4 and time.monotonic() < end:
-        time.sleep(0.01)
+    assert until(lambda: mongodb["data_stack.chunks"].count_documents({}) >= 64 + 4)
     silent = {"owner": "elsewhere-1-1", "beat": datetime.datetime(2020, 1, 1)}
     mongodb["data_stack.uploads"].update_many({}, {"$set": silent})
     with MongoDBStorageConnector(mongodb_uri, timeout_seconds=29) as sweeping:
         with meanwhile.at("before", "delete .chunks", end_upload):
             sweeping.collect_garbage(0)
 
-    assert len(errors) == 1
+    assert isinstance(writer.exception(), DataStackError)
     assert content(connector, "a") == version(0)
     connector.collect_garbage(0)
     assert_no_orphans(mongodb)
@@ -236,7 +229,7 @@ def test_an_upload_that_was_taken_for_dead_is_not_published_without_its_chunks(
 
 
 STRANGE_IDS: list[Any] = [
-    ObjectId(), "text", 7, Int64(8), 1.5, {"a": 1}, [1], {}, Binary(b"x"), datetime.datetime(2020, 1, 1), True, None,
+    ObjectId(), "text", 7, Int64(8), 1.5, {"a": 1}, {}, Binary(b"x"), datetime.datetime(2020, 1, 1), True, None,
 ]  # fmt: skip
 
 
@@ -248,8 +241,6 @@ def test_files_of_other_tools_are_left_alone_whatever_their_ids(
     bucket = gridfs.GridFSBucket(mongodb, "data_stack")
     bucket.upload_from_stream("theirs", version(2))
     for file_id in STRANGE_IDS:
-        if file_id == [1]:
-            continue
         mongodb["data_stack.files"].insert_one({"_id": file_id, "length": "1", "chunkSize": {}, "metadata": ["x"]})
         mongodb["data_stack.chunks"].insert_one({"files_id": file_id, "n": 0, "data": b"x"})
     for file_id in (["list"], Regex("a"), {"lonely": 1}, "lonely"):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mongodb_commands import meanwhile
 from mongodb_server import MongoDBServer, folder_in_memory
+from process_harness import until
 
 from data_stack.exception import DataStackError, StorageError, StorageUnavailableError
 from data_stack.io.storage_connectors.mongodb import MongoDBStorageConnector
@@ -29,10 +30,6 @@ def server() -> Iterator[MongoDBServer]:
     """One of this module's own, to be killed and frozen."""
     with MongoDBServer(folder=folder_in_memory()) as server:
         yield server
-
-
-#: The driver asks again how a server is that said it is shutting down; a real one would be away meanwhile.
-SOON_MS = 500
 
 
 @pytest.fixture
@@ -89,8 +86,9 @@ LOST: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fault", LOST, ids=["connection closed", "shutting down", "not replicated", "shut down after it"])
 def test_a_publication_whose_answer_is_lost_is_told_truly(server: MongoDBServer, database: str, fault: dict[str, Any]) -> None:
+    # the driver asks again how a server is that said it is shutting down; a real one would be away meanwhile
     with MongoDBStorageConnector(
-        server.uri(database, heartbeatFrequencyMS=SOON_MS), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
+        server.uri(database, heartbeatFrequencyMS=500), timeout_seconds=5, chunk_bytes=CHUNK_BYTES
     ) as connector:
         for data in (b"small", CONTENT):
             connector.set_resource("a", b"old")
@@ -121,24 +119,17 @@ def test_a_publication_of_a_writer_that_is_dead_meanwhile_is_whole(server: Mongo
             connector.set_resource("a", iter([CONTENT[1:]]))
             os._exit(0)
         with server.client() as client:
-            wait_for(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
+            assert until(lambda: client[database]["data_stack.files"].count_documents({}) == 2)
             operations: list[dict[str, Any]] = [{"$currentOp": {}}, {"$match": {"command.findAndModify": {"$exists": True}}}]
-            wait_for(lambda: any(client.admin.aggregate(operations)))
+            assert until(lambda: any(client.admin.aggregate(operations)))
             os.kill(writer, signal.SIGKILL)
             os.waitpid(writer, 0)
             connector.collect_garbage()
             before = content(connector, "a")
-            wait_for(lambda: connector.stat("a").size == len(CONTENT) - 1)
+            assert until(lambda: connector.stat("a").size == len(CONTENT) - 1)
 
         assert before == CONTENT
         assert content(connector, "a") == CONTENT[1:]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(server: MongoDBServer, database: str) -> None:
@@ -153,9 +144,6 @@ def test_who_cannot_look_after_what_was_published_does_not_say_that_it_was_not(s
         assert content(connector, "a") == CONTENT[1:]
         connector.collect_garbage(0)
         assert content(connector, "a") == CONTENT[1:]
-
-
-#: After a closed connection the driver waits 0.5 s before it asks again, so that one command of a kind has to do.
 
 
 # ---------------------------------------------------------------------- a server that does not let us in
