@@ -165,17 +165,6 @@ def test_tokens_keep_their_dtype_or_the_common_one_in_every_sample(name: str) ->
     )
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint16", ">u2", "uint32", "uint64"])
-def test_the_largest_and_the_smallest_number_of_a_dtype_are_kept(dtype: str) -> None:
-    limits = np.iinfo(dtype)
-    document = np.array([limits.min, limits.max, 7], dtype)
-
-    packed = held([document, document[:1]]).pack(4, "text")
-
-    assert packed[0]["tokens"].tolist() == [limits.min, limits.max, 7, limits.min]
-    assert packed[0]["tokens"].dtype == np.dtype(dtype).newbyteorder("=")
-
-
 # ---------------------------------------------------------------------- what is read
 
 
@@ -316,17 +305,6 @@ def convert_to_parquet(documents: list[Any], path: Path, row_group_rows: int = 1
     return data_stack.load(str(path))
 
 
-def test_documents_come_from_records_and_parquet(tmp_path: Path) -> None:
-    documents = documents_of(3, 0, 8, 8, 1, dtype="uint16")
-
-    with write_records(tmp_path / "records", documents) as source:
-        assert as_plain(list(source.pack(4, "tokens"))) == pack(documents, 4)
-        assert source.pack(4, "tokens")[0]["tokens"].dtype == np.uint16
-    parquet = convert_to_parquet(documents, tmp_path / "x.parquet").pack(4)
-    assert as_plain(list(parquet)) == pack(documents, 4)
-    assert parquet[0]["tokens"].dtype == np.uint16
-
-
 # ---------------------------------------------------------------------- errors
 
 
@@ -345,14 +323,6 @@ def test_documents_come_from_records_and_parquet(tmp_path: Path) -> None:
 def test_what_is_no_document_is_named(documents: list[Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         held(documents).pack(2, "text")
-
-
-def test_an_error_says_where_a_document_is_stored(tmp_path: Path) -> None:
-    with (
-        write_records(tmp_path / "records", [np.array([1]), np.array([0.5])]) as source,
-        pytest.raises(ConfigError, match=r"document 1 \(record 1 of .*records.*\) must be"),
-    ):
-        source.pack(2, "tokens")
 
 
 @pytest.mark.parametrize(
