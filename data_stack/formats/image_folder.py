@@ -245,7 +245,7 @@ class _ImagesAccess(FieldsAccess):
     def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
         return self.source._decodes  # as PIL does while it decodes
 
-    n_at_once = 1  # each is a file of its own
+    n_at_once = 8  # each is a file of its own; a few share what a request costs
 
     @property
     def n_samples(self) -> int:  # type: ignore[override]  # read-only here
