@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import functools
-import io
 import itertools
 import math
 import mmap
 import os
-import resource
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +23,7 @@ from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
-from data_stack.io.positional import PositionalFile
-from data_stack.io.resources import StreamedResource
+from data_stack.io.positional import PositionalFile, map_file, most_open_files
 from data_stack.util.forks import ForkLock
 from data_stack.util.suggestions import did_you_mean
 from data_stack.values.stacked_values import python_values, stack_values
@@ -36,7 +33,6 @@ from data_stack.values.stacking import all_columns, take_runs
 _GAP_BYTES = 1 << 14
 #: Maximum size of a request, so that a large batch is not in memory twice.
 _REQUEST_BYTES = 16 << 20
-_MAX_OPEN_FILES = 4096
 
 
 class Column(ABC):
@@ -184,22 +180,6 @@ class StoredRowsColumn(Column):
             data = b"".join(read_together(self._file, begins, begins + n_bytes))
             rows[start : start + n_at_once] = np.ndarray((len(begins), *rows.shape[1:]), self._dtype, data)
         return rows
-
-
-def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
-    """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
-    try:
-        handle = opened.fileno()
-        # A third party's resource may be what it reads out of a file, such as a compressed one.
-        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
-    except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
-        return None
-
-
-def most_open_files() -> int:
-    """Maximum number of open files: a third of the file descriptors of this process."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))
 
 
 def read_together(file: PositionalFile, starts: IndexArrayOfInts, ends: IndexArrayOfInts) -> list[bytes]:

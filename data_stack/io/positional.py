@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import mmap
 import os
+import resource
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -21,6 +23,8 @@ _logger = logging.getLogger(__name__)
 #: Limit of claimed bytes per stored byte, above :data:`_HARMLESS_BYTES`.
 MAX_EXPANSION = 200
 _HARMLESS_BYTES = 64 << 20
+
+_MAX_OPEN_FILES = 4096
 
 
 class Readable(Protocol):
@@ -196,3 +200,19 @@ def check_unpacked(file: Readable, n_bytes: int) -> None:
         size = 0
     if size < n_bytes:
         check_request(n_bytes, f"the values of {name_of(file)!r}")
+
+
+def map_file(opened: StreamedResource, size: int) -> mmap.mmap | None:
+    """Map the file into memory; None if it is not a local file, or the operating system cannot map it."""
+    try:
+        handle = opened.fileno()
+        # A third party's resource may be what it reads out of a file, such as a compressed one.
+        return mmap.mmap(handle, size, access=mmap.ACCESS_READ) if os.fstat(handle).st_size == opened.size else None
+    except (AttributeError, io.UnsupportedOperation, OSError, ValueError):
+        return None
+
+
+def most_open_files() -> int:
+    """Maximum number of open files: a third of the file descriptors of this process."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else max(8, min(_MAX_OPEN_FILES, soft // 3))

@@ -51,10 +51,8 @@ class StorageConnectorContract:
     ``UnsupportedStorageOperationError``, everything else works.
 
     Attributes:
-        crosses_processes: whether the connector pickles, and another process sees what is stored. Set it to False for a
-            store that lives in one process.
-        frees_leases_of_killed_processes: whether the lease of a killed process is free at once. Set it to True to test this; in
-            some stores leases expire instead.
+        crosses_processes: whether the connector pickles, and another process sees what is stored; False for one process's memory.
+        frees_leases_of_killed_processes: whether the lease of a killed process is free at once; in some stores leases expire.
     """
 
     crosses_processes: ClassVar[bool] = True
@@ -68,7 +66,6 @@ class StorageConnectorContract:
     def test_what_was_stored_comes_back(self, connector: StorageConnector) -> None:
         for size in (0, 1, 65_536, (255 << 10) + 1, (1 << 20) - 1, (3 << 20) + 1):
             data = hashlib.shake_128(b"data").digest(size)
-
             connector.set_resource("a/b/data.bin", data)
 
             assert connector.has_resource("a/b/data.bin")
@@ -310,24 +307,20 @@ class StorageConnectorContract:
         stop = threading.Event()
 
         def overwrite() -> None:
-            i = 0
             while not stop.is_set():
-                i += 1
-                connector.set_resource("a", versions[i % 4])
+                for version in versions:
+                    connector.set_resource("a", version)
 
         def read(_: int) -> bytes | None:
             with contextlib.suppress(ResourceChangedError):
                 return content(connector, "a")
             return None
 
-        with ThreadPoolExecutor(3) as threads:
+        with ThreadPoolExecutor(3) as threads, contextlib.ExitStack() as stack:
+            stack.callback(stop.set)
             writer = threads.submit(overwrite)
-            try:
-                seen = list(threads.map(read, range(40)))
-            finally:
-                stop.set()
-            writer.result()
-
+            seen = list(threads.map(read, range(40)))
+        writer.result()
         assert set(seen) - {None} <= set(versions)
 
     def test_a_reader_of_a_resource_that_is_replaced_and_deleted_never_gets_other_bytes(

@@ -185,15 +185,8 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
         """Documents of tokens as sequences of ``length`` tokens: concatenated, and cut. Reads all documents once, now.
 
         A sample is a dict of ``tokens``, ``segment_ids`` (1, 2, … for the documents in the sequence, 0 for padding) and
-        ``positions`` (of each token in its document), each of shape ``(length,)``. See ``PackedDatasetIterator``.
-
-        Args:
-            length: tokens in a sequence.
-            column: of the tokens: arrays or lists of integers; None for the only column, or the sample proper.
-            seed: of a random order of documents; None for the iterator's order.
-            epoch: see :meth:`at_epoch`.
-            end_token: a token to put after each document; None for none.
-            drop_last: whether to leave out the last tokens if they do not fill a sequence; otherwise they are padded with 0.
+        ``positions`` (of each token in its document), each of shape ``(length,)``. ``seed`` and ``epoch`` decide an order of the
+        documents; ``end_token`` is put after each. See ``PackedDatasetIterator``.
         """
         from data_stack.dataset.iterator.layers.packed import PackedDatasetIterator
 

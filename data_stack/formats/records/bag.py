@@ -7,12 +7,13 @@ order of their names: the number of a record, or, for a column of sequences, ``[
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Union
 
 import msgpack
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import DatasetFileCorruptError
 from data_stack.formats.columns import StoredRowsColumn
 from data_stack.formats.records.layout import MAX_RECORDS
@@ -22,6 +23,8 @@ _ENTRY_BYTES = 8
 
 _Integers = npt.NDArray[np.int64]
 _Bounds = tuple[_Integers, _Integers]
+Places = Union[range, _Integers]
+"""Numbers of records; a range where they follow each other."""
 
 
 class Ends:
@@ -249,3 +252,15 @@ def _parse(record: bytes, are_sequences: Sequence[bool]) -> list[tuple[int, int]
             raise ValueError("an entry is neither the number of a record nor first and count of a sequence")
         entries.append((numbers[0], numbers[1]))
     return entries
+
+
+def as_places(positions: range | IndexArrayOfInts) -> Places:
+    """The same, as a range if they follow each other."""
+    if isinstance(positions, range):
+        return positions
+    n = len(positions)
+    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
+        places = range(positions.item(0), positions.item(0) + n)
+        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
+            return places
+    return positions.astype(np.int64, copy=False)

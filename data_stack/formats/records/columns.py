@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NoReturn, Union
 
@@ -16,7 +15,8 @@ from data_stack.codecs.fitting import check_shape, fit_array
 from data_stack.codecs.plain import BytesCodec
 from data_stack.exception import ConfigError, MissingDependencyError, RequestLimitError
 from data_stack.formats.columns import StoredRowsColumn
-from data_stack.formats.records.bag import Bag
+from data_stack.formats.records.bag import Bag, Places
+from data_stack.formats.records.layout import Part
 from data_stack.util.executor import computing, n_threads_here
 from data_stack.util.request_limit import Request, check_request, current_request, decoding_for
 from data_stack.values.stacked_values import as_array, python_values, stack_values
@@ -34,8 +34,6 @@ _PIECES_PER_THREAD = 4
 
 _Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
-Places = Union[range, _Integers]
-"""Numbers of records; a range where they follow each other."""
 
 
 class FixedColumn:
@@ -276,31 +274,6 @@ def samples_of(keys: Sequence[str], columns: Sequence[Iterable[Any]]) -> Iterato
 
 
 # ---------------------------------------------------------------------- writing
-
-
-@dataclass(frozen=True)
-class Part:
-    """Some records of a column, end to end.
-
-    Attributes:
-        data: their bytes, which do not change any more.
-        sizes: of each record in bytes, shape ``(n_records,)``.
-        layout: of all of them, where they have one.
-    """
-
-    data: bytes | memoryview
-    sizes: npt.NDArray[np.uint64]
-    layout: FixedLayout | None = None
-
-    @classmethod
-    def of(cls, records: Sequence[bytes], codec: Codec | None = None) -> Part:
-        """Records of a codec end to end; None for those that never have a layout."""
-        layout = codec.layout_of(records[0]) if codec is not None and records else None
-        if layout is not None:
-            size, header = layout.record_bytes, layout.header
-            if not all(len(record) == size and record.startswith(header) for record in records):
-                layout = None
-        return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)
 
 
 class ColumnWriter:

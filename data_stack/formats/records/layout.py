@@ -17,9 +17,14 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from data_stack.codecs.codec import Column
+import numpy as np
+import numpy.typing as npt
+
+from data_stack.codecs.codec import Codec, Column, FixedLayout
 from data_stack.exception import ConfigError, DatasetFileCorruptError, UnsupportedStorageOperationError
 from data_stack.io.folder import Folder
 from data_stack.util.untrusted_text import parse_json
@@ -119,3 +124,40 @@ def _wrong_name(name: object) -> str | None:
     if len(name) > _MAX_NAME or not name.isprintable() or "/" in name:
         return f"a name becomes a file: it has at most {_MAX_NAME} printable characters, and no '/'"
     return None
+
+
+def names_of(names: Any) -> list[str]:
+    """Names of columns as a list, without duplicates.
+
+    Raises:
+        ConfigError: they are something else.
+    """
+    listed = [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
+    if not listed or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
+        raise ConfigError(f"columns must be a list of different names, at least one, got {names!r:.80}")
+    return listed
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some records of a column, end to end.
+
+    Attributes:
+        data: their bytes, which do not change any more.
+        sizes: of each record in bytes, shape ``(n_records,)``.
+        layout: of all of them, where they have one.
+    """
+
+    data: bytes | memoryview
+    sizes: npt.NDArray[np.uint64]
+    layout: FixedLayout | None = None
+
+    @classmethod
+    def of(cls, records: Sequence[bytes], codec: Codec | None = None) -> Part:
+        """Records of a codec end to end; None for those that never have a layout."""
+        layout = codec.layout_of(records[0]) if codec is not None and records else None
+        if layout is not None:
+            size, header = layout.record_bytes, layout.header
+            if not all(len(record) == size and record.startswith(header) for record in records):
+                layout = None
+        return cls(b"".join(records), np.fromiter(map(len, records), np.uint64, len(records)), layout)

@@ -17,13 +17,14 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKe
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.columns import RemoteAccess, most_open_files
-from data_stack.formats.records.bag import SampleReferences
-from data_stack.formats.records.columns import Places, ValueColumn, samples_of, sequences_of
-from data_stack.formats.records.layout import MAX_RECORDS, REFS
+from data_stack.formats.columns import RemoteAccess
+from data_stack.formats.records.bag import Places, SampleReferences, as_places
+from data_stack.formats.records.columns import ValueColumn, samples_of, sequences_of
+from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.io.folder import Folder, folder_of
+from data_stack.io.positional import most_open_files
 from data_stack.util.executor import n_threads_here
 from data_stack.util.request_limit import current_request, decoding_for
 from data_stack.util.suggestions import did_you_mean
@@ -249,7 +250,7 @@ class RecordReader(RecordsIterator):
     def _read(self, names: Sequence[str], positions: range | IndexArrayOfInts, *, stacked: bool) -> list[Any]:
         """Columns of some samples: stacked, or as lists of values."""
         with decoding_for(current_request()) if self._counts else _NO_LIMIT:
-            return self._read_places(names, _as_places(positions), stacked)
+            return self._read_places(names, as_places(positions), stacked)
 
     def _read_places(self, names: Sequence[str], places: Places, stacked: bool) -> list[Any]:
         if self._references is None:
@@ -430,30 +431,6 @@ def _reopen(
         raise ResourceChangedError(folder.full_name(MANIFEST), before, now)
     reader._length = length
     return reader
-
-
-def _as_places(positions: range | IndexArrayOfInts) -> Places:
-    """The same, as a range if they follow each other."""
-    if isinstance(positions, range):
-        return positions
-    n = len(positions)
-    if n > 1 and positions.item(-1) - positions.item(0) == n - 1:
-        places = range(positions.item(0), positions.item(0) + n)
-        if positions.tobytes() == np.arange(places.start, places.stop, dtype=positions.dtype).tobytes():
-            return places
-    return positions.astype(np.int64, copy=False)
-
-
-def names_of(names: Any) -> list[str]:
-    """Names of columns as a list, without duplicates.
-
-    Raises:
-        ConfigError: they are something else.
-    """
-    listed = [] if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__") else list(names)
-    if not listed or not all(isinstance(name, str) for name in listed) or len(set(listed)) != len(listed):
-        raise ConfigError(f"columns must be a list of different names, at least one, got {names!r:.80}")
-    return listed
 
 
 def _check_column(name: object, known: Collection[str]) -> None:

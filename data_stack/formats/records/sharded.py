@@ -16,9 +16,9 @@ from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
-from data_stack.formats.records.layout import SPEC, check_columns, shard_name, shard_names
+from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
-from data_stack.formats.records.reader import Mask, RecordReader, RecordsIterator, names_of
+from data_stack.formats.records.reader import Mask, RecordReader, RecordsIterator
 from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 
