@@ -18,7 +18,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from plot_benchmarks import plot
+from plot_benchmarks import plot_targets
 
 import data_stack
 
@@ -120,13 +120,10 @@ def assemble(folder: Path) -> None:
 
 
 def _add_plots(page: Path) -> None:
-    """Put the plot of each table of a page below it, one for light and one for dark pages."""
+    """Put a plot of the targets of each table of a page below it."""
     lines = page.read_text(encoding="utf-8").splitlines()
-    for end, name in reversed(plot(page.parent / "plots")):
-        lines[end:end] = [
-            f"\n```{{image}} plots/{name}-{shade}.svg\n:class: only-{shade}\n:alt: the table above as bars\n```\n"
-            for shade in ("light", "dark")
-        ]
+    for end, name in reversed(plot_targets(page.parent / "plots")):
+        lines[end:end] = ["", f"![the targets of the table above, as bars](plots/{name})"]
     page.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 

@@ -1,30 +1,29 @@
-"""Plot the tables of ``benchmarks/README.md`` as bars: ours, peers and limits, for light and for dark pages.
+"""Draw the tables of ``benchmarks/README.md`` as bars, in colours that can be read on light and on dark pages.
 
-``python tools/plot_benchmarks.py FOLDER`` writes them; ``tools/build_docs.py`` puts each below its table.
+``python tools/plot_benchmarks.py`` writes the pictures of ``docs/fast_reading.md`` to ``docs/images``; ``tools/build_docs.py``
+puts a plot of its targets below each table of the site.
 """
 
 from __future__ import annotations
 
+import html
+import math
 import re
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
-README = Path(__file__).parent.parent / "benchmarks" / "README.md"
-OURS, PEER, LIMIT, MISSED, TEXT = "#2f6fdf", "#9aa3ad", "#5f6670", "#d9822b", "#1b1c1d"
-DARK = {OURS: "#6ea1ff", PEER: "#6f7882", LIMIT: "#aab2bb", MISSED: "#f0a050", TEXT: "#d8dadd"}
-LIMITS = ("memory map", "take", "decoder", "bare", "`numpy.random.permutation`", "before", "full shuffle")
-QUANTITY = re.compile(r"(?<![\w.,])(-?\d[\d,]*(?:\.\d+)?)\s*([kM](?![\w]))?\s*(MiB|MB|µs|ms|ns|s\b|%|×|x\b)?")
-BOUND = re.compile(r"[≤≥<>]")
-SCALES = {"": 1.0, "k": 1e3, "M": 1e6}
-WIDEST = 100.0  # times better or worse than wanted; longer bars end here
+ROOT = Path(__file__).parent.parent
+README = ROOT / "benchmarks" / "README.md"
+IMAGES = ROOT / "docs" / "images"
+OURS, OTHERS, PEER, LIMIT, MISSED, TEXT = "#3f78d8", "#8fb0e6", "#8a949f", "#2f9458", "#d9822b", "#77818d"
+NAMES = {OURS: "ours", OTHERS: "ours, other kinds", PEER: "peers", LIMIT: "by hand", MISSED: "worse than wanted"}
+QUANTITY = re.compile(r"(?<![\w.,])(-?\d[\d,]*(?:\.\d+)?)\s*([kM]\b)?\s*(MiB|MB|µs|ms|ns|s\b|%|×)?")
+BOUND = re.compile(r"[≤≥]")
+SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
+MAX_TIMES = 30.0  # better or worse than wanted; longer bars end here
+WIDTH, LEFT, RIGHT, ROW = 760, 250, 190, 20
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Bar:
-    """A bar with what is written beside it."""
+    """A bar with what is written on its left and right; a label starts a new group."""
 
     label: str
     value: float
@@ -47,16 +46,18 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Panel:
-    """Bars on one axis; ``goal`` draws the line at 1, to the right of which a target is met."""
+class Chart:
+    """Bars on one axis, from ``start``, or from the line at ``start`` to both sides on a logarithmic one; ``hand`` is a limit."""
 
     title: str
-    bars: list[Bar]
-    goal: bool = False
+    bars: list[Bar] = field(default_factory=list)
+    logarithmic: bool = False
+    start: float = 0.0
+    hand: float | None = None
 
 
 def read_tables(text: str) -> list[Table]:
-    """The tables of a Markdown page; empty cells of the first column repeat the one above."""
+    """The tables of a Markdown page; a first cell that begins with … repeats what stands above it before a comma."""
     tables: list[Table] = []
     lines = text.splitlines()
     for i, line in enumerate(lines):
@@ -64,148 +65,160 @@ def read_tables(text: str) -> list[Table]:
             end = next((j for j in range(i, len(lines)) if not lines[j].startswith("|")), len(lines))
             rows = [_cells(row) for row in lines[i + 1 : end]]
             for before, row in pairwise(rows):
-                row[0] = row[0] if row[0] not in ("", "…", "the same") else before[0]
+                if row[0].startswith("…"):
+                    row[0] = f"{re.split('[,:]', before[0])[0]}, {row[0][1:].strip()}"
             tables.append(Table(end, _cells(lines[i - 1]), rows))
     return tables
 
 
-def make_panels(table: Table) -> list[Panel]:
-    """How a table is drawn: against targets, ours beside others, or one panel a column."""
-    header = [cell.lower() for cell in table.header]
-    figures = [i for i, cell in enumerate(header) if cell in ("ratio", "figure")]
-    goals = [i for i, cell in enumerate(header) if cell in ("target", "wanted") and i > 0]
-    if figures and goals:
-        return [Panel("times better than wanted", list(_bars_of_targets(table, figures[0], goals[0])), goal=True)]
-    if {"ours", "before"} & set(header):
-        return [Panel("", list(_bars_of_series(table, [i for i in range(1, len(header)) if i not in goals and header[i]])))]
-    return [panel for i in range(1, len(header)) if i not in goals for panel in _panels_of_column(table, i)]
-
-
-def _bars_of_targets(table: Table, figure: int, goal: int) -> Iterator[Bar]:
+def chart_targets(table: Table) -> Chart:
+    """How many times better than wanted each figure with a target is; a cell has several, between semicolons."""
+    chart = Chart("times better than wanted", logarithmic=True, start=1.0)
+    what, ours, ratio, target = (table.header.index(name) for name in ("what", "ours", "ratio", "target"))
     for row in table.rows:
-        bound = BOUND.search(row[goal])
-        wanted = QUANTITY.search(row[goal], bound.end()) if bound else None
-        if bound is None or wanted is None:
-            continue
-        found = [q for cell in (row[figure], row[1]) for q in QUANTITY.finditer(cell) if _unit(q) == _unit(wanted)]
-        if found:
-            value, limit = max(_value(found[0]), 1e-9), _value(wanted)
-            times = limit / value if bound[0] in "≤<" else value / limit
-            label = " · ".join(dict.fromkeys(cell for cell in (row[0], row[1] if row[1][:1].isalpha() else "") if cell))
-            against = f" ({_shorten(row[2].partition(':')[0], 34)})" if row[2] else ""
-            text = f"{found[0][0].strip()}{against}, wanted {row[goal][bound.start() : wanted.end()].strip()}"
-            yield Bar(label, min(max(times, 1 / WIDEST), WIDEST), text, OURS if times >= 1 else MISSED)
+        for wanted, found in zip(row[target].split(";"), row[ratio if row[ratio] else ours].split(";"), strict=False):
+            bound, goal, figure = BOUND.search(wanted), QUANTITY.search(wanted), QUANTITY.search(found)
+            if bound is not None and goal is not None and figure is not None:
+                times = max(_value(figure), 1e-9) / _value(goal)
+                times = min(max(times if bound[0] == "≥" else 1 / times, 1 / MAX_TIMES), MAX_TIMES)
+                text = f"{found.partition(',')[0].strip() if '×' in found else figure[0].strip()}, wanted {bound[0]} {goal[0].strip()}"
+                chart.bars.append(Bar(row[what], times, text, OURS if times >= 1 else MISSED))
+    return chart
 
 
-def _bars_of_series(table: Table, columns: Sequence[int]) -> Iterator[Bar]:
+def chart_training(tables: Sequence[Table]) -> Chart:
+    """How near to the loop written by hand ours and the best peer come."""
+    table, chart = _table(tables, "what"), Chart("speed of whole training programs, relative to a loop written by hand", hand=1.0)
     for row in table.rows:
-        parts = [re.split(r";|, (?=\d)", row[i]) for i in columns]
-        count = len(parts[0]) if len({len(part) for part in parts if part != ["–"]}) == 1 else 1
-        names = [name.strip() for name in re.split(r";", row[0].partition(": ")[2])] if count > 1 else []
-        for k in range(count):
-            label = f"{row[0].partition(': ')[0]}: {names[k]}" if len(names) == count else "" if k else row[0]
-            for i, part in zip(columns, parts, strict=True):
-                quantity = QUANTITY.search(part[k]) if k < len(part) else None
-                if quantity is not None and _value(quantity) > 0:
-                    series = table.header[i]
-                    yield Bar(label, _value(quantity), f"{series} {part[k].strip()}".replace("best peer ", ""), _color(series))
-                    label = ""
+        figures = [QUANTITY.search(cell) for cell in row[1:4]]
+        if figures[0] and figures[1] and row[1].endswith("/s"):
+            for name, color, figure in (("ours", OURS, figures[0]), (re.split(r" \d", row[3])[0], PEER, figures[2])):
+                if figure:
+                    stated = re.search(r"([\d.]+) × limit", row[4]) if name == "ours" else None
+                    share = float(stated[1]) if stated else _value(figure) / _value(figures[1])
+                    text = f"{name} {share:.2f}" if share >= 0.01 else f"{name} {share:.4f}"
+                    chart.bars.append(Bar(row[0] if name == "ours" else "", share, text, color))
+    return chart
 
 
-def _panels_of_column(table: Table, column: int) -> list[Panel]:
-    """A panel for each unit of a column."""
-    panels: dict[str, Panel] = {}
-    has_peers = any(row[0].startswith("ours") for row in table.rows)
+def chart_images(tables: Sequence[Table]) -> Chart:
+    """Samples per second of each program that trains on JPEGs, the fastest first."""
+    rows = sorted(_table(tables, "program").rows, key=lambda row: -_quantity(row[1]))
+    chart = Chart("JPEGs of 500 × 375, decoded, cropped, in batches: samples/s")
+    for row in rows:
+        color = OURS if row[0].startswith("ours") else LIMIT if row[0].startswith("by hand") else PEER
+        chart.bars.append(Bar(row[0], _quantity(row[1]), f"{row[1]}/s, {row[2]} MiB" if row[2] else f"{row[1]}/s", color))
+    return chart
+
+
+def chart_workers(tables: Sequence[Table]) -> Chart:
+    """Each kind of workers by kind of work, relative to the best."""
+    table, chart = _table(tables, "work"), Chart("samples/s by kind of workers, relative to the best kind")
     for row in table.rows:
-        quantity = QUANTITY.search(row[column]) if column < len(row) else None
-        if quantity is not None:
-            color = _color(row[0] if has_peers or row[0].startswith(LIMITS) else "ours")
-            panel = panels.setdefault(_unit(quantity), Panel(table.header[column], []))
-            panel.bars.append(Bar(row[0], _value(quantity), row[column].strip("*"), color))
-    return [*panels.values()]
+        kinds = [(name, cell) for name, cell in zip(table.header[1:], row[1:], strict=True) if QUANTITY.search(cell)]
+        best = max(_quantity(cell) for name, cell in kinds if name != "torch")
+        for i, (name, cell) in enumerate(kinds):
+            value = _quantity(cell)
+            color = PEER if name == "torch" else OURS if value == best else OTHERS
+            chart.bars.append(Bar("" if i else row[0], value / best, f"{name} {cell}", color))
+    return chart
+
+
+def chart_orders(tables: Sequence[Table]) -> Chart:
+    """What an epoch over the network moves by order."""
+    table = _table(tables, "order")
+    chart = Chart("an epoch over HTTP: bytes moved, in sizes of the dataset")
+    for column in (1, 2):
+        for i, row in enumerate(table.rows):
+            value = _quantity(row[column])
+            text = f"{row[0]} {row[column]}"
+            chart.bars.append(Bar("" if i else table.header[column], value, text, MISSED if value > 1.2 else OURS))
+    return chart
+
+
+PICTURES: dict[str, Callable[[Sequence[Table]], Chart]] = {
+    "speed_training": chart_training,
+    "speed_images": chart_images,
+    "speed_workers": chart_workers,
+    "speed_orders": chart_orders,
+}
+
+
+def _table(tables: Sequence[Table], first: str) -> Table:
+    return next(table for table in tables if table.header[0] == first)
 
 
 def _cells(line: str) -> list[str]:
-    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return [re.sub(r"[*`$]", "", cell).strip() for cell in line.strip().strip("|").split("|")]
 
 
 def _value(quantity: re.Match[str]) -> float:
-    return float(quantity[1].replace(",", "")) * SCALES[quantity[2] or ""]
+    return float(quantity[1].replace(",", "")) * SCALES[quantity[2] or ""] * SCALES.get(quantity[3] or "", 1.0)
 
 
-def _unit(quantity: re.Match[str]) -> str:
-    return "" if quantity[3] in ("×", "x", None) else str(quantity[3])
+def _quantity(cell: str) -> float:
+    found = QUANTITY.search(cell)
+    if found is None:
+        raise ValueError(f"no figure in the cell {cell!r} of {README}")
+    return _value(found)
 
 
-def _color(name: str) -> str:
-    if name.startswith(("ours", "after")):
-        return OURS
-    return LIMIT if name.startswith(LIMITS) else PEER
+def draw(chart: Chart) -> str:
+    """A chart as SVG."""
+    ends = [bar.value for bar in chart.bars] + [chart.start, chart.hand or chart.start]
+    scale = math.log if chart.logarithmic else float
+    lowest, highest = scale(min(ends)), scale(max(ends))
+    plane = (WIDTH - LEFT - RIGHT) / (highest - lowest or 1.0)
+    origin, top, lines = LEFT + (scale(chart.start) - lowest) * plane, 54.0, []
+    hand = LEFT + (scale(chart.hand) - lowest) * plane if chart.hand is not None else 0.0
+    for i, bar in enumerate(chart.bars):
+        top += 8 if bar.label and i else 0
+        end = LEFT + (scale(bar.value) - lowest) * plane
+        left, width = min(origin, end), max(abs(end - origin), 1.0)
+        lines.append(f'<rect x="{left:.1f}" y="{top:.0f}" width="{width:.1f}" height="{ROW - 5}" rx="2" fill="{bar.color}"/>')
+        beside = max(origin, end, hand if end > hand - 66 else 0.0)  # text does not cross the line of the limit
+        lines.append(_text(beside + 6, top + 12, bar.text))
+        lines.append(_text(LEFT - 8, top + 12, _shorten(bar.label, 36), anchor="end") if bar.label else "")
+        top += ROW
+    legend, x = [], float(LEFT)
+    for color in dict.fromkeys([bar.color for bar in chart.bars] + [LIMIT] * (chart.hand is not None)):
+        legend.append(f'<rect x="{x:.0f}" y="32" width="11" height="11" rx="2" fill="{color}"/>{_text(x + 16, 42, NAMES[color])}')
+        x += 34 + 7 * len(NAMES[color])
+    font = 'font-family="system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif" font-size="12"'
+    start = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top + 10:.0f}" role="img" {font}>'
+    axis = f'<path d="M{origin:.1f} 50 V{top:.0f}" stroke="{TEXT}"/>'
+    if chart.hand is not None:
+        axis += f'<path d="M{hand:.1f} 50 V{top:.0f}" stroke="{LIMIT}" stroke-width="2" stroke-dasharray="4 3"/>'
+    title = f"<title>{html.escape(chart.title)}</title>{_text(LEFT, 20, chart.title, weight=600)}"
+    return "\n".join([start, title, *legend, *filter(None, lines), axis, "</svg>", ""])
 
 
-def draw(panels: Sequence[Panel], file: Path) -> None:
-    """Draw panels, two beside each other where their labels are short, as ``NAME-light.svg`` and ``NAME-dark.svg``."""
-    style: dict[Any, Any] = {
-        "svg.fonttype": "none",
-        "svg.hashsalt": file.name,
-        "font.size": 9,
-        "font.family": "sans-serif",
-        "text.color": TEXT,
-    }
-    columns = 1 if max(len(bar.label) for panel in panels for bar in panel.bars) > 40 else 2
-    lines = [panels[i : i + columns] for i in range(0, len(panels), columns)]
-    rows = [max(len(panel.bars) for panel in line) for line in lines]
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(10, sum(0.5 + 0.24 * count for count in rows)), layout="constrained")
-        grid = figure.add_gridspec(len(lines), len(lines[0]), height_ratios=[count + 2 for count in rows])
-        for i, line in enumerate(lines):
-            for j, panel in enumerate(line):
-                _draw_panel(figure.add_subplot(grid[i, j]), panel, rows[i])
-        figure.supxlabel("logarithmic; blue: ours, dark: limits or before, light: peers, orange: short of the target", fontsize=7)
-        light = file.with_name(f"{file.name}-light.svg")
-        figure.savefig(light, transparent=True, metadata={"Date": None})
-    svg = light.read_text(encoding="utf-8")
-    file.with_name(f"{file.name}-dark.svg").write_text(
-        re.sub("|".join(DARK), lambda color: DARK[color[0]], svg), encoding="utf-8"
-    )
-
-
-def _draw_panel(axes: Axes, panel: Panel, rows: int) -> None:
-    bars, start = panel.bars[::-1], min([bar.value for bar in panel.bars if bar.value > 0], default=1.0) / 3
-    left = 1.0 if panel.goal else start
-    axes.set_xscale("log")
-    axes.barh(range(len(bars)), [bar.value - left for bar in bars], left=left, color=[bar.color for bar in bars], height=0.7)
-    for i, bar in enumerate(bars):
-        axes.annotate(
-            _plain(bar.text), (max(bar.value, left), i), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8
-        )
-    axes.set_yticks(range(len(bars)), [_shorten(bar.label, 70) for bar in bars], color=TEXT)
-    axes.set_title(_plain(panel.title), fontsize=9, loc="left")
-    if panel.goal:
-        axes.axvline(1, color=TEXT, linewidth=1)
-    axes.set_xlim(left=min(start, left / 3), right=max(bar.value for bar in bars) * (60 if panel.goal else 12))
-    axes.set_ylim(len(bars) - rows - 0.6, len(bars) - 0.4)
-    axes.spines[:].set_visible(False)
-    axes.tick_params(length=0, labelbottom=False, which="both")
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[*`$]", "", text)
+def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: int = 400) -> str:
+    return f'<text x="{x:.1f}" y="{y:.0f}" fill="{TEXT}" text-anchor="{anchor}" font-weight="{weight}">{html.escape(text)}</text>'
 
 
 def _shorten(text: str, length: int) -> str:
-    return _plain(text) if len(_plain(text)) <= length else f"{_plain(text)[: length - 1]}…"
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def plot(folder: Path) -> list[tuple[int, str]]:
-    """Plot every table into ``folder``; return the line behind each table, and the name of its plot."""
+def plot_targets(folder: Path) -> list[tuple[int, str]]:
+    """Plot the targets of every table that has some; return the line behind each table, and the name of its plot."""
     folder.mkdir(parents=True, exist_ok=True)
     plots = []
     for i, table in enumerate(read_tables(README.read_text(encoding="utf-8"))):
-        draw(make_panels(table), folder / f"table-{i}")
-        plots.append((table.end, f"table-{i}"))
+        chart = chart_targets(table) if table.header[0] == "what" else Chart("")
+        if chart.bars:
+            (folder / f"table-{i}.svg").write_text(draw(chart), encoding="utf-8")
+            plots.append((table.end, f"table-{i}.svg"))
     return plots
 
 
+def main() -> None:
+    """Write the pictures of the documentation."""
+    tables = read_tables(README.read_text(encoding="utf-8"))
+    for name, chart in PICTURES.items():
+        (IMAGES / f"{name}.svg").write_text(draw(chart(tables)), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    plot(Path(sys.argv[1]))
+    main()

@@ -19,6 +19,7 @@ from unittest import mock
 import build_docs
 import click
 import pandas
+import plot_benchmarks
 import pytest
 
 import data_stack
@@ -117,19 +118,8 @@ def test_every_command_of_a_page_exists_with_its_options() -> None:
 
 def unknown_names(code: str) -> Iterator[str]:
     """The functions that an expression calls but nobody has, and the arguments they do not take."""
-    places = [
-        data_stack,
-        formats,
-        records,
-        parquet,
-        loader,
-        encoders,
-        reproduce,
-        show,
-        data_stack.DatasetIteratorIF,
-        data_stack.Loader,
-    ]
-    places.append(pandas.DataFrame)
+    modules = [data_stack, formats, records, parquet, loader, encoders, reproduce, show]
+    places = [*modules, data_stack.DatasetIteratorIF, data_stack.Loader, pandas.DataFrame]
     for call in (node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
         found: list[Any] = [getattr(place, name) for place in places if callable(getattr(place, name, None))]
@@ -153,6 +143,13 @@ def test_what_a_page_tells_to_write_instead_exists(page: str) -> None:
     assert [name for code in codes for name in unknown_names(code)] == []
 
 
+def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_page() -> None:
+    tables = plot_benchmarks.read_tables(TEXTS[plot_benchmarks.README])
+
+    for name, chart in plot_benchmarks.PICTURES.items():
+        assert (plot_benchmarks.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == plot_benchmarks.draw(chart(tables))
+
+
 @pytest.mark.full
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     built = subprocess.run(
@@ -162,7 +159,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert (built.returncode, built.stderr) == (0, "")
     html = (tmp_path / "html" / "api" / "data_stack.html").read_text(encoding="utf-8")
     assert [name for name in data_stack.__all__ if f"{name}<" not in html] == []
-    assert list(tmp_path.glob("html/_images/table-*-dark.svg"))
+    assert list(tmp_path.glob("html/_images/table-*.svg"))
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem))
