@@ -23,7 +23,7 @@ QUANTITY = re.compile(r"(?<![\w.,])(-?\d[\d,]*(?:\.\d+)?)\s*([kM]\b)?\s*(MiB|MB|
 BOUND = re.compile(r"[≤≥]")
 SCALES = {"": 1.0, "k": 1e3, "M": 1e6, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9}
 MAX_TIMES = 30.0  # better or worse than wanted; longer bars end here
-WIDTH, LEFT, RIGHT, ROW = 760, 250, 190, 20
+WIDTH, LEFT, RIGHT, ROW = 760, 250, 200, 20
 
 
 @dataclass(frozen=True)
@@ -76,13 +76,16 @@ def chart_targets(table: Table) -> Chart:
     chart = Chart("times better than wanted", logarithmic=True, start=1.0)
     what, ours, ratio, target = (table.header.index(name) for name in ("what", "ours", "ratio", "target"))
     for row in table.rows:
+        label = row[what]
         for wanted, found in zip(row[target].split(";"), row[ratio if row[ratio] else ours].split(";"), strict=False):
             bound, goal, figure = BOUND.search(wanted), QUANTITY.search(wanted), QUANTITY.search(found)
             if bound is not None and goal is not None and figure is not None:
                 times = max(_value(figure), 1e-9) / _value(goal)
                 times = min(max(times if bound[0] == "≥" else 1 / times, 1 / MAX_TIMES), MAX_TIMES)
-                text = f"{found.partition(',')[0].strip() if '×' in found else figure[0].strip()}, wanted {bound[0]} {goal[0].strip()}"
-                chart.bars.append(Bar(row[what], times, text, OURS if times >= 1 else MISSED))
+                shown = found.partition(", ")[0] if "×" in found else figure[0]
+                text = f"{shown.strip()}, wanted {bound[0]} {goal[0].strip()}"
+                chart.bars.append(Bar(label, times, text, OURS if times >= 1 else MISSED))
+                label = ""
     return chart
 
 
