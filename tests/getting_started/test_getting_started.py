@@ -155,6 +155,7 @@ SLOW_PAGES = (
     "name",
     [
         "records",
+        "fast_reading",
         "loader",
         "parquet",
         "croissant",
