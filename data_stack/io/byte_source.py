@@ -181,6 +181,12 @@ class PositionalRaw(Positioned):
     def readinto_at(self, offset: int, buffer: memoryview, /) -> int:
         return self.source.readinto_at(offset, buffer)
 
+    def readall(self) -> bytes:
+        # at once, where the base class reads in steps of 8 KiB
+        data = bytearray(max(0, self.size - self._position))
+        n_read = self.readinto(data)
+        return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+
     def fileno(self) -> int:
         return self.source.fileno()
 

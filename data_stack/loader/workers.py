@@ -273,6 +273,8 @@ class AutomaticWorkers(Workers):
 
     def _next_made(self) -> MadeBatch:
         try:
+            # inline is measured with the processors of one worker, of which the other kinds can divide the time
+            set_thread_share(self._most_workers if self.kind == "inline" and self._n_made and not self._figures else 1)
             return self._workers.next()
         except WorkerError as error:
             if self._n_made or self.kind != "processes":
@@ -285,6 +287,8 @@ class AutomaticWorkers(Workers):
                 self._workers.submit(job)
             self._choose()
             return self._workers.next()
+        finally:
+            set_thread_share(1)
 
     def _measure(self, asked: float, arrived: float) -> None:
         """Note the time of a batch, and choose as soon as the figures of this kind suffice."""

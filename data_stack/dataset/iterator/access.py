@@ -110,6 +110,13 @@ class SampleAccess(ABC):
         samples = self.iterate(0, self.n_samples) if positions is None else self.samples(positions)
         return stack_columns(samples, keys, self)
 
+    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        """The values of a column one after the other, each decoded when it is asked for, so that a map has one of them in memory.
+
+        None where they are not decoded one by one.
+        """
+        return None
+
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[int | str] | None = None) -> Batch | None:
         """Several runs of consecutive samples as columns of shape ``(n, length, ...)``, the caller's own, as windows need them.
 
@@ -210,6 +217,9 @@ class OneToOneAccess(SampleAccess):
     n_samples = property(attrgetter("below.n_samples"))
     fixed_columns = property(lambda self: self._keeps_values and self.below.fixed_columns)
     releases_gil = property(lambda self: self._keeps_values and self.below.releases_gil)
+
+    def each(self, key: int | str, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self.below.each(key, positions) if self._keeps_values else None
 
     def blocks(self) -> npt.NDArray[np.int64] | None:
         return self.below.blocks()

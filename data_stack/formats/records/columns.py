@@ -31,6 +31,8 @@ _BYTES_FOR_THREADS = 1 << 15
 _BYTES_TO_GIVE_BACK = 1 << 14
 #: Number of pieces that each thread decodes one after the other, so that a slow piece does not delay the others.
 _PIECES_PER_THREAD = 4
+#: Read at once where each is decoded by itself.
+_BYTES_AT_ONCE = 1 << 20
 
 _Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
@@ -205,6 +207,15 @@ class RaggedColumn:
         finally:
             for future in futures:
                 future.cancel()
+
+    def each(self, places: _Integers) -> Iterator[Any]:
+        """The values one after the other; the bytes of several come in one request, from a store those of all."""
+        n_records = len(places) if self.bag.file.ranges is not None else _BYTES_AT_ONCE * len(self) // max(1, self.bag.n_bytes)
+        for start in range(0, len(places), max(1, n_records)):
+            records = self.bag.records(places[start : start + max(1, n_records)])
+            self.bag.file.give_back()
+            for place, record in enumerate(records, start):
+                yield self._decode([record], places[place : place + 1], current_request())[0]
 
     def _decode(self, records: Sequence[bytes], places: Places, request: Request) -> list[Any]:
         values: list[Any] = []

@@ -19,7 +19,7 @@ from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
 from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import Places, SampleReferences, as_places
-from data_stack.formats.records.columns import ValueColumn, samples_of, sequences_of
+from data_stack.formats.records.columns import RaggedColumn, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
@@ -384,6 +384,12 @@ class _RecordAccess(RemoteAccess):
             _check_column(key, reader._codecs)
         names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
         return reader._read(names, places, stacked=True)
+
+    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        reader = self.source
+        is_alone = key in reader._keys and reader._references is None and n_threads_here() == 1
+        column = reader._column(str(key)) if is_alone and reader._codecs[str(key)].releases_gil else None
+        return column.each(positions.astype(np.int64, copy=False)) if isinstance(column, RaggedColumn) else None
 
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
         reader = self.source

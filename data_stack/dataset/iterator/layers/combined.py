@@ -114,6 +114,13 @@ class CombinedAccess(SampleAccess):
         slots = [each for _, _, each in requests]
         return [_assemble(each, slots)[: len(positions)] for each in zip(*pieces, strict=True)]
 
+    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        requests, number_of = self._requests(positions), np.empty(len(positions), dtype=np.intp)
+        for number, (_, _, slots) in enumerate(requests):
+            number_of[slots] = number
+        values = [each for part, at, slots in requests if (each := part.each(key, at[np.argsort(slots)])) is not None]
+        return (next(values[number]) for number in number_of.tolist()) if len(values) == len(requests) else None
+
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
         """Those within a part are runs of it. None of no runs: to know more, all parts would be opened."""
         bounds = np.asarray(self._starts, dtype=np.intp)

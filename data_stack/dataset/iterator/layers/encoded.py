@@ -126,7 +126,7 @@ class EncodedAccess(OneToOneAccess):
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if len(positions) <= (n_at_once := self._n_at_once):
             return self._encode_batch(self._encode, positions)  # type: ignore[no-any-return]  # a batch
-        growing = _GrowingColumns(self._transform, len(positions))
+        growing = GrowingColumns(self._transform, len(positions))
         batch: Any = join_batches([self._encode_batch(growing.encode, part) for part in parts_of(positions, n_at_once)])
         form = self._know(batch)
         return form.make([growing.column(key, batch[key]) for key in form.keys])  # type: ignore[no-any-return]  # a batch
@@ -146,7 +146,7 @@ class EncodedAccess(OneToOneAccess):
         if (self.n_samples if positions is None else len(positions)) <= (n_at_once := self._n_at_once):
             return self._encode_columns(self._encode, keys, positions)
         wanted = np.arange(self.n_samples, dtype=np.intp) if positions is None else positions
-        growing = _GrowingColumns(self._transform, len(wanted))
+        growing = GrowingColumns(self._transform, len(wanted))
         parts = [self._encode_columns(growing.encode, keys, part) for part in parts_of(wanted, n_at_once)]
         return [growing.column(key, join_columns(pieces)) for key, pieces in zip(keys, zip(*parts, strict=True), strict=True)]
 
@@ -158,6 +158,9 @@ class EncodedAccess(OneToOneAccess):
             encoder = self._by_column.get(key if self._form is None else self._form.normal(key))
             found.append(column if encoder is None else encode(key, encoder, column, positions))
         return found
+
+    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        return self.below.each(key, positions) if isinstance(key, str) and key not in self.encoders else None
 
     def _know(self, sample: Any) -> SampleForm:
         """The form of samples, found with the first sample or batch."""
@@ -186,7 +189,7 @@ class EncodedAccess(OneToOneAccess):
         return encoded
 
 
-class _GrowingColumns:
+class GrowingColumns:
     """Encoded columns of parts of a request, stacked as far as they are arrays of one shape and dtype, so that few are in memory.
 
     Args:
@@ -201,8 +204,13 @@ class _GrowingColumns:
 
     def encode(self, key: ColumnKey, encoder: Any, column: Column, positions: IndexArrayOfInts) -> Column:
         """Encode a part, and return a column that stands for it."""
-        part = self._transform(key, encoder, column, positions)
-        rows = _stack(part)
+        self.add(key, self._transform(key, encoder, column, positions))
+        return np.broadcast_to(np.True_, len(column))
+
+    def add(self, key: ColumnKey, part: Column) -> None:
+        """Add an encoded part."""
+        is_array = len(part) == 1 and type(part[0]) is np.ndarray and part[0].dtype.isnative and part[0].dtype.kind in "biufc"
+        rows = part[0][np.newaxis] if is_array else _stack(part)
         whole, n_filled = self._stacked.get(key) or (np.empty((self._n_rows, *rows.shape[1:]), rows.dtype), 0)
         end = n_filled + len(rows)
         if key not in self._others and rows.ndim > 1 and (rows.shape[1:], rows.dtype) == (whole.shape[1:], whole.dtype):
@@ -210,7 +218,6 @@ class _GrowingColumns:
             self._stacked[key] = whole, end
         else:
             self._others.setdefault(key, list(whole[:n_filled])).extend(part)
-        return np.broadcast_to(np.True_, len(part))
 
     def column(self, key: ColumnKey, joined: Column) -> Column:
         """The encoded column; ``joined`` if it is not encoded."""

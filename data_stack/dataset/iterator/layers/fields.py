@@ -259,6 +259,10 @@ class _ColumnsAccess(OneToOneAccess):
             return [column_of(batch, key) for key in keys]
         return self.below.columns(plan.find_below(keys), positions)
 
+    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
+        plan = self._find_plan()
+        return None if plan is None or key not in plan.here.keys else self.below.each(plan.find_below([key])[0], positions)
+
     def runs(self, starts: IndexArrayOfInts, length: int, keys: Sequence[ColumnKey] | None = None) -> Batch | None:
         plan = self._find_plan()
         if plan is None:
