@@ -18,9 +18,9 @@ import numpy.typing as npt
 
 from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess, SourceAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
-from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES, blocks_of_rows
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats.remote import RemoteAccess
 from data_stack.io.integrity import contents_of_resources
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile, map_file, most_open_files
@@ -66,6 +66,9 @@ class Column(ABC):
     def remote_bytes(self) -> int:
         """Size of each value in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
         return 0
+
+    def fetch(self, places: range) -> None:  # noqa: B027  # most have nothing to fetch
+        """Fetch neighbouring values from a store into its cache."""
 
     def declare(self) -> DeclaredColumn | None:
         """The column's declaration in a schema; None without a schema."""
@@ -132,6 +135,9 @@ class StoredRowsColumn(Column):
     @property
     def remote_bytes(self) -> int:
         return self._row_bytes if self._file.resource.prefetches else 0
+
+    def fetch(self, places: range) -> None:
+        self._file.resource.prefetch([(self._offset + places.start * self._row_bytes, len(places) * self._row_bytes)])
 
     def value(self, index: int) -> Any:
         row = self._run(index, 1)[0]
@@ -301,26 +307,6 @@ class ColumnsDatasetIterator(AccessedDatasetIterator):
         self._start_afresh()
 
 
-class RemoteAccess(SourceAccess):
-    """Access to samples that a store may hold, of which each read waits for the store."""
-
-    @abstractmethod
-    def remote_bytes(self) -> float:
-        """Size of a sample in bytes if it is read by range from a store; 0 if it is local, or its size is unknown."""
-
-    @property
-    def releases_gil(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.remote_bytes() > 0  # worker processes would each fetch the same blocks
-
-    @property
-    def prefers_blocks(self) -> bool:  # type: ignore[override]  # read-only here
-        return self.n_samples * self.remote_bytes() > MAX_KEPT_REMOTE_BYTES
-
-    def blocks(self) -> npt.NDArray[np.int64] | None:
-        n_bytes = self.remote_bytes()
-        return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
-
-
 class _ColumnsAccess(RemoteAccess):
     """Access to the columns of an iterator, which are opened when they are first needed."""
 
@@ -334,10 +320,12 @@ class _ColumnsAccess(RemoteAccess):
         return self._sample([column.value(position) for column in self.source._columns()])
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        self.await_prefetched(positions)
         values = [column.values(positions) for column in self.source._columns()]
         return [self._sample(row) for row in zip(*values, strict=True)]
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
+        self.await_prefetched(positions)
         columns = self.source._columns()
         values: list[Any] = []
         for i, column in enumerate(columns):
@@ -365,6 +353,10 @@ class _ColumnsAccess(RemoteAccess):
 
     def remote_bytes(self) -> float:
         return sum(column.remote_bytes for column in {id(each): each for each in self.source._columns()}.values())
+
+    def fetches(self, places: range, keys: Sequence[ColumnKey] | None = None) -> list[Callable[[], object]]:
+        distinct = {id(each): each for each in self.source._columns() if each.remote_bytes}
+        return [functools.partial(column.fetch, places) for column in distinct.values()]
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:
         declared = [column.declare() for column in self.source._columns()]

@@ -295,12 +295,12 @@ class Exchange:
         Raises:
             WebError: it is longer than ``max_bytes``, or as for :meth:`chunks`.
         """
-        body = bytearray()
+        pieces, start = [], self.n_received
         for data in self.chunks():
-            body += data
-            if len(body) > max_bytes:
+            pieces.append(data)
+            if self.n_received - start > max_bytes:
                 raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
-        return bytes(body)
+        return b"".join(pieces)
 
     # ------------------------------------------------------------------ inside
 

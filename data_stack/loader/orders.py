@@ -98,18 +98,23 @@ class InOrder(Order):
             ``(n_blocks,)``; None for the blocks that the stack reports.
     """
 
+    _n_ahead = 1
+
     def __init__(self, block_lengths: npt.NDArray[np.int64] | None = None) -> None:
         self._block_ends = None if block_lengths is None or not len(block_lengths) else np.cumsum(block_lengths)
 
     def for_iterator(self, iterator: DatasetIteratorIF) -> Order:
-        return self if self._block_ends is not None else InOrder(block_lengths(iterator))
+        made = InOrder(block_lengths(iterator) if self._block_ends is None else np.diff(self._block_ends, prepend=0))
+        made._n_ahead = 16 if access_to(iterator).prefers_blocks else 1  # a request for each
+        return made
 
     def upcoming(self, position: int, n_samples: int, seed: int, epoch: int) -> tuple[IndexArrayOfInts | None, int]:
         if self._block_ends is None or position >= self._block_ends[-1]:
             return None, sys.maxsize
         block = int(self._block_ends.searchsorted(position, side="right"))
         until = int(self._block_ends[block])
-        return self._block_ends[block : block + (until < n_samples)], until
+        starts = self._block_ends[block : block + self._n_ahead]
+        return starts[starts < n_samples], until
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return positions
@@ -265,6 +270,8 @@ class BlockShuffled(Order):
         ConfigError: a length is negative, ``window`` not positive, or both ``blocks`` and ``samples`` are False.
     """
 
+    _n_ahead = 1
+
     def __init__(
         self, *, block_lengths: int | npt.ArrayLike | None = None, window: int = 16, blocks: bool = True, samples: bool = True
     ) -> None:
@@ -295,9 +302,12 @@ class BlockShuffled(Order):
                 f"{iterator!r:.120} reports no blocks: pass their lengths, BlockShuffled(block_lengths=1000) for blocks of "
                 f"1000 samples, or shuffle below this layer"
             )
-        return BlockShuffled(
+        made = BlockShuffled(
             block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
         )
+        # While the last blocks of a window arrive from a store, those of the next ones must be on their way.
+        made._n_ahead = 3 if access_to(iterator).prefers_blocks else 1
+        return made
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:
         return _draw_blocks(self, n_samples, seed, epoch).indices(positions)
@@ -349,7 +359,7 @@ class _DrawnBlocks:
         self._window = min(order._window if order._shuffles_samples else 1, max(1, len(lengths)))
         last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
         self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
-        self._key = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None
+        self._key, self._n_ahead = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None, order._n_ahead
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         mixed = positions
@@ -364,9 +374,9 @@ class _DrawnBlocks:
         return indices
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
-        """A sample of each block of the window after that of a position, and where the window of the position ends."""
+        """A sample of each block of the windows after that of a position, and where the window of the position ends."""
         window = int(self._windows.ends.searchsorted(position, side="right"))
-        places = slice((window + 1) * self._window, (window + 2) * self._window)
+        places = slice((window + 1) * self._window, (window + 1 + self._n_ahead) * self._window)
         starts = self._blocks.starts[places]
         samples: IndexArrayOfInts = (starts + self._shifts[places])[starts < self._blocks.ends[places]]
         return samples, int(self._windows.ends[window])

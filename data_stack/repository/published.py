@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +26,8 @@ from data_stack.io.resources import Storable, StreamedResource, SupportedStreame
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
+from data_stack.io.storage_connectors.url import split_cache
+from data_stack.io.url import StorageURL
 from data_stack.io.web_api import WebFiles
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject
 
@@ -40,7 +42,8 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
     """A published dataset, and a store of its prepared resources that cannot be written; None if the place has none.
 
     Args:
-        place: a URL of a web server, ``"https://example.org/digits#sha256=…"``, or a folder.
+        place: a URL of a web server, ``"https://example.org/digits#sha256=…"``, with ``?cache=/folder&cacheBytes=50GB`` before
+            the ``#`` to keep what is read; or a folder.
 
     Raises:
         ResourceNotFoundError: the web server has no published dataset there.
@@ -48,9 +51,13 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         ConfigError: the text after ``#`` is not a pin.
     """
     pin = ""
+    cached: Callable[[StorageConnector], StorageConnector] | None = None
     files: WebFiles | _FolderFiles
     if isinstance(place, str):
         url, _, pin = place.partition("#")
+        if (parts := StorageURL.parse(url)) is not None and parts.query:
+            parts, cached = split_cache(parts)
+            url = str(parts)
         files = WebFiles(url)
         if pin and not _PIN.fullmatch(pin):
             raise ConfigError(f"a published dataset is pinned by #sha256= and 64 hexadecimal digits, not by {pin!r:.80}")
@@ -64,7 +71,8 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
         advice = f"{DESCRIPTION}, which `data-stack publish` writes, is missing; download other files of web servers first"
         raise ResourceNotFoundError(f"{files!r} is not a published dataset: {advice}") from None
     published = PublishedDataset.parse(data, repr(files), pin)
-    return published, _PublishedFiles(files, published)
+    store = _PublishedFiles(files, published)
+    return published, store if cached is None else cached(store)
 
 
 @dataclass(frozen=True)
@@ -184,7 +192,6 @@ class _PublishedFiles(StorageConnector):
 
 class _VerifiedBlocks(Blocks):
     block_bytes = BLOCK_BYTES
-    kept_bytes = 32 << 20  # two windows of a block-wise shuffle, as workers are not in the same one all the time
 
     def __init__(self, files: WebFiles | _FolderFiles, file: str, info: ResourceInfo, digests: bytes) -> None:
         self._files, self._file, self._digests = files, file, digests

@@ -60,8 +60,8 @@ class ByteCache(Generic[_Key, _Value]):
             while self.n_bytes > self._max_bytes and len(self._values) > 1:
                 self.n_bytes -= self._size_of(self._values.popitem(last=False)[1])
 
-    def clear(self) -> None:
-        """Remove all values."""
+    def drop(self, is_useless: Callable[[_Key], bool]) -> None:
+        """Remove the values of some keys."""
         with self._lock:
-            self._values.clear()
-            self.n_bytes = 0
+            for key in list(filter(is_useless, self._values)):
+                self.n_bytes -= self._size_of(self._values.pop(key))

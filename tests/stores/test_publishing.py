@@ -94,6 +94,18 @@ def test_a_sample_moves_little_and_what_is_read_is_what_was_published(
     assert data_stack.describe(url).license == "CC-BY-4.0"
 
 
+def test_what_a_cache_keeps_is_not_asked_for_again(published: tuple[Path, str], server: ScriptedServer, tmp_path: Path) -> None:
+    url = f"{serve(server, published[0])}?cache={tmp_path / 'cache'}#{published[1]}"
+    asked = []
+    for _ in range(2):
+        train: Any = data_stack.load(url, split="train")
+        assert train.read_batch(range(7_000, 7_100))[0][:, 0].tolist() == list(range(7_000, 7_100))
+        asked.append(sum(seen.path.endswith(".npy") for seen in server.requests))
+    assert asked[0] == asked[1] > 0
+    with pytest.raises(ConfigError, match="cache of a http:// URL"):
+        data_stack.load(url.replace("?cache=", "?cacheBytes="), split="train")
+
+
 def test_it_is_read_from_folders_and_stores_too(published: tuple[Path, str], tmp_path: Path) -> None:
     splits = data_stack.load(str(published[0]))
     assert {name: len(split) for name, split in splits.items()} == {"train": N_ROWS, "test": 3}

@@ -109,6 +109,14 @@ class Bag:
         """The bytes of records, in one request; raises as :meth:`record`."""
         return self.file.read_many(*self.bounds(places))
 
+    def fetch(self, places: range | _Integers) -> None:
+        """Fetch records from a store into its cache; raises as :meth:`record`."""
+        if self.file.ranges is not None and len(places):
+            begins, ends = self.bounds(places)
+            if isinstance(places, range):
+                begins, ends = begins[:1], ends[-1:]
+            self.file.ranges.resource.prefetch(list(zip(begins.tolist(), (ends - begins).tolist(), strict=True)))
+
     def bounds(self, places: range | _Integers) -> _Bounds:
         """Begin and end of records, which are in the file; raises as :meth:`record`."""
         begins, ends = self.ends.bounds(places)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import weakref
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +18,12 @@ from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKe
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
-from data_stack.formats.columns import RemoteAccess
 from data_stack.formats.records.bag import Places, SampleReferences, as_places
 from data_stack.formats.records.columns import RaggedColumn, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
 from data_stack.formats.records.record_files import RecordFiles
+from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
 from data_stack.io.positional import most_open_files
 from data_stack.util.executor import n_threads_here
@@ -365,25 +366,31 @@ class _RecordAccess(RemoteAccess):
         return sum(column.row_bytes * -(-len(column) // self.source._length) for column in columns)
 
     def remote_bytes(self) -> float:
-        bags = [self.source._column(name).bag for name in self.source._keys]
-        return sum(bag.n_bytes for bag in bags if bag.file.ranges is not None) / max(1, self.n_samples)
+        files, keys = self.source._files, self.source._keys
+        return sum(map(files.n_bytes_of, keys)) / max(1, self.n_samples) if files.is_remote(keys) else 0
+
+    def fetches(self, places: Places, keys: Sequence[ColumnKey] | None = None) -> list[Callable[[], object]]:
+        reader = self.source
+        names = [str(key) for key in keys or reader._keys if key in reader._codecs and reader._references is None]
+        return [functools.partial(lambda name: reader._column(name).bag.fetch(places), name) for name in names]
 
     def sample(self, position: int) -> Sample:
         return self.source._sample(position)
 
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        self.await_prefetched(positions)
         return list(samples_of(self.source._keys, self.source._read(self.source._keys, positions, stacked=False)))
 
     def batch(self, positions: IndexArrayOfInts) -> dict[str, npt.NDArray[Any]]:
-        keys = self.source._keys
-        return dict(zip(keys, self.source._read(keys, positions, stacked=True), strict=True))
+        self.await_prefetched(positions)
+        return dict(zip(self.source._keys, self.source._read(self.source._keys, positions, stacked=True), strict=True))
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[npt.NDArray[Any]]:
         reader = self.source
         for key in keys:
             _check_column(key, reader._codecs)
-        names, places = [str(key) for key in keys], range(reader._length) if positions is None else positions
-        return reader._read(names, places, stacked=True)
+        places = range(reader._length) if positions is None else positions
+        return reader._read([str(key) for key in keys], places, stacked=True)
 
     def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
         reader = self.source

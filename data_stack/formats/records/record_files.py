@@ -20,6 +20,7 @@ from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord
 from data_stack.formats.records.stored_file import BlockChecks, StoredFile, block_damage, check_size
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, contents_of_resources, differing_blocks
+from data_stack.io.positional import map_file
 from data_stack.util.logger import logger
 
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
@@ -42,6 +43,7 @@ class RecordFiles:
         types: types of the columns by name, sorted.
         schema: type, dtype and shape of each column, as far as they are known.
         has_references: whether ``refs.bag`` maps samples to records.
+        first: the files of the first shard, which lie in the same store; None for themselves.
 
     Raises:
         ResourceNotFoundError: the folder has no record dataset.
@@ -58,6 +60,9 @@ class RecordFiles:
         self.folder, self._mapped = folder, mapped
         # A file that is closed and opened again is not checked twice.
         self._checks: dict[str, BlockChecks] = {}
+        self.first: RecordFiles | None = None
+        self._is_remote: bool | None = None
+        self._n_bytes: dict[str, int] = {}
         self._read_description()
         if self._is_appended_to():
             before = self.manifest_sha256
@@ -79,16 +84,22 @@ class RecordFiles:
             self.manifest = RecordsManifest.from_json(data, folder.full_name(MANIFEST))
             self.manifest_sha256 = hashlib.sha256(data).hexdigest()
         manifest, what = self.manifest, folder.full_name(SPEC)
+        record = self._record(SPEC)
         try:
-            data = folder.read(SPEC)
+            with folder.open(SPEC) as resource:
+                is_known = record is not None and folder.path is None and resource.sha256 == record.sha256
+                # Its store knows that the file is the one of the manifest, which has all that it says: that saves a request.
+                data = b"" if is_known else folder.read(SPEC)
         except ResourceNotFoundError as error:
             if manifest is not None:
                 raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
             raise ResourceNotFoundError(f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}") from error
-        record = self._record(SPEC)
-        if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
+        if not is_known and record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
             raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
-        self.types = parse_spec(data, what)
+        if is_known and manifest is not None:
+            self.types = {name: column.type for name, column in sorted(manifest.columns.items())}
+        else:
+            self.types = parse_spec(data, what)
         if manifest is None:
             self.schema = {name: Column(kind) for name, kind in self.types.items()}
             self.has_references = folder.has_file(bag_name(REFS))
@@ -163,6 +174,25 @@ class RecordFiles:
             if has_rows and layout.dtype.kind in "biufcSVmM":  # what is in strings is for their codec to look at
                 return FixedColumn(bag, layout, column.dtype)
         return RaggedColumn(bag, codec, column)
+
+    def is_remote(self, names: Iterable[str]) -> bool:
+        """Whether the records of columns are read by range; of the first shard only, as that may take a request."""
+        if self._is_remote is None and self.first is not None:
+            self._is_remote = self.first.is_remote(names)
+        elif self._is_remote is None:
+            with self.folder.open(bag_name(max(names, key=self.n_bytes_of))) as resource:
+                self._is_remote = resource.prefetches or not self._mapped or map_file(resource, resource.size) is None
+        return self._is_remote
+
+    def n_bytes_of(self, name: str) -> int:
+        """Size of a column's records."""
+        if name not in self._n_bytes:
+            if self.manifest is None or len(self._files_of(name)) == 1:
+                with contextlib.closing(self.bag(name)) as bag:
+                    self._n_bytes[name] = bag.n_bytes
+            else:
+                self._n_bytes[name] = self.manifest.files[bag_name(name)].size
+        return self._n_bytes[name]
 
     def references(self) -> SampleReferences | None:
         """The map from samples to records; None if sample i has record i of each column.

@@ -7,20 +7,24 @@ import contextlib
 import itertools
 import sys
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from data_stack.codecs.codec import Codecs, Column
 from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess, access_to
 from data_stack.dataset.iterator.access import DeclaredColumn
+from data_stack.dataset.iterator.blocks import MAX_KEPT_REMOTE_BYTES
 from data_stack.dataset.iterator.layers.combined import CombinedAccess
 from data_stack.dataset.positions import IndexArrayOfInts, check_index, check_integer
 from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceNotFoundError
+from data_stack.formats.records.bag import as_places
 from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
 from data_stack.formats.records.reader import Mask, RecordReader, RecordsIterator
 from data_stack.formats.records.writer import RecordWriter, check_length
+from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
+from data_stack.util.executor import waiting
 
 
 class ShardedRecordReader(RecordsIterator):
@@ -59,22 +63,28 @@ class ShardedRecordReader(RecordsIterator):
         if not chosen:
             raise ConfigError(f"shardstart={first}, but {folder.name!r} has {len(names)} shards")
         keys = None if columns is None else names_of(columns)
-        readers: list[RecordReader] = []
-        for name in chosen:
+
+        def open_shard(name: str) -> RecordReader:
             shard = folder.subfolder(name)
             try:
-                readers.append(RecordReader(shard, codecs=codecs, columns=keys, mapped=mapped))
+                return RecordReader(shard, codecs=codecs, columns=keys, mapped=mapped)
             except ResourceNotFoundError as error:
                 raise DatasetFileCorruptError(f"shard {shard.name} is missing or empty: {error}. Restore it") from error
-            found, expected = readers[-1]._files.types, readers[0]._files.types
+
+        readers: list[RecordReader] = []
+        # Of a store, each takes a request or two.
+        for reader in map(open_shard, chosen) if folder.path is not None else waiting.map(open_shard, chosen, at_once=32):
+            readers.append(reader)
+            found, expected = reader._files.types, readers[0]._files.types
             if found != expected:
-                raise DatasetFileCorruptError(f"shard {shard.name} has the columns {found}, but the first shard has {expected}")
+                where = reader._folder.name
+                raise DatasetFileCorruptError(f"shard {where} has the columns {found}, but the first shard has {expected}")
         self._use(readers)
 
     def _use(self, readers: list[RecordReader]) -> None:
         self._readers, siblings = readers, weakref.WeakSet[RecordReader]()
         for reader in readers:
-            reader._siblings = siblings
+            reader._siblings, reader._files.first = siblings, None if reader is readers[0] else readers[0]._files
         self._starts = list(itertools.accumulate(map(len, readers), initial=0))
 
     # ------------------------------------------------------------------ description
@@ -152,13 +162,33 @@ class _ShardedAccess(CombinedAccess):
     def __init__(self, source: ShardedRecordReader) -> None:
         super().__init__([access_to(reader) for reader in source._readers], list(map(len, source._readers)))
         self._keys, self._first = list(source.spec), access_to(source._readers[0])
+        n_bytes = sum(part.remote_bytes() * part.n_samples for part, _ in self.parts if isinstance(part, RemoteAccess))
+        self.prefers_blocks, self._is_remote = n_bytes > MAX_KEPT_REMOTE_BYTES, n_bytes > 0
+
+    def _fetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey]) -> None:
+        """Fetch at once what several shards of a remote store have of samples."""
+        requests = self._requests(positions) if self._is_remote else []
+        if len(requests) > 1:
+            fetches: list[Callable[[], object]] = []
+            for part, places, _ in requests:
+                if isinstance(part, RemoteAccess) and not part.await_prefetched(places):
+                    fetches += part.fetches(as_places(places), keys)
+            for _ in waiting.map(lambda fetch: fetch(), fetches, at_once=32):
+                pass
+
+    def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
+        self._fetch(positions, self._keys)
+        return super().samples(positions)
 
     def columns(self, keys: Sequence[ColumnKey], positions: IndexArrayOfInts | None = None) -> list[Any]:
+        if positions is not None:
+            self._fetch(positions, keys)
         return super().columns(keys, positions) if self.n_samples else self._first.columns(keys, positions)
 
     def batch(self, positions: IndexArrayOfInts) -> Batch:
         if not len(positions):
             return dict(zip(self._keys, self.columns(self._keys, positions), strict=True))
+        self._fetch(positions, self._keys)
         return super().batch(positions)
 
     def declare_columns(self) -> Mapping[str, DeclaredColumn] | None:

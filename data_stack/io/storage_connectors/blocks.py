@@ -6,6 +6,7 @@ import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from data_stack.io.resources import ByteSource
 from data_stack.util.byte_cache import ByteCache
@@ -23,11 +24,9 @@ class Blocks:
         block_bytes: length of a block.
         sha256: digest of the whole as recorded, 64 hex digits; None if unknown.
         ahead_bytes: limit of the read-ahead, which grows with sequential reading.
-        kept_bytes: size of the cache, for h5py and zipfile, which read the same places repeatedly.
     """
 
     ahead_bytes: int = 4 << 20
-    kept_bytes: int = 16 << 20
     size: int
     block_bytes: int
     sha256: str | None
@@ -46,7 +45,7 @@ class Blocks:
         runs = list(runs_of(numbers))
         if len(runs) == 1:
             return self.fetch_run(*runs[0])
-        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=8)
+        fetched = waiting.map(lambda run: self.fetch_run(*run), runs, at_once=16)
         return list(itertools.chain.from_iterable(fetched))
 
     def fetch_run(self, first: int, n_blocks: int) -> list[bytes]:
@@ -77,8 +76,16 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         yield blocks[0], len(blocks)
 
 
+#: The recent blocks of all sources by the number of the source and of the block. h5py and zipfile read the same places again and
+#: again, and a block-wise shuffle uses one window of 12 MiB while the next three arrive.
+_kept: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(64 << 20, len)
+_numbers: Final = itertools.count()
+#: The most that is prefetched at once.
+_PREFETCHED_BYTES: Final = 14 << 20
+
+
 class BlockedSource(ByteSource):
-    """Positional access to :class:`Blocks`, with a cache of recent blocks and read-ahead.
+    """Positional access to :class:`Blocks`, with a cache of recent blocks, which all sources share, and read-ahead.
 
     Random reads fetch only the blocks that they touch, and threads that need the same block at once fetch it once. After more
     than a block of sequential reading, each request also fetches the following blocks, more of them the longer it continues.
@@ -92,7 +99,7 @@ class BlockedSource(ByteSource):
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks
         self.size, self.sha256, self.tag = blocks.size, blocks.sha256, blocks.tag
-        self._kept: ByteCache[int, bytes] = ByteCache(blocks.kept_bytes, len)
+        self._number = next(_numbers)
         self._end_of_last, self._run_bytes = -1, 0
         self._begin_in_fork()
         call_in_forks(self._begin_in_fork)
@@ -132,8 +139,7 @@ class BlockedSource(ByteSource):
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         block_bytes = self._blocks.block_bytes
-        # A part of the cache stays for the directories of files, which readers reread in between.
-        room = max(1, self._blocks.kept_bytes // block_bytes * 7 // 8)
+        room = max(1, _PREFETCHED_BYTES // block_bytes)
         numbers: set[int] = set()
         n_ranges = 0
         for offset, size in ranges:
@@ -142,29 +148,36 @@ class BlockedSource(ByteSource):
                 break
             numbers.update(touched)
             n_ranges += 1
-        for _ in self._obtain(sorted(numbers)[:room]):
+        wanted = sorted(numbers)[:room]
+        with self._lock:
+            wanted = [number for number in wanted if number not in self._fetches]  # the reader waits for those under way
+        for _ in self._obtain(wanted):
             pass
         return n_ranges
 
     def close(self) -> None:
-        self._kept.clear()
+        _kept.drop(lambda key: key[0] == self._number)
         self._blocks.close()
 
     # ------------------------------------------------------------------ inside
+
+    def _find(self, numbers: Sequence[int]) -> dict[int, bytes]:
+        """Those blocks that are in the cache."""
+        return {number: data for (_, number), data in _kept.get_many([(self._number, each) for each in numbers]).items()}
 
     def _obtain(self, numbers: Sequence[int], n_ahead: int = 0) -> Iterator[tuple[int, bytes]]:
         """Blocks with their numbers, from the cache or fetched, then with up to ``n_ahead`` following ones."""
         at_once = max(1, (16 << 20) // self._blocks.block_bytes)  # reading a gigabyte must not hold it twice
         for start in range(0, len(numbers), at_once):
             group = numbers[start : start + at_once]
-            found = self._kept.get_many(group)
+            found = self._find(group)
             missing = [number for number in group if number not in found]
             if missing and n_ahead:
                 stop = min(max(missing[-1] + 1 + n_ahead, group[-1] + 1), -(-self._blocks.size // self._blocks.block_bytes))
                 # Long reads end at multiples of ``ahead_bytes``, where a store may begin another object.
                 aligned = stop - stop % max(1, self._blocks.ahead_bytes // self._blocks.block_bytes)
                 stop = aligned if aligned > group[-1] else stop
-                missing += [number for number in range(missing[-1] + 1, stop) if number not in self._kept]
+                missing += [number for number in range(missing[-1] + 1, stop) if (self._number, number) not in _kept]
             while missing:
                 found |= self._fetch(missing)
                 missing = [number for number in missing if number not in found]  # those of a thread that failed
@@ -175,7 +188,7 @@ class BlockedSource(ByteSource):
         """Fetch blocks, and wait for those that other threads are fetching; without those for which another thread failed."""
         own, fetched = Future[dict[int, bytes]](), dict[int, bytes]()
         with self._lock:
-            found = self._kept.get_many(numbers)  # another thread may have fetched them just now
+            found = self._find(numbers)  # another thread may have fetched them just now
             others = {number: self._fetches[number] for number in numbers if number in self._fetches}
             missing = [number for number in numbers if number not in others and number not in found]
             self._fetches.update(dict.fromkeys(missing, own))
@@ -183,7 +196,7 @@ class BlockedSource(ByteSource):
             if missing:
                 fetched = dict(zip(missing, self._blocks.fetch(missing), strict=True))
                 for number, data in fetched.items():
-                    self._kept.put(number, data)
+                    _kept.put((self._number, number), data)
         finally:
             with self._lock:
                 for number in missing:

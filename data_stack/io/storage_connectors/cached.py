@@ -98,7 +98,7 @@ class CachedStorageConnector(StorageConnector):
         content = Content.of(info)
         if content is None:
             return self.remote.get_resource(identifier, resource_type)
-        return self._make_resource(identifier, LazySource(_CachedResource(self, identifier, content)), resource_type)
+        return self._make_resource(identifier, _CachedSource(_CachedResource(self, identifier, content)), resource_type)
 
     def has_resource(self, identifier: str) -> bool:
         try:
@@ -267,6 +267,12 @@ def uncached(connector: StorageConnector) -> StorageConnector:
     while isinstance(connector, CachedStorageConnector):
         connector = connector.remote
     return connector
+
+
+class _CachedSource(LazySource):
+    """Those bytes; it prefetches even once they are whole on this disk, so that blocks, and orders by them, stay the same."""
+
+    prefetches = True
 
 
 class _CachedResource:

@@ -59,15 +59,26 @@ def storage_connector_from_url(
         known = ", ".join(f"{each}://" for each in sorted(schemes))
         problem = f"no storage connector for {scheme}:// URLs{did_you_mean(scheme, schemes)}; known are {known}"
         raise ConfigError(f"{problem}. Others come with plugins; `data-stack doctor` shows those that are installed.")
+    plain, cached = split_cache(url)
+    return schemes[scheme](text) if cached is None else cached(schemes[scheme](str(plain)))
+
+
+def split_cache(url: StorageURL) -> tuple[StorageURL, Callable[[StorageConnector], StorageConnector] | None]:
+    """A URL without ``cache`` and ``cacheBytes``, and what puts this cache before a store; None if the URL names none.
+
+    Raises:
+        ConfigError: they are malformed.
+    """
     parameters = {name.lower(): unquote(value, errors="surrogateescape") for name, value in url.parameters()}
     if not {"cache", "cachebytes"} & set(parameters):
-        return schemes[scheme](text)
+        return url, None
     folder, size = parameters.get("cache", ""), parameters.get("cachebytes")
     most_bytes = None if size is None else parse_bytes(size)
     if not folder or "\0" in folder or "://" in folder or url.fragment or (size is not None and most_bytes is None):
-        raise ConfigError(f"the cache of a {scheme}:// URL is ?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB")
-    connector = schemes[scheme](str(url.without_parameters(("cache", "cachebytes"))))
-    return CachedStorageConnector(connector, os.path.expanduser(folder), most_bytes)
+        example = "?cache=/absolute/folder, with '#' as %23, and &cacheBytes=50GB"
+        raise ConfigError(f"the cache of a {url.scheme}:// URL is {example}")
+    plain = url.without_parameters(("cache", "cachebytes"))
+    return plain, functools.partial(CachedStorageConnector, local=os.path.expanduser(folder), max_bytes=most_bytes)
 
 
 def store_at(storage: Any) -> Any:

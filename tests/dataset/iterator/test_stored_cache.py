@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from far_store import FarStorageConnector
 from hypothesis import given
 from hypothesis import strategies as st
 from kept_samples import STRUCTURES, VALUES, Listed, Point, check_equal_to_list, exact
@@ -26,6 +27,7 @@ from data_stack.dataset.iterator.access import own_access
 from data_stack.dataset.iterator.layers import stored_cache
 from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator, StoredSamples, write_samples
 from data_stack.exception import ConfigError, DatasetFileCorruptError
+from data_stack.formats import NumpyDatasetIterator, write_npy
 from data_stack.io.integrity import block_digest
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
@@ -220,3 +222,17 @@ def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
 
 
 # --- as a layer ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_stored_is_not_prefetched_below(tmp_path: Path) -> None:
+    far = FarStorageConnector(tmp_path / "far")
+    with far.create("a.npy") as file:
+        write_npy(file, np.zeros((400, 8192)))
+    cached = NumpyDatasetIterator([far.get_resource("a.npy")]).cache(storage=tmp_path / "near")
+    cached.fill()
+    far.requests.clear()
+
+    own_access(cached).prefetch(np.array([0, 399]))
+
+    assert cached[399][0].sum() == 0
+    assert not far.requests

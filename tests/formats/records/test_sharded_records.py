@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from far_store import FarStorageConnector
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from layer_laws import as_plain, check_all_ways_agree
@@ -22,6 +23,7 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter, ShardedRecordReader, ShardedRecordWriter
 from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.loader import BlockShuffled, Loader
 from data_stack.testing import DatasetIteratorContract
 from data_stack.testing.iterators import assert_same
 
@@ -181,3 +183,20 @@ def test_in_a_store_finished_shards_stay_and_the_unfinished_one_is_begun_anew(tm
 def test_arguments_that_mean_nothing_are_refused(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         ShardedRecordWriter(tmp_path / "a", SPEC, **arguments)
+
+
+def test_an_epoch_by_blocks_of_a_remote_store_fetches_each_block_once(tmp_path: Path) -> None:
+    store, rng = FarStorageConnector(tmp_path, block_bytes=1 << 16), np.random.default_rng(0)
+    with records.ShardedRecordWriter(FileStorageConnector(tmp_path), {"data": "bytes", "n": "i64"}, shardlen=90) as writer:
+        for number in range(270):
+            writer.append({"data": rng.bytes(100_000) + b"%d" % number, "n": number})
+    reader = records.open(store)
+    whole = sum(file.stat().st_size for file in tmp_path.rglob("*.bag"))
+
+    with Loader(reader, 16, shuffle=BlockShuffled(window=4), worker_kind="threads") as loader:
+        seen = [pair for batch in loader for pair in zip(batch["n"].tolist(), batch["data"], strict=True)]
+
+    assert sorted(number for number, _ in seen) == list(range(270))
+    assert all(data.endswith(b"%d" % number) for number, data in seen)
+    assert store.fetched_bytes <= 1.2 * whole
+    assert reader.read_batch([200, 5, 100])["n"].tolist() == [200, 5, 100]

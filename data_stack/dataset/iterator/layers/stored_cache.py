@@ -175,6 +175,9 @@ class _StoredCacheAccess(OneToOneAccess):
     def iterate(self, start: int, stop: int) -> Iterator[Sample]:
         return islice(self.open_stored().all_samples(), stop) if start == 0 and stop else super().iterate(start, stop)
 
+    def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[int | str] | None = None) -> None:
+        """Nothing: what is stored is not read below again."""
+
     @cached_property
     def fingerprint(self) -> str:
         """What is stored: of the iterator, of the functions it calls, and of the version if there is one."""
