@@ -26,6 +26,7 @@ import io
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -119,7 +120,8 @@ class ImageCodec(Codec):
     _modes: ClassVar[tuple[str, ...]] = ("1", "L", "LA", "RGB", "RGBA", "I;16")
 
     def __post_init__(self) -> None:
-        pillow()
+        if find_spec("PIL") is None:
+            pillow()  # which raises the error: another decoder may do without it, so it is imported when it is used
         if self.mode not in (None, "L", "RGB", "RGBA"):
             raise ConfigError(f"mode must be 'L', 'RGB', 'RGBA' or None, got {self.mode!r:.60}")
         check_range("max_pixels", self.max_pixels, 1)

@@ -25,7 +25,6 @@ from data_stack.loader.plan import NEVER, Plan, Schedule, Uneven, check_ranks_ag
 from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
-from data_stack.show.page import IteratorPage
 from data_stack.util.executor import n_processors
 
 _Self = TypeVar("_Self", bound="Loader")
@@ -237,6 +236,8 @@ class Loader:
         return f"<Loader: batches of {self.batch_size} of {self._iterator!r}, {self._order!r}, seed {seed}{rank}{made}>"
 
     def _repr_html_(self) -> str:
+        from data_stack.show.page import IteratorPage  # takes long to import
+
         return as_html([Heading(1, repr(self)), *IteratorPage(self._iterator).document(2)])
 
     def state_dict(self) -> dict[str, Any]:
