@@ -181,7 +181,7 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     """The dtype of values of a scalar type; object if numpy has none."""
     type_ = plain_type(type_)
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
-        return np.dtype(type_.to_pandas_dtype())
+        return np.dtype(type_.to_pandas_dtype())  # type: ignore[no-any-return]  # a dtype
     if pa.types.is_decimal(type_):
         return Decimal
     if is_text(type_) or is_bytes(type_):
