@@ -142,7 +142,10 @@ _ROUND_CONSTANTS = _ROUND_CONSTANTS_64.tolist()
 
 # Number of positions permuted at once: their temporary arrays stay in the processor's cache, and the C library does not give
 # their memory back to the system after each of them, which then has to clear it again.
-_CHUNK = 1 << 12
+_CHUNK = 1 << 13
+
+# Largest width of a network whose rounds are tabulated: 1.5 MB of tables.
+_MAX_TABULATED = 1 << 13
 
 
 def permute_array(sizes: Uint64Array | int, keys: Uint64Array | int, indices: npt.NDArray[Any]) -> Uint64Array:
@@ -216,7 +219,7 @@ class Network:
         key: in ``[0, 2**64)``.
     """
 
-    __slots__ = ("_height", "_keys", "_n", "_own_key", "_width")
+    __slots__ = ("_height", "_keys", "_n", "_n_asked", "_own_key", "_tables", "_width")
 
     def __init__(self, n: int, key: int) -> None:
         self._n = n
@@ -225,6 +228,7 @@ class Network:
         self._own_key = hash_of(key, n)
         n_rounds = next(n_rounds for most, n_rounds in _ROUNDS if n <= most)
         self._keys = [self._own_key ^ constant for constant in _ROUND_CONSTANTS[:n_rounds]]
+        self._n_asked, self._tables = 0, list[npt.NDArray[np.intp]]()
 
     def at(self, index: int) -> int:
         """Where ``index`` goes."""
@@ -247,11 +251,41 @@ class Network:
 
     def permute(self, places: Uint64Array) -> None:
         """Replace many places by where they go."""
-        numbers = np.array([self._n, self._width, self._height, self._own_key], dtype=np.uint64)
-        n, width, height, own_key = numbers.reshape(4, 1)  # each of shape (1,)
+        # each of shape (1,)
+        n, width, height, own_key = np.array([self._n, self._width, self._height, self._own_key], np.uint64).reshape(4, 1)
+        self._n_asked += len(places)
+        if not self._tables and self._width <= min(_MAX_TABULATED, self._n_asked // 4):  # else they take longer to make
+            self._tables = self._tabulate(width, height)
         for start in range(0, len(places), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            places[chunk] = _walk_inside(places[chunk], n, width, height, own_key, len(self._keys))
+            chunk = places[start : start + _CHUNK]
+            chunk[:] = self._look_up(chunk) if self._tables else _walk_inside(chunk, n, width, height, own_key, len(self._keys))
+        while len(outside := np.flatnonzero(places >= n)):
+            places[outside] = self._look_up(places[outside])
+
+    def _tabulate(self, width: Uint64Array, height: Uint64Array) -> list[npt.NDArray[np.intp]]:
+        """What each round adds, by the other coordinate, and what the rows and columns after them count for.
+
+        No round reduces its sum: the next table repeats itself instead, and the last two reduce both sums.
+        """
+        rows, columns = (np.arange(int(extent[0]), dtype=np.uint64) for extent in (height, width))
+        tables = []
+        for number, key in enumerate(self._keys):
+            other, extent = (columns, height) if number % 2 else (rows, width)
+            tables.append(_hash_round(other, np.uint64(key), extent, np.empty_like(other), np.empty_like(other)))
+        repeats = [1 + (number + 1) // 2 for number in range(len(tables))] + [1 + len(tables) // 2] * 2
+        return [np.tile(table, n).astype(np.intp) for table, n in zip([*tables, rows * width, columns], repeats, strict=True)]
+
+    def _look_up(self, places: Uint64Array) -> npt.NDArray[np.intp]:
+        """Places once through the tables."""
+        *rounds, of_rows, of_columns = self._tables
+        rows = (places // np.uint64(self._width)).view(np.int64)
+        columns, spare = places.view(np.int64) - rows * self._width, np.empty(len(places), np.intp)
+        for number, table in enumerate(rounds):  # no index is out of range; without wrap, take() would copy its result
+            other, changed = (columns, rows) if number % 2 else (rows, columns)
+            changed += table.take(other, out=spare, mode="wrap")
+        found: npt.NDArray[np.intp] = of_rows.take(rows)
+        found += of_columns.take(columns, out=spare, mode="wrap")
+        return found
 
 
 def _walk_inside(
@@ -275,14 +309,7 @@ def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _E
     bits, spare = np.empty_like(places), np.empty_like(places)
     for number in range(n_rounds):
         changed, other, extents = (rows, columns, heights) if number % 2 else (columns, rows, widths)
-        np.bitwise_xor(other, own_keys ^ _ROUND_CONSTANTS_64[number], out=bits)
-        bits *= _MIX_1_64
-        np.right_shift(bits, _32, out=spare)
-        bits ^= spare
-        bits *= _MIX_2_64
-        bits >>= _32
-        bits *= extents
-        bits >>= _32
+        _hash_round(other, own_keys ^ _ROUND_CONSTANTS_64[number], extents, bits, spare)
         # Modulo without a division: of x and what x - extent wraps around to, the smaller one lies in [0, extent).
         changed += bits
         np.subtract(changed, extents, out=spare)
@@ -290,6 +317,19 @@ def _walk_array(places: Uint64Array, widths: _Each, heights: _Each, own_keys: _E
     rows *= widths
     rows += columns
     return rows
+
+
+def _hash_round(other: Uint64Array, keys: _Each, extents: _Each, bits: Uint64Array, spare: Uint64Array) -> Uint64Array:
+    """What a round adds to one coordinate, by the other one, below the extent of the first; into ``bits``."""
+    np.bitwise_xor(other, keys, out=bits)
+    bits *= _MIX_1_64
+    np.right_shift(bits, _32, out=spare)
+    bits ^= spare
+    bits *= _MIX_2_64
+    bits >>= _32
+    bits *= extents
+    bits >>= _32
+    return bits
 
 
 def _ceil_sqrt(numbers: Uint64Array) -> Uint64Array:
@@ -338,7 +378,9 @@ class KeyedPermutation(ComputedPositions):
     def take(self, indices: IndexArrayOfInts) -> IndexArrayOfInts:
         """The positions at ``indices``, shape ``(n,)``, each index in ``[0, n)``."""
         if self._network is not None:
-            return permute_array(self._n, self._key, indices).view(np.int64)
+            places = indices.astype(np.uint64)
+            self._network.permute(places)
+            return places.view(np.int64)
         return (self._written or self._write_out())[0].take(indices.astype(np.intp, copy=False))
 
     def _write_out(self) -> tuple[npt.NDArray[np.int32], Any]:

@@ -81,14 +81,15 @@ def refuse_missing(batch: Any, name: str, _where: tuple[Any, ...] = ()) -> None:
     Raises:
         MissingValuesError: a column does.
     """
-    if isinstance(batch, Mapping):
+    if isinstance(batch, np.ndarray):
+        if batch.dtype.kind == "O" and batch.ndim and _lacks_values(list(batch)):
+            raise MissingValuesError(_where, name)
+    elif isinstance(batch, Mapping):
         for key, value in batch.items():
             refuse_missing(value, name, (*_where, key))
     elif isinstance(batch, tuple):
         for place, value in enumerate(batch):
             refuse_missing(value, name, (*_where, place))
-    elif isinstance(batch, np.ndarray) and batch.dtype == object and batch.ndim and _lacks_values(list(batch)):
-        raise MissingValuesError(_where, name)
 
 
 def _lacks_values(values: list[Any]) -> bool:

@@ -18,6 +18,9 @@ from data_stack.dataset.recipes.recipe_values import array_digest
 from data_stack.exception import ConfigError
 from data_stack.util.stretches import Stretches
 
+#: The order of a window of a block-wise shuffle is written out, in 4 bytes a sample, up to this number of samples.
+_MAX_WRITTEN = 1 << 20
+
 
 def block_lengths(iterator: DatasetIteratorIF) -> npt.NDArray[np.int64] | None:
     """The number of samples of each block that a stack reads together, shape ``(n_blocks,)``, without empty blocks.
@@ -257,7 +260,8 @@ class BlockShuffled(Order):
     mixed within ``window`` random blocks: two successive samples belong to the same block with a probability of 1/``window``
     (in a full shuffle: 1/number of blocks). A window of all blocks is a full shuffle.
 
-    It keeps 16 bytes per block during an epoch, and 8 more if each block has its own length.
+    It keeps 16 bytes per block during an epoch, and 8 more if each block has its own length; and the order of the last window, 4
+    bytes a sample, if that has up to a million samples.
 
     Args:
         block_lengths: number of samples of every block but the last, or of each block, in the iterator's order, shape
@@ -360,18 +364,36 @@ class _DrawnBlocks:
         last_blocks = np.minimum(np.arange(self._window, len(lengths) + self._window, self._window), len(lengths)) - 1
         self._windows = Stretches(np.diff(self._blocks.ends[last_blocks], prepend=0))
         self._key, self._n_ahead = derive_seed("in blocks", seed, epoch) if order._shuffles_samples else None, order._n_ahead
+        self._last: tuple[int, IndexArrayOfInts] | None = None
 
     def indices(self, positions: IndexArrayOfInts) -> IndexArrayOfInts:
         mixed = positions
-        if self._key is not None:  # permute them within their windows
-            windows = self._windows.of(positions)
-            if len(windows) and (windows == windows[0]).all():  # as a rule; one permutation is twice as fast as one for each
-                windows = windows[:1]
-            starts = self._windows.starts[windows]
-            sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
-            mixed = starts + permute_array(sizes, hash_array(self._key, windows), positions - starts).view(np.int64)
+        if self._key is not None and len(positions):  # permute them within their windows
+            first, last = self._windows.of(np.array([positions.min(), positions.max()])).tolist()
+            if first == last:  # as a rule
+                start, size = int(self._windows.starts[first]), int(self._windows.ends[first] - self._windows.starts[first])
+                if size <= _MAX_WRITTEN:
+                    return self._samples_of(first).take(positions - start)
+                mixed = start + _permutation(size, hash_of(self._key, first)).take(positions - start)
+            else:
+                windows = self._windows.of(positions)
+                starts = self._windows.starts[windows]
+                sizes = (self._windows.ends[windows] - starts).astype(np.uint64)
+                mixed = starts + permute_array(sizes, hash_array(self._key, windows), positions - starts).view(np.int64)
         indices: IndexArrayOfInts = mixed + self._shifts[self._blocks.of(mixed)]
         return indices
+
+    def _samples_of(self, window: int) -> IndexArrayOfInts:
+        """The samples of a window in their order; those of the last window are kept."""
+        last = self._last  # one attribute: threads need no lock
+        if last is None or last[0] != window:
+            start, end = int(self._windows.starts[window]), int(self._windows.ends[window])
+            blocks = slice(window * self._window, (window + 1) * self._window)
+            dtype = np.int32 if self._blocks.ends[-1] < 1 << 31 else np.int64
+            shifts = np.repeat(self._shifts[blocks].astype(dtype), (self._blocks.ends - self._blocks.starts)[blocks])
+            order = KeyedPermutation(end - start, hash_of(self._key or 0, window)).take(np.arange(end - start))
+            self._last = last = window, (np.arange(start, end, dtype=dtype) + shifts).take(order)
+        return last[1]
 
     def upcoming(self, position: int) -> tuple[IndexArrayOfInts, int]:
         """A sample of each block of the windows after that of a position, and where the window of the position ends."""
@@ -382,6 +404,7 @@ class _DrawnBlocks:
         return samples, int(self._windows.ends[window])
 
 
+_permutation = functools.lru_cache(maxsize=4)(KeyedPermutation)
 _draw_blocks = functools.lru_cache(maxsize=4)(_DrawnBlocks)
 
 

@@ -20,10 +20,10 @@ from data_stack.dataset.recipes.recipe_values import PartialContent
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.formats.parquet.codecs import ArrowCodec
 from data_stack.formats.parquet.codecs.native import Nulls
-from data_stack.formats.parquet.columns import CellError, Rows
+from data_stack.formats.parquet.columns import ArrayColumn, CellError, Rows
 from data_stack.formats.parquet.files import find_files
 from data_stack.formats.parquet.footers import Footers, digest_of_row_groups
-from data_stack.formats.parquet.group_cache import GroupCache
+from data_stack.formats.parquet.group_cache import Columns, GroupCache
 from data_stack.formats.parquet.inference import adapt_schema, add_masks, read_schema
 from data_stack.formats.parquet.row_groups import GroupReading, RowGroups
 from data_stack.formats.parquet.schema import Field, Schema
@@ -37,6 +37,13 @@ from data_stack.util.suggestions import did_you_mean
 _ROWS_AT_ONCE = 256
 #: Maximum number of row groups of a batch that are candidates for prefetching.
 _MAX_EXPECTED = 16
+#: A request for one of this many rows of its row groups, or more of them, copies their columns as a whole first, which is faster
+#: than to collect its rows from each of them.
+_MAX_ROWS_FOR_ONE = 8
+#: For fewer rows it is not worth the question.
+_FEWEST_JOINED = 1024
+#: Row groups of more bytes together are not copied as a whole.
+_MAX_JOINED_BYTES = 32 << 20
 
 
 class ParquetDataset(AccessedDatasetIterator):
@@ -289,6 +296,8 @@ class _ParquetAccess(SourceAccess):
             return [column[:0] for column in self._read(names, np.zeros(1, np.int64))]
         source._recent_names = list(names)
         with decoding_for(current_request()):
+            if (joined := self._read_joined(names, positions)) is not None:
+                return joined
             parts = source._selection.locate_all(positions)
             if len(parts) == 1:
                 ((group, rows, _),) = parts
@@ -296,15 +305,38 @@ class _ParquetAccess(SourceAccess):
                 return [self._decode(group, name, columns[name].take, rows) for name in names]
             return self._gather(names, parts, len(positions))
 
-    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
-        cache, batches = self.source._cache, [Gathering(n_rows) for _ in names]
-        wanted = {group: (rows, places) for group, rows, places in parts}
+    def _read_joined(self, names: Sequence[str], positions: IndexArrayOfInts) -> list[Any] | None:
+        """What :meth:`_read` returns, by one copy of each column of all row groups together, of which many rows are wanted.
+
+        None where few rows are wanted, the row groups are large, or any column is not an array of one dtype and shape.
+        """
+        if len(positions) < _FEWEST_JOINED or (found := self.source._selection.joined(positions, _MAX_ROWS_FOR_ONE)) is None:
+            return None
+        (groups, places), held, n_bytes = found, dict[int, Columns](), 0
+        for group, columns in self._in_turn(names, groups):
+            held[group] = columns
+            n_bytes += sum(columns[name].n_bytes for name in names)
+            expected = n_bytes // len(held) * len(groups)  # known from the first: no row group is read twice, with a small cache
+            if expected > _MAX_JOINED_BYTES or not all(isinstance(columns[name], ArrayColumn) for name in names):
+                return None
+        columns_of = [[held[group][name].array for group in groups] for name in names]  # type: ignore[attr-defined]  # see above
+        is_alike = all(len({(part.dtype, part.shape[1:]) for part in parts}) == 1 for parts in columns_of)
+        return [np.concatenate(parts).take(places, axis=0) for parts in columns_of] if is_alike else None
+
+    def _in_turn(self, names: Sequence[str], groups: Iterable[int]) -> Iterator[tuple[int, Columns]]:
+        """Columns of row groups, in the order in which they are there."""
+        cache, wanted = self.source._cache, dict.fromkeys(groups)
         while wanted:
             group = cache.next_to_read(wanted, names)
-            rows, places = wanted.pop(group)
+            del wanted[group]
             if wanted and not cache.has(group, names):  # the others are not cached either: read them at the same time
                 cache.expect(list(itertools.islice(wanted, _MAX_EXPECTED)), names)
-            columns = cache.columns(group, names)
+            yield group, cache.columns(group, names)
+
+    def _gather(self, names: Sequence[str], parts: list[tuple[int, Rows, Places]], n_rows: int) -> list[Any]:
+        batches, wanted = [Gathering(n_rows) for _ in names], {group: (rows, places) for group, rows, places in parts}
+        for group, columns in self._in_turn(names, wanted):
+            rows, places = wanted[group]
             for name, batch in zip(names, batches, strict=True):
                 batch.put(places, self._decode(group, name, columns[name].take, rows))
             del columns  # before the next ones are read

@@ -103,6 +103,20 @@ class Selection:
         parts = np.split(order, np.flatnonzero(np.diff(blocks[order])) + 1)
         return [(self._group_list[blocks[places[0]]], rows[places], places) for places in parts]
 
+    def joined(self, positions: npt.NDArray[Any], most_for_one: int) -> tuple[list[int], _Integers] | None:
+        """The row groups of samples, ascending, and the place of each sample among their rows together.
+
+        None for one row group, or if they have more than ``most_for_one`` rows for each of the samples.
+        """
+        blocks = self._blocks.of(positions)
+        touched = np.flatnonzero(np.bincount(blocks))
+        lengths = self.lengths[touched]
+        if len(touched) == 1 or lengths.sum() > most_for_one * len(positions):
+            return None
+        shifts = np.zeros(len(self._blocks), np.int64)
+        shifts[touched] = np.cumsum(lengths) - lengths - self._blocks.starts[touched]
+        return self.groups[touched].tolist(), positions + shifts[blocks]
+
 
 # ---------------------------------------------------------------------- what a filter selects
 

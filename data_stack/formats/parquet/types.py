@@ -180,6 +180,8 @@ def kind_of(dtype: FieldDtype) -> str:
 def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     """The dtype of values of a scalar type; object if numpy has none."""
     type_ = plain_type(type_)
+    if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
+        return np.dtype(type_.to_pandas_dtype())  # type: ignore[no-any-return]  # a dtype
     if pa.types.is_decimal(type_):
         return Decimal
     if is_text(type_) or is_bytes(type_):
@@ -188,8 +190,7 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
         return np.dtype("datetime64[D]")
     if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
         return np.dtype(f"{'M' if pa.types.is_timestamp(type_) else 'm'}8[{type_.unit}]")
-    is_number = pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return np.dtype(type_.to_pandas_dtype() if is_number else object)
+    return np.dtype(object)
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:

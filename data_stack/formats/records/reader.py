@@ -165,7 +165,7 @@ class RecordReader(RecordsIterator):
     # ------------------------------------------------------------------ description
 
     def make_access(self) -> SampleAccess:
-        return _RecordAccess(self)
+        return RecordAccess(self)
 
     def __len__(self) -> int:
         return self._length
@@ -335,7 +335,7 @@ class RecordReader(RecordsIterator):
             raise StorageError(f"the reader of {self._folder.name!r} is closed; open the dataset again")
 
 
-class _RecordAccess(RemoteAccess):
+class RecordAccess(RemoteAccess):
     """Access to records."""
 
     source: RecordReader

@@ -20,9 +20,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceN
 from data_stack.formats.records.bag import as_places
 from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
-from data_stack.formats.records.reader import Mask, RecordReader, RecordsIterator
+from data_stack.formats.records.reader import Mask, RecordAccess, RecordReader, RecordsIterator
 from data_stack.formats.records.writer import RecordWriter, check_length
-from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.executor import waiting
 
@@ -162,7 +161,7 @@ class _ShardedAccess(CombinedAccess):
     def __init__(self, source: ShardedRecordReader) -> None:
         super().__init__([access_to(reader) for reader in source._readers], list(map(len, source._readers)))
         self._keys, self._first = list(source.spec), access_to(source._readers[0])
-        n_bytes = sum(part.remote_bytes() * part.n_samples for part, _ in self.parts if isinstance(part, RemoteAccess))
+        n_bytes = sum(part.remote_bytes() * part.n_samples for part, _ in self.parts if isinstance(part, RecordAccess))
         self.prefers_blocks, self._is_remote = n_bytes > MAX_KEPT_REMOTE_BYTES, n_bytes > 0
 
     def _fetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey]) -> None:
@@ -171,7 +170,7 @@ class _ShardedAccess(CombinedAccess):
         if len(requests) > 1:
             fetches: list[Callable[[], object]] = []
             for part, places, _ in requests:
-                if isinstance(part, RemoteAccess) and not part.await_prefetched(places):
+                if isinstance(part, RecordAccess) and not part.await_prefetched(places):
                     fetches += part.fetches(as_places(places), keys)
             for _ in waiting.map(lambda fetch: fetch(), fetches, at_once=32):
                 pass

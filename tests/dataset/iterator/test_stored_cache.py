@@ -229,6 +229,7 @@ def test_what_is_stored_is_not_prefetched_below(tmp_path: Path) -> None:
     with far.create("a.npy") as file:
         write_npy(file, np.zeros((400, 8192)))
     cached = NumpyDatasetIterator([far.get_resource("a.npy")]).cache(storage=tmp_path / "near")
+    assert isinstance(cached, StoredCacheDatasetIterator)
     cached.fill()
     far.requests.clear()
 
