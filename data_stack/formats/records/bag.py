@@ -63,7 +63,8 @@ class Ends:
         else:
             if not self.file.checks.is_done:
                 offsets = self._offset + indices * _ENTRY_BYTES
-                self.file.check(np.maximum(offsets - _ENTRY_BYTES, self._offset), offsets + _ENTRY_BYTES)
+                starts = np.maximum(offsets - _ENTRY_BYTES, self._offset)
+                self.file.check(starts.tolist(), (offsets + _ENTRY_BYTES).tolist())
             ends, begins = self._ends.take(indices), self._ends.take(indices - 1, mode="wrap") if self.n_records else indices
         begins[indices == 0] = 0
         return begins, ends

@@ -33,6 +33,8 @@ _BYTES_TO_GIVE_BACK = 1 << 14
 _PIECES_PER_THREAD = 4
 #: Read at once where each is decoded by itself.
 _BYTES_AT_ONCE = 1 << 20
+#: A writer keeps memory of this size for a column.
+_KEPT_BYTES = 8 << 20
 
 _Integers = npt.NDArray[np.int64]
 _Array = npt.NDArray[Any]
@@ -128,7 +130,8 @@ class FixedColumn:
             items = self._items_of(len(starts) * length, records).copy() if len(starts) else np.empty(0, self._item)
         else:
             if not self.bag.file.checks.is_done:
-                self.bag.file.check(starts * self._record_bytes, (starts + length) * self._record_bytes)
+                ends = (starts + length) * self._record_bytes
+                self.bag.file.check((starts * self._record_bytes).tolist(), ends.tolist())
             items = take_runs(self._items, starts, length).reshape(-1)
         values = self._array_of(items)
         return values.reshape(len(starts), length, *values.shape[1:])
@@ -142,9 +145,11 @@ class FixedColumn:
         return items
 
     def _check(self, places: Places) -> None:
-        begins = np.array([places.start]) if isinstance(places, range) else places
-        ends = np.array([places.stop]) if isinstance(places, range) else places + 1
-        self.bag.file.check(begins * self._record_bytes, ends * self._record_bytes)
+        n_bytes = self._record_bytes
+        if isinstance(places, range):
+            self.bag.file.check((places.start * n_bytes,), (places.stop * n_bytes,))
+        else:
+            self.bag.file.check((places * n_bytes).tolist(), ((places + 1) * n_bytes).tolist())
 
 
 class RaggedColumn:
@@ -322,6 +327,8 @@ class ColumnWriter:
         self._is_known, self.begins_empty = True, False
         self._layout: FixedLayout | None = None
         self.n_records = 0
+        #: Rows are encoded into them in turn: touching new memory takes longer than to fill it.
+        self._buffers = [np.empty(0, np.uint8), np.empty(0, np.uint8)]
 
     # ------------------------------------------------------------------ encoding
 
@@ -361,7 +368,7 @@ class ColumnWriter:
             self.refuse(error)
 
     def encode_many(self, values: Any, layout: FixedLayout | None, number: int) -> Part:
-        """Encode some of the values that :meth:`prepare` returned.
+        """Encode some of the values that :meth:`prepare` returned; records of one layout last until two parts more are put.
 
         Args:
             values: the values.
@@ -372,7 +379,13 @@ class ColumnWriter:
             ConfigError: the codec refuses a value.
         """
         if layout is not None:
-            return _rows(values, layout)
+            n_bytes = len(values) * layout.record_bytes
+            buffer = self._buffers[0]
+            if len(buffer) < n_bytes:
+                buffer = np.empty(n_bytes, np.uint8)
+                if n_bytes <= _KEPT_BYTES:
+                    self._buffers[0] = buffer
+            return _rows(values, layout, buffer[:n_bytes])
         records: list[bytes] = []
         try:
             for value in values:
@@ -393,7 +406,8 @@ class ColumnWriter:
     def put(self, part: Part) -> None:
         """Write records at the end of the files."""
         ends = np.cumsum(part.sizes, dtype=np.uint64) + np.uint64(self.bag.size)
-        self.bag.put(part.data)
+        self.bag.put(part.data)  # which is done with the part before
+        self._buffers.reverse()
         self.idx.put(ends.astype("<u8", copy=False).tobytes())
         if len(part.sizes):
             self._layout = part.layout if self.n_records == 0 or part.layout == self._layout else None
@@ -433,14 +447,15 @@ def _has_fields(column: Column) -> bool:
     return column.dtype is not None and column.dtype.names is not None
 
 
-def _rows(values: _Array, layout: FixedLayout) -> Part:
-    """The rows of an array as records of one layout."""
+def _rows(values: _Array, layout: FixedLayout, buffer: _Array) -> Part:
+    """The rows of an array as records of one layout, in ``buffer``."""
     n, n_header, n_bytes = len(values), len(layout.header), layout.record_bytes
-    rows = np.ascontiguousarray(values, layout.dtype)
-    if not n_header:
-        return Part(rows.tobytes(), np.full(n, n_bytes, np.uint64), layout)
-    records = np.empty((n, n_bytes), np.uint8)
-    records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
-    if rows.size:
-        records[:, n_header:] = rows.reshape(-1).view(np.uint8).reshape(n, n_bytes - n_header)
-    return Part(records.data, np.full(n, n_bytes, np.uint64), layout)
+    if n_bytes and not n_header:
+        buffer.view(layout.dtype).reshape(values.shape)[...] = values
+    elif n:
+        records = buffer.reshape(n, n_bytes)
+        records[:, :n_header] = np.frombuffer(layout.header, np.uint8)
+        if values.size:
+            rows = np.ascontiguousarray(values, layout.dtype)
+            records[:, n_header:] = rows.reshape(-1).view(np.uint8).reshape(n, n_bytes - n_header)
+    return Part(buffer.data, np.full(n, n_bytes, np.uint64), layout)

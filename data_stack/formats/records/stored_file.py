@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -44,14 +44,15 @@ class BlockChecks:
         self.name, self.size, self._digests = name, size, digests
         self._checked = bytearray(0 if digests is None else len(digests) // DIGEST_BYTES)
         self.is_done = not self._checked
+        self._first = 0  # all blocks before are checked
 
-    def check(self, data: memoryview, starts: _Integers, ends: _Integers) -> None:
+    def check(self, data: memoryview, starts: Sequence[int], ends: Sequence[int]) -> None:
         """Check the unchecked blocks of some ranges of ``data``, the whole file.
 
         Raises:
             DatasetFileCorruptError: a block is damaged.
         """
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        for start, end in zip(starts, ends, strict=True):
             for block in range(start >> _SHIFT, ((end - 1) >> _SHIFT) + 1 if end > start else 0):
                 if not self._checked[block]:
                     self.check_block(block, data[block << _SHIFT : (block + 1) << _SHIFT])
@@ -61,8 +62,11 @@ class BlockChecks:
         if self._digests is not None and block_digest(content) != digest_of_block(self._digests, block):
             raise block_damage(self.name, block)
         self._checked[block] = 1
-        if 0 not in self._checked:
+        first = self._checked.find(0, self._first)
+        if first < 0:
             self.is_done = True
+        else:
+            self._first = first
 
     def widen(self, offset: int, size: int) -> tuple[int, int] | None:
         """The range of whole blocks around a range, if one of them is unchecked."""
@@ -131,7 +135,7 @@ class StoredFile:
         if self.ranges is None:
             opened.close()
 
-    def check(self, starts: _Integers, ends: _Integers) -> None:
+    def check(self, starts: Sequence[int], ends: Sequence[int]) -> None:
         """Check the unchecked blocks of ranges of ``buffer``.
 
         Raises:
@@ -155,9 +159,9 @@ class StoredFile:
             DatasetFileCorruptError: as for :meth:`read`.
         """
         if self.ranges is None:
-            self.check(starts, ends)
-            buffer: Any = self.buffer
-            return [buffer[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+            begins, stops, buffer = starts.tolist(), ends.tolist(), cast("Any", self.buffer)
+            self.check(begins, stops)
+            return [buffer[start:end] for start, end in zip(begins, stops, strict=True)]
         return read_together(self.ranges, starts, ends)
 
     def give_back(self) -> None:

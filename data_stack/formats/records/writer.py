@@ -20,7 +20,7 @@ from data_stack.util.forks import call_in_forks
 
 #: Size of the pieces in which appended samples and columns are written; number of samples in the first piece of columns.
 _WRITE_BYTES = 1 << 20
-_COLUMN_BYTES = 4 << 20
+_COLUMN_BYTES = 2 << 20
 _FIRST_SAMPLES = 64
 #: The writer makes a checkpoint at this interval.
 _CHECKPOINT_SECONDS = 30.0

@@ -144,14 +144,22 @@ def test_a_spec_that_is_none_is_refused_and_leaves_nothing(tmp_path: Path, spec:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_nothing_is_appended_to_a_closed_writer(tmp_path: Path) -> None:
-    with RecordWriter(tmp_path / "a", SPEC) as writer:
-        pass
+def test_large_columns_stay_what_they_were_beside_refused_ones_and_none_comes_after_closing(tmp_path: Path) -> None:
+    x = np.random.default_rng(1).random((4, 2_000, 256), np.float32)  # hashed in a thread
+    lent, names = np.empty_like(x[0]), ["n"] * len(x[0])
+    with RecordWriter(tmp_path / "a", {"x": Column("array", "float32", (256,)), "z": "utf8"}) as writer:
+        for lent[...] in x:
+            writer.extend({"x": lent, "z": names})
+            with pytest.raises(ConfigError, match="column 'z', sample"):
+                writer.extend({"x": -lent, "z": [5] * len(lent)})
 
     writer.close()
-    for use in (lambda: writer.append(rows(1)[0]), lambda: writer.extend(columns(rows(1))), writer.flush):
+    for use in (lambda: writer.append({"x": x[0, 0], "z": ""}), lambda: writer.extend({"x": lent, "z": names}), writer.flush):
         with pytest.raises(ConfigError, match="its writer is closed"):
             use()
+    with RecordReader(tmp_path / "a") as reader:
+        reader.verify()
+        assert np.array_equal(reader.read_batch(np.arange(len(reader)))["x"], x.reshape(-1, 256))
 
 
 # ---------------------------------------------------------------------- going on
