@@ -27,7 +27,7 @@ TENSORFLOW ?= tensorflow-cpu
 
 CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
 
-.PHONY: help quickstart test test-full test-all lint types unit bench docs notebooks count clean
+.PHONY: help quickstart test test-full test-all lint types unit bench docs notebooks api count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ docs: $(VENV)/.installed  ## build the site with pages, notebooks and API refere
 
 notebooks: $(VENV)/.installed  ## run the notebooks and keep their output in them
 	$(BIN)/python tools/run_notebooks.py
+
+api: $(VENV)/.installed  ## write tests/public_api.txt, the public names; docs/stability.md says what a change of it means
+	$(BIN)/python tools/public_api.py
 
 count:  ## count lines of code per folder, without docstrings and comments; list long files and functions
 	@$(PYTHON) tools/count_code.py data_stack plugins

@@ -154,16 +154,13 @@ class Manifest:
             DatasetFileCorruptError: it is damaged, or of an unknown format.
         """
         fields = JsonObject.unseal(data, "manifest")
-        if (number := fields.size("format")) not in (1, _FORMAT):
-            raise DatasetFileCorruptError(
-                f"manifest has format {number}, but formats up to {_FORMAT} are known; update data_stack"
-            )
+        number = fields.known_format(1, _FORMAT)
         sources, prepared = map(_source, fields.objects("sources")), map(_resource, fields.objects("prepared"))
         manifest = cls(
-            *(fields.text("name"), fields.text("version"), fields.text("factory"), fields.optional_text("distribution")),
+            *(fields.text("name"), fields.text("version"), fields.text("factory"), fields.optional(fields.text, "distribution")),
             *(tuple(sources), tuple(prepared), fields.flag("adopted"), fields.text("created")),
-            framework=fields.optional_text("framework") if number >= _FORMAT else None,
-            seconds=fields.optional_seconds("seconds") if number >= _FORMAT else None,
+            framework=fields.optional(fields.text, "framework") if number >= _FORMAT else None,
+            seconds=fields.optional(fields.seconds, "seconds") if number >= _FORMAT else None,
         )
         fields.done()
         try:
@@ -197,9 +194,9 @@ def _check_names(dataset: str, names: Iterable[str]) -> None:
 
 
 def _source(fields: JsonObject) -> SourceRecord:
-    digests = (fields.optional_hexadecimal("sha256", 64), fields.optional_hexadecimal("md5_sum", 32))
-    facts = (fields.text("identifier"), fields.optional_size("size"), *digests, fields.flag("verified"))
-    record = SourceRecord(*facts, fields.optional_text("origin"))
+    digests = (fields.optional(fields.hexadecimal, "sha256", 64), fields.optional(fields.hexadecimal, "md5_sum", 32))
+    facts = (fields.text("identifier"), fields.optional(fields.size, "size"), *digests, fields.flag("verified"))
+    record = SourceRecord(*facts, fields.optional(fields.text, "origin"))
     fields.done()
     return record
 
@@ -266,13 +263,12 @@ class Journal:
             DatasetFileCorruptError: it is damaged, or of another format.
         """
         fields = JsonObject.unseal(data, "journal")
-        if fields.size("format") != _JOURNAL_FORMAT:
-            raise DatasetFileCorruptError(f"the journal has another format than {_JOURNAL_FORMAT}, of another data_stack")
+        fields.known_format(_JOURNAL_FORMAT)
         fingerprint = fields.hexadecimal("fingerprint", 64)
         steps = []
         for each in fields.objects("steps"):
             resources = each.objects("resources")
-            staged = tuple(resource.optional_text("staged") for resource in resources)
+            staged = tuple(resource.optional(resource.text, "staged") for resource in resources)
             steps.append(Step(each.text("name"), tuple(map(_resource, resources)), staged))
             each.done()
         listed = fields.objects("codes")

@@ -46,8 +46,8 @@ def open_local_file(path: str) -> OpenedFile:
         try:
             # O_NONBLOCK: do not wait for the writer of a pipe
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise MissingFileError(path) from error
+        except (FileNotFoundError, NotADirectoryError):
+            raise MissingFileError(path) from None
     file = OpenedFile(handle, functools.partial(storage_error, f"could not read {path!r}", path=path))
     if not stat.S_ISREG(file.status.st_mode):
         file.close()

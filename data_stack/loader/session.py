@@ -6,12 +6,10 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from types import TracebackType
 from typing import Any
 
 from data_stack.exception import LoaderStateError
@@ -19,9 +17,10 @@ from data_stack.loader.conversion import Pairs
 from data_stack.loader.jobs import Job, Workers
 from data_stack.loader.plan import Plan, Schedule, group_shard
 from data_stack.util.logger import logger
+from data_stack.util.program_lines import frames_of_others
+from data_stack.util.untrusted_text import describe_format
 
 _VERSION = 2
-_HIDDEN = {"data_stack", *sys.stdlib_module_names}  # of tracebacks for people who did not write data_stack
 
 
 @dataclass(slots=True)
@@ -110,11 +109,10 @@ class LoaderState:
             LoaderStateError: it is not a state, was changed, or belongs to another version of data_stack.
         """
         names = [field.name for field in fields(cls)]
-        if not isinstance(state, Mapping) or state.get("data_stack_loader") != _VERSION or not {*names, "digest"} <= state.keys():
-            raise LoaderStateError(
-                f"expected the state of a loader of version {_VERSION}, as state_dict() of this data_stack returns it, "
-                f"got {state!r:.120}"
-            )
+        number = state.get("data_stack_loader") if isinstance(state, Mapping) else None
+        if number != _VERSION or not {*names, "digest"} <= state.keys():
+            what = f"expected what state_dict() of a loader returns, got {state!r:.120}"
+            raise LoaderStateError(what if number in (None, _VERSION) else f"{what}, which {describe_format(number, _VERSION)}")
         with contextlib.suppress(AttributeError, TypeError, ValueError, RecursionError):  # not JSON data
             if str(state["digest"]) == seal({name: state[name] for name in ["data_stack_loader", *names]})["digest"]:
                 # some checkpoints make numpy's integers, or arrays, of numbers
@@ -271,7 +269,7 @@ class Session:
             with contextlib.suppress(KeyboardInterrupt):  # pressed again: do not wait
                 if self._iteration is iteration:
                     self.end_iteration()
-            raise error.with_traceback(_frames_of_others(error.__traceback__)) from None
+            raise error.with_traceback(frames_of_others(error.__traceback__)) from None
         finally:
             if self._iteration is iteration:
                 self.end_iteration()
@@ -326,16 +324,3 @@ class Session:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, workers=state["_make_workers"]())
-
-
-def _frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
-    """A traceback without the frames of data_stack and of Python's own modules; None if no frame remains."""
-    theirs = []
-    while traceback is not None:
-        if str(traceback.tb_frame.f_globals.get("__name__")).partition(".")[0] not in _HIDDEN:
-            theirs.append(traceback)
-        traceback = traceback.tb_next
-    kept = None
-    for each in reversed(theirs):
-        kept = TracebackType(kept, each.tb_frame, each.tb_lasti, each.tb_lineno)
-    return kept

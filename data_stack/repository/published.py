@@ -113,11 +113,10 @@ class PublishedDataset:
         if len(data) > MAX_BYTES:
             raise DatasetFileCorruptError(f"{what} has more than {MAX_BYTES:,} bytes")
         fields = JsonObject.unseal(data, what)
-        if fields.size("format") != FORMAT:
-            raise DatasetFileCorruptError(f"{what} has an unknown format, not {FORMAT}; update data_stack")
+        fields.known_format(FORMAT)
         manifest = Manifest.from_json(fields.text("manifest").encode("ascii"))
         check_identifier(manifest.name)
-        licence, distribution = fields.optional_text("license"), fields.optional_text("distribution")
+        licence, distribution = fields.optional(fields.text, "license"), fields.optional(fields.text, "distribution")
         digests = JsonObject(fields.value("blocks"), what)
         blocks = {each.identifier: _blocks(digests, each.identifier, each.size, what) for each in manifest.prepared}
         digests.done()

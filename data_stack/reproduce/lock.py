@@ -12,7 +12,7 @@ import numpy as np
 import tomli_w
 
 from data_stack import exception
-from data_stack.codecs.plain_data import canonical_json, shorten, to_plain
+from data_stack.codecs.plain_data import canonical_json, to_plain
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.access import access_to
 from data_stack.dataset.positions import take
@@ -30,7 +30,7 @@ from data_stack.reproduce import lock_differences as parts
 from data_stack.reproduce.lock_differences import Difference, SampleDigests
 from data_stack.reproduce.recipes import from_recipe
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import MAX_BYTES, parse_json, parse_toml
+from data_stack.util.untrusted_text import MAX_BYTES, describe_format, parse_json, parse_toml
 
 LOCK_FILE = "data_stack.lock"
 #: The lock file of ``data_stack.load``.
@@ -76,7 +76,7 @@ class LockFile:
             advice = "Make one with `data-stack lock add NAME`" if is_missing else "Restore it from version control"
             raise LockError(f"the lock file {str(path)!r} cannot be read: {error!s:.200}. {advice}") from error
         if fields.get("format") != _FORMAT or not _is_whole(fields):
-            problem = f"is damaged, or from another data_stack: its format is {shorten(fields.get('format'))}, not {_FORMAT}"
+            problem = describe_format(fields.get("format"), _FORMAT)
             raise LockError(f"lock file {str(path)!r} {problem}. Restore it from version control, or delete it and lock again")
         return cls(fields.get("datasets"), fields.get("stacks"), os.path.dirname(os.path.abspath(path)))
 

@@ -22,7 +22,7 @@ from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.encoders import encoder_from_state
 from data_stack.repository.places import is_place
 from data_stack.repository.repository import DatasetRepository, default_repository
-from data_stack.util.untrusted_text import distinct_fields, parse_json
+from data_stack.util.untrusted_text import describe_format, distinct_fields, parse_json
 
 _NODE_FIELDS = {"layer", "of", "arguments"}
 _ORIGIN_FIELDS = {"name", "version", "split", "config", "resources", "samples"}
@@ -132,8 +132,7 @@ def _nodes_of(recipe: Any) -> list[_Node]:
         raise ConfigError(f"a recipe is a dict, or its JSON text, not a {type(recipe).__name__}")
     version = recipe.get("data_stack_recipe") if isinstance(recipe, Mapping) else None
     if type(version) is not int or version != RECIPE_VERSION:
-        problem = f"not a recipe of version {RECIPE_VERSION}: 'data_stack_recipe' is {shorten(version)}"
-        raise RecipeError(f"{problem}. Make an older one again by iterator.recipe(); a newer one needs a newer data_stack")
+        raise RecipeError(f"its 'data_stack_recipe' {describe_format(version, RECIPE_VERSION)}. iterator.recipe() makes recipes")
     nodes = recipe.get("nodes")
     if not isinstance(nodes, list) or not nodes:
         raise RecipeError(f"the nodes of a recipe are a list that is not empty; these are {shorten(nodes)}")

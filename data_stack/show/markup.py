@@ -30,14 +30,6 @@ _STYLE = """\
 </style>
 """
 
-# For a page of its own; its policy forbids scripts and fetches.
-_HEAD = """\
-<meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'"/>
-<style>:root {color-scheme: light dark}
-body {font-family: system-ui, sans-serif; max-width: 1100px; margin: 0 auto; padding: 24px 16px 48px}</style>"""
-
 # On each cell, because Jupyter aligns all cells right, and some viewers remove <style>.
 _LEFT, _RIGHT = 'style="text-align: left"', 'style="text-align: right"'
 
@@ -221,12 +213,6 @@ def as_html(blocks: Iterable[Block]) -> str:
     """The document as self-contained HTML: a ``<div>`` with its own style."""
     parts = "\n".join(_html_of(block) for block in blocks)
     return f'<div class="data-stack">\n{_STYLE}{parts}\n</div>\n'
-
-
-def whole_page(title: str, body: str) -> str:
-    """A complete HTML page of a title and the HTML of a document."""
-    head = f"<head>{_HEAD}<title>{html.escape(title)}</title></head>"
-    return f'<!DOCTYPE html>\n<html lang="en">{head}\n<body>\n{body}\n</body></html>\n'
 
 
 def _html_of(block: Block) -> str:

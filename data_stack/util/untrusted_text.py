@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 import sys
-from typing import Any, Final, NoReturn
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+_Value = TypeVar("_Value")
 #: More than any dataset needs (the manifest of 100,000 resources has 15 MB), and small enough to parse without harm.
 MAX_BYTES: Final = 64 << 20
 #: A level of plain data takes up to three brackets, and plain data have up to 100 levels.
@@ -138,14 +140,14 @@ class JsonObject:
             raise DatasetFileCorruptError(f"{self._what} is damaged: it has no field {name!r}")
         return self._fields.pop(name)
 
+    def optional(self, read: Callable[..., _Value], name: str, *arguments: int) -> _Value | None:
+        """What the method ``read`` gives for the field, or null."""
+        return self.value(name) if self._fields.get(name, 0) is None else read(name, *arguments)
+
     def text(self, name: str) -> str:
         """A string."""
         value = self.value(name)
         return value if isinstance(value, str) else self._wrong(name, value, "a string")
-
-    def optional_text(self, name: str) -> str | None:
-        """A string or null."""
-        return self.value(name) if self._fields.get(name, 0) is None else self.text(name)
 
     def flag(self, name: str) -> bool:
         """A truth value."""
@@ -157,16 +159,10 @@ class JsonObject:
         value = self.value(name)
         return value if type(value) is int and 0 <= value <= _MAX_SIZE else self._wrong(name, value, "a number of bytes")
 
-    def optional_size(self, name: str) -> int | None:
-        """A number of bytes or null."""
-        return self.value(name) if self._fields.get(name, 0) is None else self.size(name)
-
-    def optional_seconds(self, name: str) -> float | None:
-        """A duration or null."""
+    def seconds(self, name: str) -> float:
+        """A duration."""
         value = self.value(name)
-        if value is None or (type(value) in (int, float) and value >= 0):
-            return None if value is None else float(value)
-        return self._wrong(name, value, "a number of seconds")
+        return float(value) if type(value) in (int, float) and value >= 0 else self._wrong(name, value, "a number of seconds")
 
     def hexadecimal(self, name: str, n_digits: int) -> str:
         """A digest."""
@@ -175,16 +171,19 @@ class JsonObject:
             return value
         return self._wrong(name, value, f"{n_digits} hexadecimal digits")
 
-    def optional_hexadecimal(self, name: str, n_digits: int) -> str | None:
-        """A digest or null."""
-        return self.value(name) if self._fields.get(name, 0) is None else self.hexadecimal(name, n_digits)
-
     def objects(self, name: str) -> list[JsonObject]:
         """A list of objects."""
         value = self.value(name)
         if not isinstance(value, list):
             self._wrong(name, value, "a list")
         return [JsonObject(each, f"{name} of the {self._what}") for each in value]
+
+    def known_format(self, *known: int | str, advice: str = "") -> Any:
+        """The field ``format``, which must be one of ``known``, the newest last; else the error ends with ``advice``."""
+        stated = self.value("format")
+        if not any(type(stated) is type(each) and stated == each for each in known):
+            raise DatasetFileCorruptError(f"{self._what} {describe_format(stated, known[-1])}. {advice}".rstrip(". "))
+        return stated
 
     def done(self) -> None:
         """Refuse fields that were not read."""
@@ -194,6 +193,12 @@ class JsonObject:
     def _wrong(self, name: str, value: object, expected: str) -> NoReturn:
         shown = f"{value!r:.60}" if isinstance(value, (str, bool, type(None))) else type(value).__name__
         raise DatasetFileCorruptError(f"{self._what} is damaged: field {name[:60]!r} is {shown}, where {expected} belongs")
+
+
+def describe_format(stated: object, known: int | str) -> str:
+    """What an error says of a stored format that is not ``known``, the newest one that this version reads."""
+    advice = "if a newer data_stack wrote it, update data_stack (docs/stability.md lists which version reads what)"
+    return f"has format {stated!r:.60}, and this version reads {known!r}; {advice}"
 
 
 def _digest(fields: dict[str, Any]) -> str:

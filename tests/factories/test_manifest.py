@@ -43,16 +43,6 @@ def fields() -> dict[str, Any]:
     return parsed
 
 
-def test_a_manifest_survives_being_stored() -> None:
-    assert Manifest.from_json(MANIFEST.to_json()) == MANIFEST
-
-
-def test_a_manifest_of_the_format_before_is_read() -> None:
-    older = {name: value for name, value in fields().items() if name not in ("framework", "seconds")}
-
-    assert Manifest.from_json(seal_json({**older, "format": 1})) == MANIFEST
-
-
 def test_a_manifest_cut_short_anywhere_or_with_any_byte_changed_is_refused_or_means_the_same() -> None:
     data = MANIFEST.to_json().rstrip()
 

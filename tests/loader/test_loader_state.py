@@ -104,7 +104,7 @@ def refused(loader: Loader, state: Any, said: str) -> None:
 
 @pytest.mark.parametrize("state", [{}, {"data_stack_loader": 1, "seed": 1, "epoch": 0, "position": 8}, {"data_stack_loader": 2}])
 def test_what_is_no_state_is_refused(state: Any) -> None:
-    refused(loader_of(numbers_to(30)), state, "expected the state of a loader of version 2")
+    refused(loader_of(numbers_to(30)), state, r"expected what state_dict\(\) of a loader returns")
 
 
 @pytest.mark.parametrize(

@@ -328,13 +328,12 @@ def load_encoder(
 
     Raises:
         ResourceNotFoundError: nothing is stored there.
-        DatasetFileCorruptError: it is damaged, or not a stored encoder.
-        ConfigError: it is of an unknown kind, or of another format.
+        DatasetFileCorruptError: it is damaged, of another format, or not a stored encoder.
+        ConfigError: it is of an unknown kind.
     """
     with store_at(storage_connector).get_resource(identifier) as resource:
         fields = JsonObject.unseal(resource.read(), f"the encoder in {identifier!r}")
-    if (stored_format := fields.text("format")) != _FORMAT:
-        raise ConfigError(f"the encoder in {identifier!r} has the format {stored_format!r:.40}; this version reads {_FORMAT!r}")
+    fields.known_format(_FORMAT)
     return encoder_from_state(fields.value("encoder"), kinds)
 
 

@@ -15,6 +15,7 @@ from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, MetaFactory, col
 from data_stack.dataset.positions import IndexArray as IndexArray
 from data_stack.dataset.positions import check_index, check_indices
 from data_stack.exception import ConfigError
+from data_stack.util.program_lines import brief_errors
 from data_stack.values.stacking import Batch as Batch
 from data_stack.values.stacking import Column as Column
 
@@ -141,6 +142,7 @@ class DatasetIteratorIF(FluentIterator["DatasetIteratorIF", "Fold", "DatasetIter
         access = access_to(self, "read_batch")
         return access.batch(check_indices(indices, access.n_samples))
 
+    @brief_errors
     def read_column(self, key: ColumnKey, indices: IndexArray | None = None) -> Column:
         """One column of the samples at ``indices`` (None: of all), shape ``(n, ...)``, stacked as in :meth:`read_batch`.
 

@@ -15,6 +15,7 @@ from data_stack.dataset.iterator.described import DescribedIterator
 from data_stack.dataset.meta import DatasetMeta, DatasetMetaIF, column_key
 from data_stack.dataset.positions import check_integer
 from data_stack.exception import ConfigError
+from data_stack.util.program_lines import brief_errors
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -30,6 +31,7 @@ _Fold = TypeVar("_Fold")
 _Same = TypeVar("_Same", covariant=True)
 
 
+@brief_errors
 class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     """Methods that stack a layer on this iterator, or say something about it. None of them reads a sample unless it says so.
 
@@ -59,8 +61,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
     def shuffle(self, seed: int | None = None, *, epoch: int = 0) -> _Same:
         """All samples in an order that ``seed``, any integer, and ``epoch`` decide; no array of positions for large iterators.
 
-        None draws a seed, which the iterator, its recipe and :meth:`explain` show. Processes that share the samples must pass
-        the same seed.
+        None draws a seed, which :meth:`explain` shows. Processes that share the samples must pass the same seed.
         """
         from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 
@@ -343,8 +344,7 @@ class FluentIterator(DescribedIterator, Generic[_Stack, _Fold, _Same]):
                 iterator of your own class, a lambda or a callable object takes part.
 
         Raises:
-            ConfigError: ``max_bytes`` is given together with ``storage``, ``identifier`` or ``version`` without it, or a
-                ``version`` is needed.
+            ConfigError: arguments exclude each other, or a ``version`` is needed.
         """
         from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
         from data_stack.dataset.iterator.layers.stored_cache import StoredCacheDatasetIterator

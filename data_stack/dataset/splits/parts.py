@@ -360,8 +360,7 @@ class SavedSplits:
         """
         what = f"{identifier!r} with splits"
         fields = JsonObject.unseal(data, what)
-        if (number := fields.size("format")) != _FORMAT:
-            raise DatasetFileCorruptError(f"{what} has format {number}, but this version of data_stack reads format {_FORMAT}")
+        fields.known_format(_FORMAT)
         splits = cls(fields.text("fingerprint"), fields.size("n_samples"), fields.text("parts"))
         fields.done()
         return splits

@@ -27,6 +27,7 @@ from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
+from data_stack.util.program_lines import brief_errors
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
@@ -106,6 +107,7 @@ def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Ta
     return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
 
 
+@brief_errors
 def from_csv(
     file: Any,
     *,
@@ -201,6 +203,7 @@ def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return numbers if is_exact else texts
 
 
+@brief_errors
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 

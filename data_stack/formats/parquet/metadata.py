@@ -164,9 +164,7 @@ class ParquetManifest:
             ConfigError: its schema has an unknown codec or dtype.
         """
         fields = JsonObject.unseal(data, what)
-        stated = fields.text("format")
-        if stated != _FORMAT:
-            raise DatasetFileCorruptError(f"{what} has the format {stated!r:.60}, not {_FORMAT!r}. {RECREATE}")
+        fields.known_format(_FORMAT, advice=RECREATE)
         n_rows, n_parts = fields.size("n_rows"), fields.size("n_parts")
         columns, rows = fields.value("columns"), fields.value("files")
         try:

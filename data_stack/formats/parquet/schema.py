@@ -18,7 +18,7 @@ from data_stack.formats.parquet.codecs import ArrowCodec, FieldCodec, choose_cod
 from data_stack.formats.parquet.codecs.binary import BinaryCells
 from data_stack.formats.parquet.types import FieldLike, check_dtype, dtype_name
 from data_stack.util.suggestions import did_you_mean
-from data_stack.util.untrusted_text import parse_json
+from data_stack.util.untrusted_text import describe_format, parse_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -199,7 +199,7 @@ class Schema:
         if not isinstance(content, dict) or not isinstance(content.get("fields"), list):
             raise DatasetFileCorruptError(f"not a schema of data_stack: {content!r:.80}")
         if content.get("version") != _VERSION:
-            raise DatasetFileCorruptError(f"the schema has version {content.get('version')!r:.20}, not {_VERSION}")
+            raise DatasetFileCorruptError(f"the schema {describe_format(content.get('version'), _VERSION)}")
         return cls(str(content.get("name", "")), [Field.from_json(each) for each in content["fields"]])
 
     def metadata(self) -> dict[bytes, bytes]:

@@ -79,16 +79,16 @@ class RecordsManifest:
             DatasetFileCorruptError: it is damaged, or of another version; the message begins with ``what``.
         """
         fields = JsonObject.unseal(data, what)
-        stated = fields.text("format")
-        if stated != _FORMAT or fields.size("block_bytes") != BLOCK_BYTES:
-            raise DatasetFileCorruptError(f"{what} has the format {stated!r:.60}, not {_FORMAT!r}; remove it to read unchecked")
+        fields.known_format(_FORMAT, advice="Remove it to read unchecked")
+        if fields.size("block_bytes") != BLOCK_BYTES:
+            raise DatasetFileCorruptError(f"{what} has blocks of another length than {BLOCK_BYTES}; remove it to read unchecked")
         count = fields.size("count")
         columns: dict[str, Column] = {}
         record_bytes: dict[str, int | None] = {}
         for each in fields.objects("columns"):
             name = each.text("name")
             columns[name] = _column(each, what)
-            record_bytes[name] = each.optional_size("record_bytes")
+            record_bytes[name] = each.optional(each.size, "record_bytes")
             each.done()
         expected = {SPEC, *(file(name) for name in (REFS, *columns) for file in (bag_name, idx_name))}
         files = {}
@@ -103,7 +103,7 @@ class RecordsManifest:
 
 
 def _column(fields: JsonObject, what: str) -> Column:
-    column_type, dtype, shape = fields.text("type"), fields.optional_text("dtype"), fields.optional_text("shape")
+    column_type, dtype, shape = fields.text("type"), fields.optional(fields.text, "dtype"), fields.optional(fields.text, "shape")
     try:
         sizes = None if shape is None else tuple(json.loads(shape))
         column = Column(column_type, None if dtype is None else np.dtype(dtype), sizes)

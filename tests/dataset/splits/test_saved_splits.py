@@ -184,7 +184,6 @@ def test_splits_that_were_cut_short_or_changed_are_refused() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"format": 2},
         {"more": 1},
         {"parts": '{"part":7}'},
         {"parts": '{"part":[null,7]}'},

@@ -73,7 +73,7 @@ def test_a_schema_survives_json_metadata_and_pickle(schema: Schema) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "why"),
     [
-        (lambda content: content.update(version=99), DatasetFileCorruptError, "version 99"),
+        (lambda content: content.update(version=99), DatasetFileCorruptError, "has format 99"),
         (lambda content: content.pop("fields"), DatasetFileCorruptError, "schema"),
         (lambda content: content["fields"][0].update(codec="unheard"), ConfigError, "codec 'unheard'"),
         (lambda content: content["fields"][0].update(option=1), ConfigError, "option"),

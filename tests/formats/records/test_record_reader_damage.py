@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ from sizes import sized
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DataStackError, ResourceNotFoundError
 from data_stack.formats import records
 from data_stack.formats.records import Column, RecordReader, RecordWriter
-from data_stack.util.untrusted_text import seal_json
 
 SPECS: dict[str, dict[str, Any]] = {
     "current": {"id": "i64", "mat": Column("array", "uint8", (2,)), "name": "utf8", "numbers": "int"},
@@ -236,17 +234,6 @@ def test_blocks_beyond_the_first_are_checked_when_they_are_touched(tmp_path: Pat
             assert seen == min(196_608 // 137, 196_608 // 100)
         with pytest.raises(DatasetFileCorruptError):
             RecordReader(tmp_path, mapped=mapped).verify()
-
-
-def test_a_manifest_of_an_earlier_format_is_refused_with_what_to_do(dataset: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "earlier"
-    shutil.copytree(dataset, folder)
-    fields = json.loads((folder / "manifest.json").read_bytes())
-    del fields["digest"]
-    (folder / "manifest.json").write_bytes(seal_json({**fields, "format": "data_stack records 1"}))
-
-    with pytest.raises(DatasetFileCorruptError, match=r"'data_stack records 1', not 'data_stack records 2'; remove it"):
-        RecordReader(folder)
 
 
 def test_rows_that_the_manifest_counts_wrongly_are_refused(tmp_path: Path) -> None:

@@ -109,7 +109,6 @@ DAMAGED_POINTERS: list[dict[str, Any]] = [
     {"file_id": {"$ne": None}},
     {"data": b"evil", "digest": b"0" * 32},
     {"modified": "now"},
-    {"format": 1},
 ]
 
 

@@ -49,6 +49,7 @@ from data_stack.io.storage_connectors.url import store_at
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
+from data_stack.util.untrusted_text import describe_format
 
 _MAGIC = b"DSsample"
 _VERSION = 5
@@ -352,7 +353,7 @@ class StoredSamples:
             if head[: len(_MAGIC)] != _MAGIC:
                 raise ConfigError(f"resource {identifier!r} in {storage!r} is no cache of samples; pass another identifier")
             if len(head) == _HEAD.size and (version := _HEAD.unpack(head)[1]) != _VERSION:
-                raise DatasetFileCorruptError(f"{self._name} are of format {version}, not {_VERSION}; delete the resource")
+                raise DatasetFileCorruptError(f"{self._name}: it {describe_format(version, _VERSION)}. Or delete the resource")
             try:
                 end, n_index, digest, magic = _TRAILER.unpack(trailer)
                 index = resource.read_at(end, n_index) if magic == _MAGIC and end + n_index == start else b""

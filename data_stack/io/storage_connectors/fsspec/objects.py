@@ -18,7 +18,7 @@ from data_stack.exception import ChecksumMismatchError, DamagedBlockError, Datas
 from data_stack.io.integrity import ALGORITHM, BLOCK_BYTES, DIGEST_BYTES, block_digest, digest_of_block
 from data_stack.io.storage_connectors.blocks import Blocks, runs_of
 from data_stack.io.storage_connectors.fsspec.remote import RemoteFile, RemoteFiles
-from data_stack.util.untrusted_text import parse_json
+from data_stack.util.untrusted_text import describe_format, parse_json
 
 FORMAT: Final = b"data_stack resource 3\n"
 OBJECTS: Final = ".data_stack/objects"
@@ -78,7 +78,7 @@ class Pointer:
             raise DatasetFileCorruptError(f"the pointer of resource {identifier!r} in {source} {why}. Store the resource again.")
 
         if not document.startswith(FORMAT):
-            refuse("is damaged, or of the format of an earlier data_stack")
+            refuse(describe_format(document[: len(FORMAT)], FORMAT.decode()))
         content, recorded = document[:-DIGEST_BYTES], document[-DIGEST_BYTES:]
         actual = block_digest(content)
         if recorded != actual:

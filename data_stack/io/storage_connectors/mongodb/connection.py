@@ -263,7 +263,7 @@ class Connection:
             kind = StorageUnavailableError
             why = f"the server did not answer within {seconds:g} s ({reason}). Check that it runs, and try again."
         what = f"{identifier!r} in {self.settings.name}" if identifier else self.settings.name
-        raise kind(f"could not {action} {what}: {why}", *numbers) from error
+        raise kind(f"could not {action} {what}: {why}", *numbers) from error.with_traceback(None)
 
 
 def _reason(error: Exception) -> str:

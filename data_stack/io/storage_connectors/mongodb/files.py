@@ -32,6 +32,7 @@ from data_stack.io.storage_connectors.heartbeat import is_left_by_the_dead
 from data_stack.io.storage_connectors.mongodb.connection import Connection, Documents
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.util.executor import waiting
+from data_stack.util.untrusted_text import describe_format
 
 _WANTED: Final = {"_id": 0, "n": 1, "data": 1, "digest": 1}
 #: Ids of other tools may be of any type, even unhashable.
@@ -108,7 +109,7 @@ class Pointer:
             raise DatasetFileCorruptError(f"{problem}. Store the resource again; `data-stack verify` lists other damage.")
 
         if document.get("format") != _FORMAT:
-            refuse(f"'format' is {document.get('format')!r:.60}; this data_stack reads format {_FORMAT}")
+            refuse(f"it {describe_format(document.get('format'), _FORMAT)}")
         has_data = "digest" in document
         kinds = _KINDS | ({"digest": bytes} if has_data else {"file_id": ObjectId, "chunkSize": int})
         if has_data and (is_whole or "data" in document):

@@ -1,0 +1,101 @@
+"""What ``docs/stability.md`` promises: public names, deprecations, stored formats, and tracebacks of a user's mistakes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import make_format_fixtures
+import public_api
+import pytest
+
+import data_stack
+from data_stack.exception import ConfigError, DataStackError
+
+ROOT = Path(__file__).parent.parent
+EXPECTED = json.loads((make_format_fixtures.STORED / "expected.json").read_text())
+
+
+def test_public_names_change_with_their_file() -> None:
+    before, now = set(public_api.FILE.read_text(encoding="utf-8").splitlines()), set(public_api.describe().splitlines())
+
+    changes = [*(f"- {line}" for line in sorted(before - now)), *(f"+ {line}" for line in sorted(now - before))]
+    assert changes == [], "public names changed: say so in CHANGELOG.md, and run `make api`"
+
+
+def test_deprecated_names_are_gone_in_the_version_that_was_announced() -> None:
+    def numbers(version: str) -> list[int]:
+        return [int(number) for number in re.findall(r"\d+", version)[:3]]
+
+    paths = [*ROOT.glob("data_stack/**/*.py"), *ROOT.glob("plugins/*/data_stack_*/**/*.py")]
+    announced = [(path.name, each) for path in paths for each in re.findall(r'removed_in="([^"]+)"', path.read_text("utf-8"))]
+
+    assert [each for each in announced if numbers(each[1]) <= numbers(data_stack.__version__)] == []
+
+
+def test_a_deprecated_name_is_told_once_for_each_line_that_uses_it(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from data_stack.util.program_lines import brief_errors, warn_deprecated\n"
+        "old = brief_errors(warn_deprecated)  # called by data_stack\n"
+        "for _ in range(2): old('old()', instead='new()', since='1.1', removed_in='2.0')\n"
+    )
+
+    told = subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stderr
+
+    expected = "DeprecationWarning: old() is deprecated since data_stack 1.1 and will be removed in 2.0: use new()"
+    assert told.count(f"program.py:3: {expected}") == told.count("Warning:") == 1
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_stored_formats_stay_readable_and_newer_ones_are_refused(name: str, tmp_path: Path) -> None:
+    shutil.copytree(make_format_fixtures.STORED, tmp_path / "stored")
+    path = tmp_path / "stored" / name
+
+    assert make_format_fixtures.read(path) == EXPECTED[name]
+
+    if name != "manifest-2":  # the dataset is prepared again, and the log says why
+        make_format_fixtures.make_newer(path)
+        with pytest.raises(DataStackError, match=r"this version reads .*update data_stack \(docs/stability\.md"):
+            make_format_fixtures.read(path)
+
+
+def refuse(value: Any) -> bool:
+    raise ConfigError("of the program")
+
+
+ITERATOR = data_stack.from_numpy([[1, 2], [3, 4]], [0, 1])
+#: Mistakes, with the number of their lines that are shown.
+MISTAKES: list[tuple[int, Callable[[], Any]]] = [
+    (1, lambda: ITERATOR.select("lable")),
+    (1, lambda: ITERATOR.read_column("lable")),
+    (2, lambda: ITERATOR.filter(refuse)),
+    (1, lambda: data_stack.from_csv("missing.csv")),
+    (1, lambda: data_stack.load("./missing.csv")),
+    (1, lambda: data_stack.load("http://127.0.0.1:9/digits")),
+    (1, lambda: data_stack.load("digitz")),
+    (1, lambda: data_stack.load("digits", "tain", storage="memory://")),
+]
+
+
+@pytest.mark.parametrize(("n_lines", "mistake"), MISTAKES)
+def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours(
+    n_lines: int, mistake: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for debug in ("", "1"):
+        monkeypatch.setenv("DATA_STACK_DEBUG", debug)
+        with pytest.raises(DataStackError) as caught:
+            mistake()
+        found.append([frame.filename == __file__ for frame in traceback.extract_tb(caught.value.__traceback__)][1:])
+
+    brief, whole = found
+    assert (brief.count(True), brief.count(False)) == (n_lines, 1)
+    assert len(whole) > len(brief) + 1
