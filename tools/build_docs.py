@@ -128,11 +128,13 @@ def _add_plots(page: Path) -> None:
 
 
 def _contents(page: Path) -> str:
-    """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``, of the pages it links to."""
-    trees = [_tree("Start", ["docs/README"])]
+    """The tables of contents that make the sidebar: one for each heading of ``docs/README.md``, each page once."""
+    trees, listed = [_tree("Start", ["docs/README"])], {"docs/README", "README"}
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
-        links = re.findall(r"^- \[.*?\]\(([^)#]+)", text, re.MULTILINE)
-        trees.append(_tree(heading, [os.path.normpath(f"docs/{link}").rpartition(".")[0] for link in links]))
+        links = [os.path.normpath(f"docs/{link}").rpartition(".")[0] for link in re.findall(r"\]\(([^)#]+)", text)]
+        if heading != "By task":
+            trees.append(_tree(heading, [link for link in dict.fromkeys(links) if link not in listed]))
+            listed.update(links)
     return "\n".join([*trees, _tree("API", [f"api/{package}" for package in list_packages()])])
 
 

@@ -33,6 +33,7 @@ from data_stack.io.storage_connectors.writer import TEMPORARY as TEMPORARY
 from data_stack.io.storage_connectors.writer import ResourceWriter, publishing
 from data_stack.io.storage_errors import storage_error, storage_errors
 from data_stack.io.url import StorageURL
+from data_stack.util.group_rights import make_folders
 
 
 def open_local_file(path: str) -> OpenedFile:
@@ -287,7 +288,7 @@ class LocalFolder(Folder):
     def create(self, file: str) -> Iterator[ResourceWriter]:
         path = self._inside(file)
         with storage_errors("write", path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            make_folders(os.path.dirname(path))
             folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             explain = functools.partial(storage_error, f"could not write {path!r}", path=path)

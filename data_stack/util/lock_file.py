@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+from data_stack.util.group_rights import make_folders, share_with_group
+
 
 def try_lock(handle: int, *, if_unsupported: bool = True) -> bool:
     """Try to lock an open file without waiting; whether it worked.
@@ -35,9 +37,10 @@ def open_locked(path: str) -> int | None:
     Raises:
         OSError: the file cannot be created.
     """
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_folders(os.path.dirname(path))
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        share_with_group(handle, os.path.dirname(path))
         if not try_lock(handle):
             os.close(handle)
             return None

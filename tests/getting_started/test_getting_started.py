@@ -135,7 +135,7 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     result = python("readme.py")
 
     assert result.stdout.splitlines()[0] == "1437 (8, 8) 0"
-    assert "digits" in result.stdout.splitlines()[1]
+    assert "dataset digits, train" in result.stdout
 
 
 #: They import torch, pandas, polars or datasets, each in a process of its own.
@@ -211,7 +211,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
 @pytest.mark.full
 def test_the_plugin_of_the_docs_is_one_once_it_is_installed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     docs = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
-    (factory,) = (block for block in blocks(README, "python") if "class WineFactory" in block)
+    (factory,) = (block for block in blocks(docs, "python") if "class WineFactory" in block)
     (metadata,) = (block for block in blocks(docs, "toml") if "entry-points" in block)
     (test,) = (block for block in blocks(docs, "python") if "class TestWine" in block)
     entry_point = re.search(r'^wine = "(.*)"', metadata, re.MULTILINE)

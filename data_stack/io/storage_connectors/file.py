@@ -29,6 +29,7 @@ from data_stack.io.storage_connectors.connector import BINARY, FileLease, Garbag
 from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, facts_of
 from data_stack.io.storage_connectors.writer import Explain, Partial, ResourceWriter, binary_chunks, publishing, remove_unfinished
 from data_stack.io.storage_errors import explaining, storage_error
+from data_stack.util.group_rights import make_folder, make_folders
 
 _OWN_FOLDER: Final = ".data_stack"
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -189,12 +190,14 @@ class FileStorageConnector(StorageConnector):
         """
         *folders, name = identifier.split("/")
         if create:
-            _make_folders(self.root_path)
+            make_folders(self.root_path, durably=True)
         handle = os.open(self.root_path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for folder in folders:
                 if create:
-                    _make_folder(folder, handle)
+                    with contextlib.suppress(FileExistsError):
+                        make_folder(folder, handle)
+                        os.fsync(handle)
                 above, handle = handle, os.open(folder, _FOLDER_FLAGS, dir_fd=handle)
                 os.close(above)
         except BaseException:
@@ -277,25 +280,6 @@ class FileStorageConnector(StorageConnector):
             return storage_error(problem, error, self.root_path, if_full=if_full, otherwise=advice)
 
         return explain
-
-
-def _make_folders(path: str) -> None:
-    """Create a folder and its parents durably."""
-    above, name = os.path.split(path)
-    if not os.path.isdir(path):
-        _make_folders(above)
-        handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            _make_folder(name, handle)
-        finally:
-            os.close(handle)
-
-
-def _make_folder(name: str, above: int) -> None:
-    """Create a folder in an open one durably, unless it exists."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(name, dir_fd=above)
-        os.fsync(above)
 
 
 class StorageConnectorFactory:

@@ -17,6 +17,7 @@ from data_stack.io.integrity import Digest, seal_json, unseal_json
 from data_stack.io.resources import ByteSource
 from data_stack.io.storage_connectors.owners import this_process
 from data_stack.io.storage_connectors.writer import COPY_BYTES, TEMPORARY, Explain
+from data_stack.util.group_rights import make_folders, share_with_group
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +97,10 @@ def replace_file(path: str, data: bytes, modified_ns: int | None = None) -> None
         OSError: that was not possible.
     """
     temporary = os.path.join(os.path.dirname(path), f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}")
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    make_folders(os.path.dirname(path))
     try:
         with open(temporary, "xb") as file:
+            share_with_group(file.fileno(), os.path.dirname(path))
             file.write(data)
         if modified_ns is not None:
             os.utime(temporary, ns=(time.time_ns(), modified_ns))

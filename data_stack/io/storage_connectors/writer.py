@@ -24,6 +24,7 @@ from data_stack.io.integrity import Digest
 from data_stack.io.resources import Storable
 from data_stack.io.storage_connectors.owners import is_dead, is_of_this_machine, this_process
 from data_stack.io.storage_errors import explaining, storage_error
+from data_stack.util.group_rights import share_with_group
 from data_stack.util.lock_file import try_lock
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Partial:
             name = next((name for name in os.listdir(folder) if name.startswith(f"{PARTIAL}{key}-")), f"{PARTIAL}{key}-")
             handle = os.open(name, _FLAGS | os.O_NONBLOCK | os.O_CREAT, 0o666, dir_fd=folder)
             exits.callback(os.close, handle)
+            share_with_group(handle, folder)
             if not try_lock(handle, if_unsupported=False):  # without locks, each download starts at the beginning
                 return None
             # It is not ours if another process published, renamed or removed it before we got the lock, or if it has a second
@@ -247,6 +249,7 @@ def publishing(
     temporary = f"{TEMPORARY}{this_process()}-{secrets.token_hex(4)}"
     with explaining(explain):
         handle = partial.handle if partial else os.open(temporary, _FLAGS | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        share_with_group(handle, folder)
     file = open(handle, "w+b", buffering=1 << 17)
     writer = ResourceWriter(identifier, file, partial, explain)
     try:

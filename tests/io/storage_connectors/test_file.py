@@ -9,6 +9,7 @@ import stat
 import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -41,14 +42,34 @@ def stored(connector: FileStorageConnector) -> FileStorageConnector:
     return connector
 
 
-def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
-    before = os.umask(0o027)
-    try:
-        connector.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
-    finally:
-        os.umask(before)
+@pytest.fixture
+def private_files() -> Iterator[None]:
+    """A umask that gives others nothing."""
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
 
-    assert stat.S_IMODE((root / "mnist/raw/labels.gz").stat().st_mode) == 0o640
+
+@pytest.mark.usefixtures("private_files")
+def test_a_store_in_a_folder_of_a_group_is_the_group_s(connector: FileStorageConnector, root: Path) -> None:
+    root.mkdir()
+    root.chmod(0o2770)
+
+    connector.set_resource("d/1/x", DATA)
+    with connector.lease("d/1") as lease:
+        assert lease.acquire()
+        modes = {path.relative_to(root): stat.S_IMODE(path.stat().st_mode) for path in root.rglob("*")}
+
+    assert {Path("d/1/x"), Path(".data_stack/digests/d/1/x~")} < {*modes}
+    assert {path for path in modes if "leases" in path.parts[:-1]}
+    assert {path: oct(mode) for path, mode in modes.items() if mode != (0o2770 if (root / path).is_dir() else 0o660)} == {}
+
+
+@pytest.mark.usefixtures("private_files")
+def test_a_resource_is_a_plain_file_of_its_name(connector: FileStorageConnector, root: Path) -> None:
+    connector.set_resource("mnist/raw/labels.gz", io.BytesIO(b"abc"))
+
+    assert stat.S_IMODE((root / "mnist/raw/labels.gz").stat().st_mode) == 0o600
     assert (root / "mnist/raw/labels.gz").read_bytes() == b"abc"
     assert isinstance(StorageConnectorFactory.get_file_storage_connector(str(root)), FileStorageConnector)
     assert connector.root_path == str(root)
