@@ -6,6 +6,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +18,8 @@ from data_stack.util.executor import Executor
 
 #: Reads blocks that are needed soon; as many at once as a fast line over a long way takes.
 _ahead = Executor("data_stack-ahead", lambda: 16, grace_seconds=0.5)
-#: The last blocks that were prefetched by process, access and number, and what fetches them.
-_expected: dict[tuple[int, int, int], list[Future[object]]] = {}
+#: The last blocks that an access has prefetched, by number, with what fetches them, and the process.
+_expected: WeakKeyDictionary[RemoteAccess, tuple[int, dict[int, list[Future[object]]]]] = WeakKeyDictionary()
 _MAX_EXPECTED = 128
 
 
@@ -42,18 +43,22 @@ class RemoteAccess(SourceAccess):
         return blocks_of_rows(self.n_samples, n_bytes) if n_bytes else None
 
     def prefetch(self, positions: IndexArrayOfInts, keys: Sequence[ColumnKey] | None = None) -> None:
+        process, expected = _expected.get(self, (0, {}))
+        if process != os.getpid():
+            _expected[self] = os.getpid(), (expected := {})
         for block, places in self._blocks_of(positions):
-            if all(future.done() for future in _expected.get((os.getpid(), id(self), block), ())):
+            if all(future.done() for future in expected.get(block, ())):
                 # Errors are raised when the samples are read.
-                _expected[os.getpid(), id(self), block] = [_ahead.submit(fetch) for fetch in self.fetches(places, keys)]
-                while len(_expected) > _MAX_EXPECTED:
-                    _expected.pop(next(iter(_expected)), None)
+                expected[block] = [_ahead.submit(fetch) for fetch in self.fetches(places, keys)]
+                while len(expected) > _MAX_EXPECTED:
+                    expected.pop(next(iter(expected)), None)
 
     def await_prefetched(self, positions: IndexArrayOfInts) -> bool:
         """Wait for the blocks of samples that are on their way, rather than to ask for a part of them again; whether all were."""
-        if not _expected:
+        process, expected = _expected.get(self, (0, {}))
+        if process != os.getpid():
             return False
-        found = [_expected.get((os.getpid(), id(self), block)) for block, _ in self._blocks_of(positions)]
+        found = [expected.get(block) for block, _ in self._blocks_of(positions)]
         wait(future for futures in found for future in futures or ())
         return None not in found
 

@@ -310,7 +310,7 @@ class BlockShuffled(Order):
             block_lengths=lengths, window=self._window, blocks=self._shuffles_blocks, samples=self._shuffles_samples
         )
         # While the last blocks of a window arrive from a store, those of the next ones must be on their way.
-        made._n_ahead = 3 if access_to(iterator).prefers_blocks else 1
+        made._n_ahead = 2 if access_to(iterator).prefers_blocks else 1
         return made
 
     def indices(self, positions: IndexArrayOfInts, n_samples: int, seed: int, epoch: int) -> IndexArrayOfInts:

@@ -77,8 +77,8 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
 
 
 #: The recent blocks of all sources by the number of the source and of the block. h5py and zipfile read the same places again and
-#: again, and a block-wise shuffle uses one window of 12 MiB while the next three arrive.
-_kept: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(64 << 20, len)
+#: again, and a block-wise shuffle uses one window of 12 MiB while the next two arrive.
+_kept: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(40 << 20, len)
 _numbers: Final = itertools.count()
 #: The most that is prefetched at once.
 _PREFETCHED_BYTES: Final = 14 << 20
