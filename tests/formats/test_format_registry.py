@@ -84,7 +84,7 @@ def test_without_torch_the_error_says_what_to_install() -> None:
     said = run_python("-c", code)[0]
 
     assert said.startswith("MissingDependencyError ")
-    assert said.endswith("pip install 'torch', or pip install '.[torch]' in a clone of data_stack\n")
+    assert said.endswith('needs torch: pip install "lazy-data-stack[torch]"\n')
 
 
 # ---------------------------------------------------------------------- files that lie

@@ -61,7 +61,7 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
     assert [exact(again[i]) for i in range(6)] == [exact(train[i]) for i in range(6)]
     description = data_stack.describe(f"hf:team/zoo@{commit}")
     assert (description.version, description.license, description.splits) == (commit, "mit", ("train", "test"))
-    assert description.distribution == "datastack-huggingface"
+    assert description.distribution == "lazy-data-stack-huggingface"
     inventory = data_stack.take_inventory(names=["hf:team/zoo"])
     assert inventory.prepared_versions == {"hf+team+zoo": [commit]}
     lazily = data_stack.load(f"hf:team/zoo@{commit}", split="train", lazy=True)
