@@ -8,7 +8,7 @@ TYPED := data_stack $(PLUGINS) tests tools
 CONSTRAINTS := constraints.txt
 TORCH = torch==$$(sed -n 's/^torch==//p' constraints.txt)
 PIP := python -m pip install --quiet --disable-pip-version-check
-INSTALL := $(BIN)/$(PIP) -c $(CONSTRAINTS)
+INSTALL := $(BIN)/$(PIP) $(addprefix -c ,$(CONSTRAINTS))
 
 # Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
 # while others compute.
@@ -28,9 +28,11 @@ SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
 # TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
 
-CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
+# The second command: metadata of the former name would be found beside those of the new one.
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
+	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints-lowest docs notebooks count clean
+.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,12 +59,13 @@ test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JA
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
 
+# Old packages warn that others are newer.
 test-lowest:  ## pytest with the lowest versions that the packages admit; needs Python 3.11
 	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt PYTEST_OPTIONS="-W default"
 
 test-newest:  ## pytest with the newest versions that there are
 	rm -rf .venv-newest
-	$(MAKE) unit VENV=.venv-newest CONSTRAINTS=/dev/null
+	$(MAKE) unit VENV=.venv-newest CONSTRAINTS=
 
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -73,7 +76,7 @@ dist: .venv-dist/.installed  ## build and check the packages of a release, and t
 version:  ## write a version, V=0.3.0, into all packages
 	$(PYTHON) tools/package_version.py $(V)
 
-constraints-lowest: .venv-dist/.installed  ## write constraints-lowest.txt, after a change of lower bounds
+constraints: .venv-dist/.installed  ## write constraints-lowest.txt, after a change of lower bounds
 	.venv-dist/bin/python -W ignore tools/lowest_versions.py
 
 docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html
@@ -91,10 +94,9 @@ clean:  ## remove the environments and all generated files
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# An environment is rebuilt when a version or requirement changes. Metadata of a former name would be found beside those of the new one.
+# An environment is rebuilt when a version or requirement changes.
 $(VENV)/.installed: Makefile $(CONSTRAINTS) setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
-	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) $(TORCH)
 	$(INSTALL) -e '.[dev]' $(addprefix -e ,$(PLUGINS))

@@ -30,7 +30,8 @@ EXTRAS = {
     ],
     "browse": ["starlette>=0.41", "uvicorn>=0.32"],
 }
-EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]  # create a file only if it does not exist: leases and publishing need that
+# s3fs 2025.3 creates a file only if it does not exist, which leases need.
+EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.7", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=18.0"]
 

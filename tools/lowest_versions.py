@@ -49,7 +49,7 @@ def main() -> None:
     done = subprocess.run(command, input="\n".join(requirements()), text=True, capture_output=True, check=False)
     if done.returncode:
         sys.exit(done.stderr)
-    title = "# The environment of `make test-lowest`, by `make constraints-lowest`: the lowest versions of what users install."
+    title = "# The environment of `make test-lowest`, by `make constraints`: the lowest versions of what users install."
     torch = re.findall("^torch==.*", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
     (ROOT / "constraints-lowest.txt").write_text("\n".join((title, *torch, done.stdout)), encoding="utf-8")
 

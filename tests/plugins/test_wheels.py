@@ -13,6 +13,8 @@ from package_version import versions
 
 from data_stack.cli.authors import write_package
 
+(VERSION,) = set(versions().values())
+
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -68,19 +70,16 @@ def test_a_wheel_has_all_files_of_its_package(wheels: dict[str, Path], package: 
     }
 
     packed = contents(wheels[package])
-    (version,) = set(versions().values())
 
     assert {name for name in packed if ".dist-info/" not in name} == files
-    assert list(find_faults(wheels[package], version)) == []
+    assert list(find_faults(wheels[package], VERSION)) == []
 
 
 def test_the_core_has_an_extra_for_each_plugin(wheels: dict[str, Path]) -> None:
     (metadata,) = (text.decode() for name, text in contents(wheels["data_stack"]).items() if name.endswith("METADATA"))
-    (version,) = set(versions().values())
 
-    for package in PROJECTS.keys() - {"data_stack"}:
-        plugin = package.removeprefix("data_stack_")
-        assert f'Requires-Dist: lazy-data-stack-{plugin}>={version}; extra == "{plugin}"' in metadata
+    for plugin in (package.removeprefix("data_stack_") for package in PROJECTS.keys() - {"data_stack"}):
+        assert f'Requires-Dist: lazy-data-stack-{plugin}>={VERSION}; extra == "{plugin}"' in metadata
 
 
 CLIENT = """

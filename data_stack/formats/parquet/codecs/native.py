@@ -238,13 +238,14 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers.
+    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers, and which before
+    version 21 accepts no number for a float16 but numpy's.
 
     Raises:
         ValueError: the unit of the type cannot hold the time exactly.
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
-        return value
+        return np.float16(value) if pa.types.is_float16(type_) and value is not None else value
     return None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
 
 
