@@ -13,7 +13,8 @@ VERSION = "0.2.0"
 EXTRAS = {
     "mongodb": ["pymongo>=4.9"],
     "torch": ["torch>=2.5"],
-    "sklearn": ["scikit-learn>=1.5", "skops>=0.11"],  # skops 0.10 refuses sparse matrices
+    # scikit-learn 1.5 calls transformers without a state unfitted; skops 0.10 refuses sparse matrices.
+    "sklearn": ["scikit-learn>=1.6", "skops>=0.11"],
     "images": ["Pillow>=11.0", "opencv-python-headless>=4.10", "simplejpeg>=1.7.6"],
     "pandas": ["pandas>=2.2", "pyarrow>=18.0"],
     "parquet": ["pyarrow>=18.0"],
@@ -24,10 +25,7 @@ EXTRAS = {
     "polars": ["polars>=1.12", "pyarrow>=18.0"],
     "huggingface": ["datasets>=3.1"],
     "plots": ["matplotlib>=3.8"],
-    "croissant": [
-        "mlcroissant>=1.1",  # reads Croissant 1.1
-        "pyarrow>=18.0",
-    ],
+    "croissant": ["mlcroissant>=1.1", "pyarrow>=18.0"],  # 1.1 reads Croissant 1.1
     "browse": ["starlette>=0.41", "uvicorn>=0.32"],
 }
 # s3fs 2025.3 creates a file only if it does not exist, which leases need.

@@ -116,7 +116,8 @@ def test_folders_and_shards_give_the_type_of_the_picture(tmp_path: Path) -> None
 def test_an_image_is_turned_as_its_file_says(kind: str, orientation: int | None, is_xmp: bool) -> None:
     options: dict[str, Any] = {"quality": 90, "progressive": True} if kind == "JPEG" else {}
     if orientation is not None and is_xmp and kind == "JPEG":
-        options["xmp"] = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+        xmp = f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="{orientation}"/></x:xmpmeta>'.encode()
+        options["extra"] = b"\xff\xe1" + (len(xmp) + 31).to_bytes(2, "big") + b"http://ns.adobe.com/xap/1.0/\0" + xmp
     elif orientation is not None:
         options["exif"] = exif = Image.Exif()
         exif[0x112] = orientation

@@ -266,7 +266,7 @@ def test_types_of_the_card_that_files_store_otherwise(
     is_listed: bool | None,
 ) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
-    text, start = datasets.List(datasets.Value("string")), datasets.List(datasets.Value("int32"))
+    text, start = [datasets.Value("string")], [datasets.Value("int32")]
     answers = [{"text": ["x"], "start": [1]}, {"text": [], "start": []}, {"text": ["y", "z"], "start": [1, 2]}]
     nested = {"a": datasets.Value("int64"), "b": {"c": datasets.Value("string")}}
     columns: dict[str, tuple[Any, list[Any]]] = {
@@ -278,7 +278,7 @@ def test_types_of_the_card_that_files_store_otherwise(
         "answers": ({"text": text, "start": start}, answers),
         "tokens": (datasets.LargeList(datasets.Value("string")), [["a"], ["b", "c"], []]),
         "nested": (nested, [{"a": 1, "b": {"c": "x"}}] * 3),
-        "pair": (datasets.List(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
+        "pair": (datasets.Sequence(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
         "cube": (datasets.Array3D((2, 2, 2), "uint8"), [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3),
     }
     features = datasets.Features({name: feature for name, (feature, _) in columns.items()})
@@ -340,7 +340,7 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
     ("values", "feature"),
     [
         ([1, 300], datasets.Value("int8")),
-        ([[1], [1, 300]], datasets.List(datasets.Value("int8"))),
+        ([[1], [1, 300]], [datasets.Value("int8")]),
         ([[[1.0, 2.5]], [[1.5, 2.0]]], datasets.Array2D((1, 2), "int32")),
         (["cat", "owl"], datasets.ClassLabel(names=["cat", "dog"])),
     ],

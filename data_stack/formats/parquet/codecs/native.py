@@ -143,7 +143,9 @@ class ListCodec(_TypedCodec):
         has_nulls = may_have_nulls and any(each is None for each in value)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not has_nulls:
             array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
-            return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
+            if array.dtype == np.float16:
+                return [_to_scalar(each, type_) for each in array]
+            return array if pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
