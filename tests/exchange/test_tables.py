@@ -96,13 +96,15 @@ def test_a_frame_of_pandas_comes_back_with_its_dtypes(drawn: list[tuple[str, lis
 
 #: polars dies of categories in structs that are null
 _CATEGORIES = [pl.Categorical, pl.Enum]
-_UNKNOWN = [getattr(pl, name) for name in ("Object", "Int128", "UInt128") if hasattr(pl, name)]
+#: It exports no null structs, its decimals may have no precision, and categories without values are unequal.
+_IS_OLD = tuple(map(int, pl.__version__.split(".")[:2])) < (1, 30)
+_UNKNOWN = [getattr(pl, name) for name in ("Object", "Int128", "UInt128", *["Decimal", "Struct"] * _IS_OLD) if hasattr(pl, name)]
 
 
 _FRAMES = dataframes(max_size=5, max_cols=4, excluded_dtypes=[*_UNKNOWN, *_CATEGORIES])
 
 
-@given(_FRAMES | dataframes(max_size=5, allowed_dtypes=_CATEGORIES))
+@given(_FRAMES if _IS_OLD else _FRAMES | dataframes(max_size=5, allowed_dtypes=_CATEGORIES))
 def test_a_frame_of_polars_comes_back_as_it_was(frame: pl.DataFrame) -> None:
     assert data_stack.from_polars(frame).to_polars().equals(frame)
     assert data_stack.from_polars(frame.clear()).to_polars().schema == frame.schema

@@ -267,7 +267,7 @@ def test_types_of_the_card_that_files_store_otherwise(
 ) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
     text, start = [datasets.Value("string")], [datasets.Value("int32")]
-    answers = [{"text": ["x"], "start": [1]}, {"text": [], "start": []}, {"text": ["y", "z"], "start": [1, 2]}]
+    answers = [{"start": [1], "text": ["x"]}, {"start": [], "text": []}, {"start": [1, 2], "text": ["y", "z"]}]
     nested = {"a": datasets.Value("int64"), "b": {"c": datasets.Value("string")}}
     columns: dict[str, tuple[Any, list[Any]]] = {
         "name": (datasets.ClassLabel(names=["cat", "dog"]), ["dog", "cat", None]),
@@ -275,7 +275,7 @@ def test_types_of_the_card_that_files_store_otherwise(
         "coloured": (datasets.Image(mode="RGB"), [{"bytes": png, "path": None}] * 3),
         "weight": (datasets.Value("float32"), [1, None, 3]),
         "day": (datasets.Value("large_string"), ["a", "b", "c"]),
-        "answers": ({"text": text, "start": start}, answers),
+        "answers": ({"start": start, "text": text}, answers),  # datasets 3 sorts them
         "tokens": (datasets.LargeList(datasets.Value("string")), [["a"], ["b", "c"], []]),
         "nested": (nested, [{"a": 1, "b": {"c": "x"}}] * 3),
         "pair": (datasets.Sequence(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
