@@ -189,7 +189,13 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
         return np.dtype(f"{'M' if pa.types.is_timestamp(type_) else 'm'}8[{type_.unit}]")
     is_number = pa.types.is_boolean(type_) or pa.types.is_integer(type_) or pa.types.is_floating(type_)
-    return np.dtype(type_.to_pandas_dtype() if is_number else object)
+    return dtype_of_numbers(type_) if is_number else np.dtype(object)
+
+
+def dtype_of_numbers(type_: pa.DataType) -> np.dtype[Any]:
+    """The dtype of a type of numbers or booleans, without pandas, which ``to_pandas_dtype`` imports."""
+    name = str(type_)
+    return np.dtype({"halffloat": "float16", "float": "float32"}.get(name, name))
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:
