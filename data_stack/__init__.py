@@ -53,6 +53,6 @@ def _find_version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version("datastack")
+        return version("lazy-data-stack")
     except PackageNotFoundError:  # run from its source without being installed
         return "0+unknown"

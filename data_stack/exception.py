@@ -423,6 +423,11 @@ class PluginError(DataStackError):
     """A plugin could not be loaded or does not keep the contract; other plugins are not affected."""
 
 
+def install_command(extra: str) -> str:
+    """How to install the packages of an extra; each of data_stack's own plugins has an extra of its name."""
+    return f'pip install "lazy-data-stack[{extra}]"'
+
+
 class MissingDependencyError(DataStackError, ImportError):
     """The optional ``package`` is not installed, which ``needed_by`` needs and the ``extra`` of data_stack brings."""
 
@@ -431,11 +436,7 @@ class MissingDependencyError(DataStackError, ImportError):
         self.needed_by, self.package, self.extra = needed_by, package, extra
 
     def __str__(self) -> str:
-        # Not by the name of ours: until a release, PyPI's datastack is the original's 0.0.13 of 2021.
-        return (
-            f"{self.needed_by} needs {self.package}: pip install {self.package!r}, "
-            f"or pip install '.[{self.extra}]' in a clone of data_stack"
-        )
+        return f"{self.needed_by} needs {self.package}: {install_command(self.extra)}"
 
 
 class UnpicklableResourceError(DataStackError, TypeError):

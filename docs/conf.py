@@ -8,7 +8,7 @@ from docutils import nodes  # type: ignore[import-untyped]  # docutils has no an
 from sphinx import addnodes
 
 project = "data_stack"
-release = importlib.metadata.version("datastack")
+release = importlib.metadata.version("lazy-data-stack")
 copyright = "the authors of data_stack"  # noqa: A001  # Sphinx reads this name
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]

@@ -337,7 +337,7 @@ def test_without_the_optional_packages_all_imports_but_what_exists_for_them() ->
     missing = {name: error[0] for name, error in errors.items()}
     assert [name for name in missing if not any(exists_for(name, package) for package in OPTIONAL if package in HEAVY)] == []
     assert set(missing.values()) == {"MissingDependencyError"}
-    assert all("pip install '.[" in error[1] for error in errors.values())
+    assert all('pip install "lazy-data-stack[' in error[1] for error in errors.values())
 
 
 LIGHT = [

@@ -89,7 +89,7 @@ TEXTS = sorted(
 
 
 def test_nothing_tells_to_install_the_original_by_the_name_of_ours() -> None:
-    wrong = re.compile(r"""((?<!un)install|--upgrade)\s+(-\S+\s+)*["']?datastack\b(?!-)""")  # datastack-digits is a plugin
+    wrong = re.compile(r"""((?<!un)install|--upgrade)\s+(-\S+\s+)*["']?datastack\b""")
 
     told = {
         str(path.relative_to(ROOT)): wrong.findall(path.read_text(encoding="utf-8"))

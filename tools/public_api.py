@@ -211,7 +211,7 @@ def main() -> int:
     """Write the file; 1 if names changed and ``CHANGELOG.md`` has no change to commit with it."""
     before, now = FILE.read_text(encoding="utf-8") if FILE.exists() else "", describe()
     words = ["status", "--porcelain", "CHANGELOG.md"]
-    changed = subprocess.run([shutil.which("git") or "git", *words], cwd=ROOT, capture_output=True, text=True)  # noqa: S603
+    changed = subprocess.run([shutil.which("git") or "git", *words], cwd=ROOT, capture_output=True, text=True)
     if now != before and changed.returncode == 0 and not changed.stdout:
         print("public names changed: say so in CHANGELOG.md first")
         return 1

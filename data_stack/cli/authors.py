@@ -128,7 +128,7 @@ def _fill_in(name: str, kind: str, splits: Sequence[str]) -> dict[str, bytes]:
         "size": str(len(data)),
         "splits": str(tuple(splits)).replace("'", '"'),
         "first_split": splits[0],
-        "requirement": "datastack[images]" if kind == "images" else "datastack",
+        "requirement": "lazy-data-stack[images]" if kind == "images" else "lazy-data-stack",
     }
 
     def fill(text: str) -> str:

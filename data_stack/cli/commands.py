@@ -18,6 +18,7 @@ from data_stack.cli import common
 from data_stack.cli.common import Settings, answer, cli, echo, name_argument, table
 from data_stack.exception import DataStackError, ReadOnlyStorageError, UnsupportedStorageOperationError
 from data_stack.show.markup import Facts, size_text
+from data_stack.util.distributions import distributions_of
 
 
 @cli.command("list")
@@ -197,18 +198,17 @@ def run_checks(settings: Settings) -> dict[str, Any]:
     from data_stack.plugins.manager import default_manager
     from data_stack.repository.default_storage import HOME
 
-    store, found = _check_store(settings), list(importlib.metadata.distributions(name="datastack"))
+    store = _check_store(settings)
     plugins = [asdict(record) for record in default_manager().doctor()]
     originals = [  # PyPI's datastack, whose modules have the names of this package
-        f"datastack {each.version} of the original DataStack is in {each.locate_file('')}, and this one is in "
+        f"datastack {each.version} of the original DataStack, or of an early clone, is in {each.locate_file('')}, this one in "
         f"{Path(__file__).parents[2]}; both define the same modules, so Python may import either. Run "
-        f"`{sys.executable} -m pip uninstall datastack` until it finds no package, then reinstall this package from its clone"
-        for each in found
-        if not any(entry_point.name == "data-stack" for entry_point in each.entry_points)
+        f"`{sys.executable} -m pip uninstall datastack` until it finds no package, then reinstall lazy-data-stack"
+        for each in importlib.metadata.distributions(name="datastack")
     ]
     # the URL of DATA_STACK_HOME may hold a password
     variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith("DATA_STACK_") and name != HOME}
-    about = {"datastack": found[0].version if found else "not installed", "python": platform.python_version()}
+    about = {"data_stack": ", ".join(distributions_of("data_stack")), "python": platform.python_version()}
     about |= {"executable": sys.executable, "platform": platform.platform(), **variables}
     healthy = bool(store["usable"]) and not originals and not any(plugin["state"] == "broken" for plugin in plugins)
     return {"healthy": healthy, "environment": about, "originals": originals, "store": store, "plugins": plugins}

@@ -48,7 +48,7 @@ def prepare(
     again. After an interruption the command resumes if the dataset's code is unchanged; if that code raises, it starts over.
 
     A dataset with shards can prepare them in parallel, in processes of this machine or on a Spark cluster (with the package
-    datastack-spark); other datasets run there as one task. All machines must reach the store.
+    lazy-data-stack-spark); other datasets run there as one task. All machines must reach the store.
     """
     from data_stack.factories.declarative import DatasetFactory
     from data_stack.reproduce.planning import plan

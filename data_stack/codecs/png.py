@@ -126,7 +126,9 @@ def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -
     if cv2 is None or not _check_chunks(record):
         return None
     is_rgb = shape[2:] == (3,)
-    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
+    as_rgb = getattr(cv2, "IMREAD_COLOR_RGB", None)  # from OpenCV 4.11 on
+    colour = cv2.IMREAD_COLOR if as_rgb is None else as_rgb
+    flags = colour | cv2.IMREAD_ANYDEPTH | cv2.IMREAD_IGNORE_ORIENTATION if is_rgb else cv2.IMREAD_UNCHANGED
     try:
         pixels: npt.NDArray[Any] | None = cv2.imdecode(np.frombuffer(record, np.uint8), flags)
     except cv2.error:  # its limits of size
@@ -135,7 +137,7 @@ def _decode_plain(record: bytes, shape: tuple[int, ...], dtype: np.dtype[Any]) -
         raise ValueError("damaged PNG: its pixels cannot be decompressed")
     if pixels.shape != shape or pixels.dtype != dtype:
         return None
-    return pixels if is_rgb else _exchange(pixels)
+    return pixels if is_rgb and as_rgb is not None else _exchange(pixels)
 
 
 def _exchange(pixels: npt.NDArray[Any]) -> npt.NDArray[Any]:

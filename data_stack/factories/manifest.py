@@ -112,12 +112,12 @@ class Manifest:
         name: of the dataset.
         version: of the dataset.
         factory: the class that prepared it, ``"module:QualifiedName"``.
-        distribution: the installed distribution of that class and its version, ``"datastack-digits 1.0.0"``; None if unknown.
+        distribution: the installed distribution of that class and its version, ``"lazy-data-stack-iris 0.2.0"``; None if unknown.
         sources: of the preparation.
         prepared: the resources that ``open`` reads.
         adopted: True if the store was complete without a manifest, and the resources were not prepared by data_stack.
         created: time of writing, ISO 8601 in UTC.
-        framework: the data_stack that prepared it, ``"datastack 0.1.0"``; None if an earlier one did.
+        framework: the data_stack that prepared it, ``"lazy-data-stack 0.2.0"``; None if an earlier one did.
         seconds: the preparation took; None if unknown.
     """
 

@@ -101,7 +101,7 @@ class InstalledPlugins:
                 self.unusable.append(replace(record, state="broken", error=f"its name cannot be used: {error}"))
                 continue
             is_disabled = {own, _normalise(record.name), _normalise(record.qualified_name)} & disabled
-            if is_disabled or ("1" in disabled and own != "datastack"):
+            if is_disabled or ("1" in disabled and own != "lazy-data-stack"):
                 self.unusable.append(replace(record, state="blocked", error="DATA_STACK_DISABLE_PLUGINS disables it"))
             elif record.group == BEHAVIOUR_GROUP:
                 self.behaviour.append(record)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError
+from data_stack.exception import CatalogueUnavailableError, ConfigError, DataStackError, install_command
 from data_stack.factories.catalogue import CatalogueEntry
 from data_stack.io.retriever import is_offline
 from data_stack.plugins.manager import PluginManager, default_manager
@@ -32,12 +32,12 @@ _MAX_NAMES_SHOWN: Final = 20
 _NAME_OF_THE_HUB: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
 
-def install_command(distribution: str) -> str:
-    """How to install a distribution such as ``"datastack-digits 1.0.0"``; data_stack's own packages are those of its clone."""
+def advise_install(distribution: str) -> str:
+    """How to install a distribution such as ``"lazy-data-stack-digits 0.2.0"``, formerly ``"datastack-digits 1.0.0"``."""
     name, _, version = distribution.partition(" ")
-    folder = name.removeprefix("datastack-")
+    folder = name.removeprefix("datastack-" if version else "lazy-data-stack-")
     if folder in {*_DATASETS, *SCHEME_FOLDERS.values()}:
-        return f"`pip install ./plugins/{folder}` in a clone of data_stack"
+        return f"`{install_command(folder)}`"
     return f"`pip install {name}=={version}`" if version else f"`pip install {name}`"
 
 
@@ -84,8 +84,8 @@ def explain_scheme(identifier: str, plugins: PluginManager) -> str:
 
 
 def _explain_folder(folder: str) -> str:
-    package = f"datastack-{folder}"
-    return f"is in the package {package}, which is not installed: {install_command(package)}; or see `data-stack doctor`"
+    package = f"lazy-data-stack-{folder}"
+    return f"is in the package {package}, which is not installed: {advise_install(package)}; or see `data-stack doctor`"
 
 
 def search_catalogues(

@@ -19,7 +19,7 @@ from data_stack.io.resource_definition import ResourceDefinition
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.plugins.installed import PluginRecord
 from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
-from data_stack.repository.catalogues import explain_unknown_dataset, install_command, list_names
+from data_stack.repository.catalogues import advise_install, explain_unknown_dataset, list_names
 from data_stack.repository.default_storage import Storage, as_storage_connector
 from data_stack.repository.places import DatasetDescription, Place, find_published, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
@@ -257,7 +257,7 @@ class DatasetRepository:
             found = self._resolve_name(name, connector)
             return Published(found.name, found.provided, found.storage, found.package, published.license)
         except DatasetNotFoundError as error:
-            command = install_command(manifest.distribution) if manifest.distribution else f"install that of {manifest.factory}"
+            command = advise_install(manifest.distribution) if manifest.distribution else f"install that of {manifest.factory}"
             raise DatasetNotFoundError(f"{connector!r} needs the plugin of {name}: {command}. {error}") from None
 
     def _not_found(self, identifier: object, reason: str) -> DatasetNotFoundError:

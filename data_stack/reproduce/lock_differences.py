@@ -25,7 +25,7 @@ from data_stack.factories.manifest import SAMPLE_DIGESTS
 from data_stack.factories.stored import StoredDataset
 from data_stack.io.url import shorten
 from data_stack.io.work import with_bar
-from data_stack.repository.catalogues import install_command
+from data_stack.repository.catalogues import advise_install
 from data_stack.util.logger import logger
 from data_stack.util.untrusted_text import MAX_BYTES, JsonObject, seal_json
 from data_stack.values.digests import row_digests
@@ -60,7 +60,7 @@ class SampleDigests:
             self._stored = stored
             # The code of ``open`` with the variables that it uses: several classes of one file may have the same name.
             opener = code_content(factory.open, content_if_known)
-            self._content = [records, code, opener, libraries_of(distribution or "datastack")]
+            self._content = [records, code, opener, libraries_of(distribution or "lazy-data-stack")]
 
     def of(self, config: Mapping[str, Any], split: str, load: Callable[[], DatasetIteratorIF]) -> dict[str, Any]:
         """``length`` and ``samples``, the digest, of a split: the remembered one, or else that of all samples.
@@ -100,7 +100,7 @@ def libraries_of(distribution: str | None) -> list[str] | None:
     """data_stack and the distributions that a plugin requires, with their versions; None for a dataset without plugin."""
     if distribution is None:
         return None
-    names = {"datastack"}
+    names = {"lazy-data-stack"}
     with suppress(importlib.metadata.PackageNotFoundError):
         required = importlib.metadata.requires(distribution) or ()
         names |= {re.split(r"[^\w.-]", each, maxsplit=1)[0].lower() for each in required if "extra ==" not in each}
@@ -206,7 +206,7 @@ def advise_code(entry: Mapping[str, Any]) -> str:
     if not distribution:
         return "Register the dataset with its earlier code"
     advice = "if it is installed, its code or a library has changed: restore these, and give changed code another version"
-    return f"Install it with {install_command(f'{distribution} {version}')}; {advice}"
+    return f"Install it with {advise_install(f'{distribution} {version}')}; {advice}"
 
 
 def sources_of(factory: Any) -> list[dict[str, Any]]:

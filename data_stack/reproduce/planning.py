@@ -59,7 +59,7 @@ class Plan(Document):
         steps: what would be done, in order.
         bytes_free: on the disk of the store; None for stores that are not folders.
         licence: of the card; None if it names no licence.
-        code: the package whose code would run, ``"datastack-digits 1.0.0"``.
+        code: the package whose code would run, ``"lazy-data-stack-digits 0.2.0"``.
         problems: why loading would fail; empty if no problem is known.
     """
 

@@ -317,7 +317,7 @@ def citation(iterator: DatasetIteratorIF, with_data_stack: bool = False) -> str:
                 key, number = f"{wanted}_{number}", number + 1
             entries[key] = entry if key == wanted else entry.replace(wanted, key, 1)
     if with_data_stack:
-        version = (distributions_of("data_stack") or ("datastack unknown",))[0].rpartition(" ")[2]
+        version = (distributions_of("data_stack") or ("lazy-data-stack unknown",))[0].rpartition(" ")[2]
         entries["data_stack"] = _DATA_STACK % version
     return "\n\n".join(entries.values())
 

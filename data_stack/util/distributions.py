@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 
 def distributions_of(package: str) -> tuple[str, ...]:
-    """The installed distributions of an importable package, with their versions: ``"datastack-digits 1.0.0"``."""
+    """The installed distributions of an importable package, with their versions: ``"lazy-data-stack-digits 0.2.0"``."""
     with contextlib.suppress(Exception):  # the metadata of some other package may be damaged
         names = _packages_distributions().get(package, ())
-        return tuple(f"{name} {importlib.metadata.version(name)}" for name in names)
+        return tuple(f"{name} {importlib.metadata.version(name)}" for name in dict.fromkeys(names))
     return ()
 
 

@@ -34,7 +34,7 @@ _TYPES: dict[Any, st.SearchStrategy[Any]] = {
     pa.timestamp("ns", "Asia/Tokyo"): st.integers(0, 2**60),
     pa.duration("ms"): _SMALL,
     pa.decimal128(10, 2): st.decimals(-1000, 1000, places=2),
-    pa.dictionary(pa.int8(), pa.large_string()): st.sampled_from(["a", "b", "c"]),
+    pa.dictionary(pa.int8(), pa.large_string() if pa.__version__ > "19" else pa.string()): st.sampled_from(["a", "b", "c"]),
     pa.list_(pa.int16()): st.lists(_SMALL, max_size=3),
     pa.list_(pa.float32(), 2): st.lists(_FLOATS, min_size=2, max_size=2),
     pa.list_(pa.list_(pa.uint8(), 3), 2): st.just([[1, 2, 3], [4, 5, 6]]),
@@ -96,13 +96,15 @@ def test_a_frame_of_pandas_comes_back_with_its_dtypes(drawn: list[tuple[str, lis
 
 #: polars dies of categories in structs that are null
 _CATEGORIES = [pl.Categorical, pl.Enum]
-_UNKNOWN = [pl.Object, pl.Int128, pl.UInt128]
+#: It exports no null structs, its decimals may have no precision, and categories without values are unequal.
+_IS_OLD = tuple(map(int, pl.__version__.split(".")[:2])) < (1, 30)
+_UNKNOWN = [getattr(pl, name) for name in ("Object", "Int128", "UInt128", *["Decimal", "Struct"] * _IS_OLD) if hasattr(pl, name)]
 
 
 _FRAMES = dataframes(max_size=5, max_cols=4, excluded_dtypes=[*_UNKNOWN, *_CATEGORIES])
 
 
-@given(_FRAMES | dataframes(max_size=5, allowed_dtypes=_CATEGORIES))
+@given(_FRAMES if _IS_OLD else _FRAMES | dataframes(max_size=5, allowed_dtypes=_CATEGORIES))
 def test_a_frame_of_polars_comes_back_as_it_was(frame: pl.DataFrame) -> None:
     assert data_stack.from_polars(frame).to_polars().equals(frame)
     assert data_stack.from_polars(frame.clear()).to_polars().schema == frame.schema
@@ -163,7 +165,8 @@ def test_values_tell_the_types_of_other_iterators() -> None:
 
     frame, table = stack.to_pandas(), stack.select("image", "number", "text", "arrays", "decimal").to_arrow()
 
-    assert [str(dtype) for dtype in frame.dtypes] == ["object", "Int64", "str", "object", "object", "object"]
+    # pandas 2 has no str
+    assert [str(dtype).replace("str", "object") for dtype in frame.dtypes] == ["object", "Int64", *["object"] * 4]
     assert table.schema.field("image").type == pa.list_(pa.list_(pa.uint8(), 5), 4)
     assert table.schema.field("arrays").type == pa.list_(pa.list_(pa.float64()))
     assert stack.select("image", "number").to_polars().schema == {"image": pl.Array(pl.UInt8, (4, 5)), "number": pl.Int64}

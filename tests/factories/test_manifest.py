@@ -23,7 +23,7 @@ MANIFEST = Manifest(
     name="digits",
     version="1.0.0",
     factory="datastack_digits:DigitsFactory",
-    distribution="datastack-digits 1.0.0",
+    distribution="lazy-data-stack-digits 0.2.0",
     sources=(
         SourceRecord(
             "raw/digits.csv.gz", 57_523, "ab" * 32, "cd" * 16, verified=True, origin="https://example.org/digits.csv.gz"

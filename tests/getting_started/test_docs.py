@@ -97,7 +97,8 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
         raise
     except click.exceptions.Exit:  # --version, --help
         return
-    rest = [*context._protected_args, *context.args] if isinstance(command, click.Group) else []
+    protected = vars(context).get("_protected_args") or vars(context).get("protected_args", [])  # click 8.1
+    rest = [*protected, *context.args] if isinstance(command, click.Group) else []
     if isinstance(command, click.Group) and rest and not rest[0].isupper():  # COMMAND stands for any
         found = command.get_command(context, rest[0])
         assert found is not None, rest

@@ -52,13 +52,13 @@ def pictures() -> tuple[dict[str, Any], datasets.Features]:
     """Rows of all kinds, and their features."""
     rng = np.random.default_rng(0)
     shapes = [(5, 4), (5, 4, 3), (5, 4, 4), (6, 2), (3, 3, 3)]
-    nested = {"a": datasets.Value("int32"), "b": datasets.List({"c": datasets.Value("string")})}
+    nested = {"a": datasets.Value("int32"), "b": [{"c": datasets.Value("string")}]}
     columns: dict[str, tuple[Any, list[Any]]] = {
         "image": (datasets.Image(), [*(rng.integers(0, 256, shape, np.uint8) for shape in shapes), None]),
         "label": (datasets.ClassLabel(names=["cat", "dog", "owl"]), [0, 1, 2, 1, 0, 2]),
         "text": (datasets.Value("string"), ["a", "b", "", None, "ü", "f"]),
         "matrix": (datasets.Array2D((2, 3), "float32"), [rng.standard_normal((2, 3)).astype(np.float32) for _ in range(6)]),
-        "numbers": (datasets.List(datasets.Value("int64")), [list(range(n)) for n in range(6)]),
+        "numbers": ([datasets.Value("int64")], [list(range(n)) for n in range(6)]),
         "nested": (nested, [{"a": n, "b": [{"c": str(n)}] * n} for n in range(6)]),
         "weight": (datasets.Value("float32"), [0.5 * n for n in range(6)]),
     }

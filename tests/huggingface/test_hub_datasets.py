@@ -61,7 +61,7 @@ def test_the_commit_is_pinned_and_the_files_are_those_that_the_hub_lists(
     assert [exact(again[i]) for i in range(6)] == [exact(train[i]) for i in range(6)]
     description = data_stack.describe(f"hf:team/zoo@{commit}")
     assert (description.version, description.license, description.splits) == (commit, "mit", ("train", "test"))
-    assert description.distribution == "datastack-huggingface"
+    assert description.distribution == "lazy-data-stack-huggingface"
     inventory = data_stack.take_inventory(names=["hf:team/zoo"])
     assert inventory.prepared_versions == {"hf+team+zoo": [commit]}
     lazily = data_stack.load(f"hf:team/zoo@{commit}", split="train", lazy=True)
@@ -266,8 +266,8 @@ def test_types_of_the_card_that_files_store_otherwise(
     is_listed: bool | None,
 ) -> None:
     png = data_stack.codecs.PngCodec().encode(np.arange(12, dtype=np.uint8).reshape(3, 4))
-    text, start = datasets.List(datasets.Value("string")), datasets.List(datasets.Value("int32"))
-    answers = [{"text": ["x"], "start": [1]}, {"text": [], "start": []}, {"text": ["y", "z"], "start": [1, 2]}]
+    text, start = [datasets.Value("string")], [datasets.Value("int32")]
+    answers = [{"start": [1], "text": ["x"]}, {"start": [], "text": []}, {"start": [1, 2], "text": ["y", "z"]}]
     nested = {"a": datasets.Value("int64"), "b": {"c": datasets.Value("string")}}
     columns: dict[str, tuple[Any, list[Any]]] = {
         "name": (datasets.ClassLabel(names=["cat", "dog"]), ["dog", "cat", None]),
@@ -275,10 +275,10 @@ def test_types_of_the_card_that_files_store_otherwise(
         "coloured": (datasets.Image(mode="RGB"), [{"bytes": png, "path": None}] * 3),
         "weight": (datasets.Value("float32"), [1, None, 3]),
         "day": (datasets.Value("large_string"), ["a", "b", "c"]),
-        "answers": ({"text": text, "start": start}, answers),
+        "answers": ({"start": start, "text": text}, answers),  # datasets 3 sorts them
         "tokens": (datasets.LargeList(datasets.Value("string")), [["a"], ["b", "c"], []]),
         "nested": (nested, [{"a": 1, "b": {"c": "x"}}] * 3),
-        "pair": (datasets.List(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
+        "pair": (datasets.Sequence(datasets.Value("int32"), length=2), [[1, 2], [3, 4], [5, 6]]),
         "cube": (datasets.Array3D((2, 2, 2), "uint8"), [np.arange(8, dtype=np.int64).reshape(2, 2, 2).tolist()] * 3),
     }
     features = datasets.Features({name: feature for name, (feature, _) in columns.items()})
@@ -340,7 +340,7 @@ def test_files_that_a_card_lists_and_that_are_not_there_are_an_error_as_of_datas
     ("values", "feature"),
     [
         ([1, 300], datasets.Value("int8")),
-        ([[1], [1, 300]], datasets.List(datasets.Value("int8"))),
+        ([[1], [1, 300]], [datasets.Value("int8")]),
         ([[[1.0, 2.5]], [[1.5, 2.0]]], datasets.Array2D((1, 2), "int32")),
         (["cat", "owl"], datasets.ClassLabel(names=["cat", "dog"])),
     ],

@@ -265,7 +265,7 @@ def test_an_unknown_name_or_scheme_says_what_there_is(catalogue: Any, name: str,
 def test_search_asks_the_catalogues_only_when_it_is_told_to(
     catalogue: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "datastack-doi,datastack-huggingface,datastack-openml,datastack-sklearn")
+    monkeypatch.setenv("DATA_STACK_DISABLE_PLUGINS", "lazy-data-stack-doi,huggingface,openml,sklearn")
 
     assert main(["search", "squares", "--catalogue", "calc", "--limit", "1"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].split() == ["calc:team/squares", "Squares.", "CC0-1.0", "2.0", "kB"]

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import sysconfig
-import zipfile
 from pathlib import Path
 
 import pytest
+from build_packages import PROJECTS, ROOT, contents, copy_projects, find_faults
+from package_version import versions
 
 from data_stack.cli.authors import write_package
 
-ROOT = Path(__file__).parents[2]
-PROJECTS = {"data_stack": ROOT} | {
-    package.name: package.parent for package in ROOT.glob("plugins/*/data_stack_*") if package.is_dir()
-}
+(VERSION,) = set(versions().values())
 
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the source tree, where no former build leaves files for a wheel."""
     folder = tmp_path_factory.mktemp("clone")
-    for package, project in PROJECTS.items():
-        copy = folder / project.relative_to(ROOT)
-        shutil.copytree(project / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "setup.py", "README.md"):
-            if (project / name).exists():
-                shutil.copy(project / name, copy)
+    copy_projects(folder)
     return folder
 
 
@@ -38,7 +30,7 @@ def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, P
     folder = tmp_path_factory.mktemp("wheels")
     projects = [f"./{project.relative_to(ROOT)}" for project in PROJECTS.values()]
     pip(clone, sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), *projects)
-    return {package: next(folder.glob(f"{package.replace('data_stack', 'datastack')}-*.whl")) for package in PROJECTS}
+    return {package: next(folder.glob(f"lazy_{package}-*.whl")) for package in PROJECTS}
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +40,7 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dependencies = folder / "dependencies"
     dependencies.mkdir()
     for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not path.name.startswith(("datastack", "__editable__")):
+        if not path.name.startswith(("lazy_data_stack", "__editable__")):
             (dependencies / path.name).symlink_to(path)
     return make_environment(folder, dependencies)
 
@@ -77,11 +69,17 @@ def test_a_wheel_has_all_files_of_its_package(wheels: dict[str, Path], package: 
         if path.is_file() and "__pycache__" not in path.parts
     }
 
-    with zipfile.ZipFile(wheels[package]) as wheel:
-        packed = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    packed = contents(wheels[package])
 
-    assert f"{package}/py.typed" in packed
-    assert packed == files
+    assert {name for name in packed if ".dist-info/" not in name} == files
+    assert list(find_faults(wheels[package], VERSION)) == []
+
+
+def test_the_core_has_an_extra_for_each_plugin(wheels: dict[str, Path]) -> None:
+    (metadata,) = (text.decode() for name, text in contents(wheels["data_stack"]).items() if name.endswith("METADATA"))
+
+    for plugin in (package.removeprefix("data_stack_") for package in PROJECTS.keys() - {"data_stack"}):
+        assert f'Requires-Dist: lazy-data-stack-{plugin}>={VERSION}; extra == "{plugin}"' in metadata
 
 
 CLIENT = """

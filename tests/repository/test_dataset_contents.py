@@ -166,7 +166,7 @@ def test_provenance_is_plain_data_and_no_part_of_the_fingerprint(repository: Dat
 
     (facts,) = first.take(2).provenance()
 
-    assert json.loads(json.dumps(facts))["preparation"]["framework"].startswith("datastack ")
+    assert json.loads(json.dumps(facts))["preparation"]["framework"].startswith("lazy-data-stack ")
     assert facts["preparation"]["seconds"] >= 0
     assert (facts["name"], facts["version"], facts["split"]) == ("open", "1.0.0", "train")
     assert first.fingerprint() == again.fingerprint()

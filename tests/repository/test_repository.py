@@ -187,7 +187,7 @@ def test_the_datasets_and_catalogues_of_our_packages_are_known() -> None:
 
 def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_it(tmp_path: Path) -> None:
     for found in Path(pluggy.__file__).parents[1].iterdir():
-        if not found.name.lower().startswith(("datastack", "data_stack", "__")) and found.suffix != ".pth":
+        if not found.name.lower().startswith(("lazy_data_stack", "data_stack", "__")) and found.suffix != ".pth":
             (tmp_path / found.name).symlink_to(found)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(PLUGINS.parent)))}
     code = "import data_stack, sys\nfor name in sys.argv[1:]:\n  try: data_stack.load(name)\n  except LookupError as e: print(e)"
@@ -196,8 +196,8 @@ def test_a_name_of_a_package_that_is_not_installed_names_it_and_how_to_install_i
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     for folder in ("classics", "huggingface"):
-        how = f"which is not installed: `pip install ./plugins/{folder}` in a clone"
-        assert f"is in the package datastack-{folder}, {how}" in said
+        how = f'which is not installed: `pip install "lazy-data-stack[{folder}]"`'
+        assert f"is in the package lazy-data-stack-{folder}, {how}" in said
 
 
 def test_other_names_say_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

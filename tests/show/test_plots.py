@@ -76,7 +76,8 @@ def test_few_values_are_bars_with_one_of_the_missing_ones() -> None:
     assert len(SequenceDatasetIterator([words]).plot(0).axes[0].patches) == 50 - 1
     infinite = SequenceDatasetIterator([[None, float("inf"), *np.arange(40) / 3]]).plot(0)
     assert infinite.axes[0].get_xlabel() == "0 (1 missing, 1 infinite)"
-    assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == 40  # cannot be divided
+    # numpy 2 refuses to divide them
+    assert len(heights(SequenceDatasetIterator([2**60 + np.arange(40)]).plot(0))) == (30 if np.__version__ < "2" else 40)
 
 
 def test_the_splits_of_a_report_stand_side_by_side() -> None:

@@ -92,5 +92,7 @@ def _series(name: str, values: Column, origin: Origin | None) -> Any:
         dtype = pd.api.types.pandas_dtype({"bool": "boolean", "float16": "Float32"}.get(known, known.title().replace("Ui", "UI")))
     if dtype is not None and hasattr(dtype, "__from_arrow__"):
         return pd.Series(dtype.__from_arrow__(cells))
+    if types.is_dictionary(cells.type) and cells.type.index_type == pa.uint32():  # of polars; pyarrow 18 does not convert it
+        cells = cells.cast(pa.dictionary(pa.int64(), cells.type.value_type))
     made = cells.to_pandas(date_as_object=dtype == _OBJECT)
     return made if dtype is None else made.astype(dtype)

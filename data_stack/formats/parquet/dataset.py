@@ -58,8 +58,8 @@ class ParquetDataset(AccessedDatasetIterator):
         train.read_column("id")                 # this column of all rows; no image is touched
         Loader(train, 256, shuffle=BlockShuffled(window=8))
 
-    It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (with the package ``datastack-petastorm``, which runs nothing
-    of the pickled schema), and any other Parquet, whose schema is inferred.
+    It reads what :class:`ParquetWriter` wrote, what Petastorm wrote (with the package ``lazy-data-stack-petastorm``, which runs
+    nothing of the pickled schema), and any other Parquet, whose schema is inferred.
 
     A missing value is None. The column of a field is an array of objects, for all rows, if any footer counts a null; otherwise it
     has the field's dtype. Lists and arrays of different shapes become arrays of objects.

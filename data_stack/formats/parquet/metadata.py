@@ -31,6 +31,7 @@ from data_stack.exception import (
     DataStackError,
     StorageError,
     UnsupportedStorageOperationError,
+    install_command,
 )
 from data_stack.formats.parquet.footer_facts import FooterFacts
 from data_stack.formats.parquet.schema import Schema
@@ -325,4 +326,4 @@ def add_foreign_metadata(
 def _plugin() -> Any:
     for entry_point in importlib.metadata.entry_points(group=_GROUP, name="dataset-toolkit"):
         return entry_point.load()
-    raise ConfigError("Petastorm's metadata needs the package datastack-petastorm: `pip install ./plugins/petastorm` in a clone")
+    raise ConfigError(f"Petastorm's metadata needs the package lazy-data-stack-petastorm: {install_command('petastorm')}")

@@ -32,7 +32,8 @@ from data_stack.values.stacked_values import objects
 
 Rows = npt.NDArray[np.int32]
 
-_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": 1 << 18}
+_BUFFER_BYTES: Final = 0 if pa.__version__.startswith("18.") else 1 << 18  # pyarrow 18 cannot read all files with it
+_LOCAL_OPTIONS: Final[Mapping[str, Any]] = {"pre_buffer": False, "buffer_size": _BUFFER_BYTES}
 """Options of pyarrow's reader for a local file that one thread decodes: it reads a small part of a column at a time, into memory
 that it reuses and that stays in the processor's cache. The system reads ahead meanwhile."""
 

@@ -181,7 +181,7 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     """The dtype of values of a scalar type; object if numpy has none."""
     type_ = plain_type(type_)
     if pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_boolean(type_):
-        return np.dtype(type_.to_pandas_dtype())  # type: ignore[no-any-return]  # a dtype
+        return dtype_of_numbers(type_)
     if pa.types.is_decimal(type_):
         return Decimal
     if is_text(type_) or is_bytes(type_):
@@ -191,6 +191,12 @@ def dtype_of_arrow(type_: pa.DataType) -> FieldDtype:
     if pa.types.is_timestamp(type_) or pa.types.is_time(type_) or pa.types.is_duration(type_):
         return np.dtype(f"{'M' if pa.types.is_timestamp(type_) else 'm'}8[{type_.unit}]")
     return np.dtype(object)
+
+
+def dtype_of_numbers(type_: pa.DataType) -> np.dtype[Any]:
+    """The dtype of a type of numbers or booleans, without pandas, which ``to_pandas_dtype`` imports."""
+    name = str(type_)
+    return np.dtype({"halffloat": "float16", "float": "float32"}.get(name, name))
 
 
 def check_dtype(dtype: npt.DTypeLike | type[Decimal]) -> FieldDtype:

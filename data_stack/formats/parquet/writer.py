@@ -81,7 +81,7 @@ class ParquetWriter:
         compression: ``"zstd"``, ``"snappy"``, ``"gzip"``, ``"lz4"``, ``"brotli"`` or ``"none"``. Compressed cells such as images
             are not compressed again.
         petastorm: also write the metadata that Petastorm's ``make_reader`` needs; this requires the package
-            ``datastack-petastorm``.
+            ``lazy-data-stack-petastorm``.
         resume: continue the dataset in the folder; False to raise if the folder has one.
         overwrite: remove an existing dataset first.
 

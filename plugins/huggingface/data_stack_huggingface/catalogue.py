@@ -69,8 +69,9 @@ class HuggingFaceCatalogue(data_stack.Catalogue):
         """Return datasets whose names contain the text."""
         found = [(each, _card_of(each)) for each in find_datasets(text, limit)]
         titles = [card["description"].partition("\n")[0][:200] for _, card in found]
-        rows = zip(found, titles, strict=True)
-        return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), each.main_size) for (each, card), title in rows]
+        sizes = [getattr(each, "main_size", None) for each, _ in found]  # unknown to huggingface_hub 0.26
+        rows = zip(found, titles, sizes, strict=True)
+        return [CatalogueEntry(f"hf:{each.id}", title, _licence(card), size) for (each, card), title, size in rows]
 
     def list_files(self, name: CatalogueName) -> dict[str, ResourceDefinition]:
         """Return all files of a repository at the current commit of its version."""

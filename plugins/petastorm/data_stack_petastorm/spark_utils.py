@@ -10,7 +10,7 @@ from data_stack.exception import MissingDependencyError
 try:
     import data_stack_spark
 except ImportError as error:
-    raise MissingDependencyError("data_stack_petastorm.spark_utils", "datastack-spark", "parquet") from error
+    raise MissingDependencyError("data_stack_petastorm.spark_utils", "lazy-data-stack-spark", "spark") from error
 
 if TYPE_CHECKING:
     from pyspark import RDD

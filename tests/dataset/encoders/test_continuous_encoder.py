@@ -76,7 +76,7 @@ def test_missing_values_are_kept_or_made_the_centre_or_refused() -> None:
         ContinuousEncoder(missing="error").fit([1.0, 3.0]).transform([1, 2, 3, None])
 
 
-@pytest.mark.parametrize("value", ["x", [3], {}, float("inf")])
+@pytest.mark.parametrize("value", ["x", [3, 4], {}, float("inf")])
 def test_a_value_that_cannot_be_scaled_is_named_by_its_position(value: Any) -> None:
     for encode in (ContinuousEncoder().fit, ContinuousEncoder("none").transform):
         with pytest.raises(EncodingError) as caught:

@@ -149,8 +149,8 @@ def test_no_rows_have_the_shape_that_a_transformer_which_learns_nothing_gives_to
 
 
 def test_a_sparse_result_that_would_not_fit_is_an_error_before_it_is_made_dense(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = SklearnEncoder(HashingVectorizer(n_features=1 << 20))
     texts = np.array(["a b"] * 16, dtype=object)
+    encoder = SklearnEncoder(HashingVectorizer(n_features=1 << 20)).fit(texts[:1])
     monkeypatch.setenv("DATA_STACK_MAX_REQUEST_BYTES", "100_000_000")
 
     with pytest.raises(RequestLimitError, match="DATA_STACK_MAX_REQUEST_BYTES") as caught:

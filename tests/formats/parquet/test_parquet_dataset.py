@@ -101,7 +101,7 @@ def test_nulls_are_none_in_every_batch_and_integers_stay_exact(tmp_path: Path) -
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
 def test_floats_without_a_value_are_nan_if_wanted(tmp_path: Path, dtype: str) -> None:
-    halves = pa.array([0.5, 1.5, None, np.nan], pa.from_numpy_dtype(np.dtype(dtype)))
+    halves = pa.array([*np.array([0.5, 1.5], dtype), None, np.dtype(dtype).type("nan")], pa.from_numpy_dtype(np.dtype(dtype)))
     lists = pa.array([[1.0, None], [2.0, 3.0], None, []])
     pq.write_table(pa.table({"half": halves, "list": lists, "count": [1, None, 3, 4]}), tmp_path / "a.parquet", row_group_size=2)
     pq.write_table(pa.table({"count": [5]}), tmp_path / "b.parquet")

@@ -34,6 +34,8 @@ TOOLS: dict[str, Callable[[Path], Any]] = {
     "polars": lambda folder: import_module("polars").read_parquet(f"{folder}/"),
     "pyarrow": lambda folder: pq.read_table(folder).to_pandas(),
 }
+if import_module("pyarrow").__version__ < "23":  # with which dask reads no file without row groups
+    del TOOLS["dask"]
 
 
 @pytest.fixture(scope="module", params=LAYOUTS)
@@ -45,7 +47,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_tool_reads_the_folder_as_it_lies(folder: Path, tool: str) -> None:
     if folder.name == "petastorm" and tool.startswith("polars"):
-        with pytest.raises(Exception, match=f"different file extensions.*{COMMON_METADATA}"):
+        with pytest.raises(Exception, match=f"(?s)different file extensions.*{COMMON_METADATA}"):
             TOOLS[tool](folder)
         frame = import_module("polars").read_parquet(folder / "*.parquet")
     else:

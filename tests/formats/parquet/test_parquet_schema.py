@@ -171,6 +171,8 @@ INFERRED = [
     (pa.list_(pa.struct([("a", pa.date32())])), object, (), None, [[{"a": np.datetime64("2024-01-02")}], None]),
     (pa.null(), object, (), NestedCodec("void"), [None, None]),
 ]
+if int(pa.__version__.partition(".")[0]) < 23:  # which does not write string_view, and does not read nulls of fixed_size_list
+    INFERRED = [each for each in INFERRED if str(each[0]).partition("<")[0] not in ("string_view", "fixed_size_list")]
 
 
 @pytest.mark.parametrize(("type_", "dtype", "shape", "codec", "values"), INFERRED, ids=[str(each[0]) for each in INFERRED])

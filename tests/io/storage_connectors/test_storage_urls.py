@@ -112,8 +112,8 @@ for url in ("mongodb://user:canary@host/db", "s3://bucket"):
 
     first, second = done.stdout.splitlines()
     assert first.startswith("MissingDependencyError")
-    assert "pip install '.[mongodb]'" in first
-    assert "pip install '.[cloud]'" in second
+    assert 'pip install "lazy-data-stack[mongodb]"' in first
+    assert 'pip install "lazy-data-stack[cloud]"' in second
     assert "canary" not in done.stdout
 
 

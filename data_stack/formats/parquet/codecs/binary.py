@@ -15,7 +15,7 @@ from data_stack.codecs.fitting import check_shape, fits_shape
 from data_stack.exception import ConfigError
 from data_stack.formats.parquet.codecs.arrow_codec import ArrowCodec, check_array, check_scalar
 from data_stack.formats.parquet.columns import ArrayColumn, CellColumn, GroupColumn
-from data_stack.formats.parquet.types import FieldLike, is_bytes, is_text, numpy_dtype
+from data_stack.formats.parquet.types import FieldLike, dtype_of_numbers, is_bytes, is_text, numpy_dtype
 
 
 class BinaryCells(ArrowCodec):
@@ -183,7 +183,7 @@ def numbers(cells: pa.Array) -> npt.NDArray[Any]:
     """
     if pa.types.is_boolean(cells.type):  # bits
         return numbers(cells.cast(pa.uint8())).view(bool)
-    buffer, dtype = cells.buffers()[1], np.dtype(cells.type.to_pandas_dtype())
+    buffer, dtype = cells.buffers()[1], dtype_of_numbers(cells.type)
     if buffer is None or not len(cells):
         return np.zeros(len(cells), dtype)
     return np.frombuffer(buffer, dtype, len(cells), cells.offset * dtype.itemsize)

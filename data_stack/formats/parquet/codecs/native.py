@@ -143,7 +143,9 @@ class ListCodec(_TypedCodec):
         has_nulls = may_have_nulls and any(each is None for each in value)
         if isinstance(field.dtype, np.dtype) and field.dtype.kind in "biuf" and not has_nulls:
             array = check_array(field, value)  # pyarrow checks only Python numbers when the type differs
-            return array if array.dtype != np.float16 and pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
+            if array.dtype == np.float16:
+                return [_to_scalar(each, type_) for each in array]
+            return array if pa.from_numpy_dtype(array.dtype) == type_ else array.tolist()
         size = field.shape[0]
         elements = list(value)
         if isinstance(value, (str, bytes)) or (size is not None and len(elements) != size):
@@ -238,13 +240,14 @@ def _time_cells(times: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _to_scalar(value: Any, type_: pa.DataType) -> Any:
-    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers.
+    """Convert a scalar for ``pyarrow.array``, which does not accept some times of numpy, but their integers, and which before
+    version 21 accepts no number for a float16 but numpy's.
 
     Raises:
         ValueError: the unit of the type cannot hold the time exactly.
     """
     if not isinstance(value, (np.datetime64, np.timedelta64)):
-        return value
+        return np.float16(value) if pa.types.is_float16(type_) and value is not None else value
     return None if is_missing(value) else same_time(value, _time_dtype(type_)).astype(np.int64).item()
 
 

@@ -44,6 +44,9 @@ _MAX_AT_ONCE: Final = 32
 _ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
 
+if hasattr(fsspec.asyn, "reset_lock"):  # fsspec itself does so from 2025.3.2 on
+    os.register_at_fork(after_in_child=fsspec.asyn.reset_lock)
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:

@@ -51,7 +51,7 @@ def materialize_dataset(
     use_summary_metadata: bool = False,
     filesystem_factory: Callable[[], Any] | None = None,
 ) -> AbstractContextManager[None]:
-    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark; it needs ``datastack-spark``.
+    """Make a dataset with this schema of what the block writes to ``dataset_url`` with Spark; it needs ``lazy-data-stack-spark``.
 
     ::
 

@@ -19,7 +19,7 @@ try:
     from data_stack_spark import local_path, readable_source, register_delete_dir_handler, spark_session
     from pyspark import TaskContext
 except ImportError as error:
-    raise MissingDependencyError("data_stack_petastorm.spark", "datastack-spark", "parquet") from error
+    raise MissingDependencyError("data_stack_petastorm.spark", "lazy-data-stack-spark", "spark") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
