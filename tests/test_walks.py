@@ -73,5 +73,6 @@ def test_a_walk_goes_as_the_page_says_and_through_few_files(walk: Callable[[], N
 
 def test_the_first_batch_of_a_loader_takes_few_files() -> None:
     files = {file for _, file in calls_of(load_a_shuffled_batch) if (PACKAGE / file).exists()}
+    files -= {"util/program_lines.py"}  # @brief_errors hands each call on
 
     assert len(files) <= 12, sorted(files)

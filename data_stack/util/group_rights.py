@@ -24,16 +24,19 @@ def share_with_group(handle: int, folder: int | str) -> None:
             os.fchmod(handle, stat.S_IMODE(own) | mode & (0o070 if stat.S_ISDIR(own) else 0o060))
 
 
-def make_folder(name: str, above: int) -> None:
-    """Create a folder in an open one.
+def make_folder(path: str, above: int | None = None) -> None:
+    """Create a folder.
+
+    Args:
+        path: its path; its name in the folder ``above``, if that descriptor is given.
 
     Raises:
         OSError: it exists, or that was not possible.
     """
-    os.mkdir(name, dir_fd=above)
-    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    os.mkdir(path, dir_fd=above)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
-        share_with_group(handle, above)
+        share_with_group(handle, os.path.dirname(path) if above is None else above)
     finally:
         os.close(handle)
 
@@ -45,14 +48,15 @@ def make_folders(path: str, *, durably: bool = False) -> None:
         path: its path.
         durably: sync each folder above a new one.
     """
+    path = os.path.abspath(path)
     if not os.path.isdir(path):
-        above, name = os.path.split(os.path.abspath(path))
+        above = os.path.dirname(path)
         make_folders(above, durably=durably)
-        handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            with contextlib.suppress(FileExistsError):
-                make_folder(name, handle)
-            if durably:
+        with contextlib.suppress(FileExistsError):
+            make_folder(path)
+        if durably:
+            handle = os.open(above, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
                 os.fsync(handle)
-        finally:
-            os.close(handle)
+            finally:
+                os.close(handle)
