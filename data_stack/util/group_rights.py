@@ -28,7 +28,8 @@ def make_folder(path: str, above: int | None = None) -> None:
     """Create a folder.
 
     Args:
-        path: its path; its name in the folder ``above``, if that descriptor is given.
+        path: its path; its name in ``above`` if that is given.
+        above: a descriptor of the folder that it is in.
 
     Raises:
         OSError: it exists, or that was not possible.

@@ -38,7 +38,7 @@ if not partitioned:
 
 def at_each_operation(event, arguments):
     global countdown
-    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") and folder in str(arguments[0]):
+    if event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir") and (folder in arguments[0] or "/" not in arguments[0]):
         countdown -= 1
         if countdown == 0:
             os.kill(os.getpid(), signal.SIGKILL)
