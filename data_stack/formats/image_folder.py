@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from data_stack.codecs.codec import Codecs, Column, codec_of, decode_file, type_of_bytes, types_by_extension
-from data_stack.dataset.iterator import AccessedDatasetIterator, ColumnKey, Sample, SampleAccess
+from data_stack.dataset.iterator import AccessedDatasetIterator, Sample, SampleAccess
 from data_stack.dataset.positions import IndexArrayOfInts
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MaliciousFilePathError, ResourceNotFoundError
 from data_stack.formats.columns import FieldsAccess
@@ -259,10 +259,6 @@ class _ImagesAccess(FieldsAccess):
     def samples(self, positions: IndexArrayOfInts) -> list[Sample]:
         with decoding_for(current_request()):
             return super().samples(positions)
-
-    def each(self, key: ColumnKey, positions: IndexArrayOfInts) -> Iterator[Any] | None:
-        is_decoded, paths = key == "image" and self.source._decodes, self.source._index().paths
-        return (self.source._read(paths[position], True) for position in positions.tolist()) if is_decoded else None
 
     def fields(self) -> Sequence[str]:
         return self.source.fields
