@@ -13,10 +13,10 @@ copyright = "the authors of data_stack"  # noqa: A001  # Sphinx reads this name
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 html_theme = "furo"
-html_title = "data_stack"
+html_title = f"data_stack {release}"
 html_static_path, html_css_files = ["_static"], ["site.css"]
 html_show_sphinx = html_show_sourcelink = html_copy_source = False
-pygments_style, pygments_dark_style = "friendly", "github-dark"
+pygments_style, pygments_dark_style = "xcode", "github-dark-high-contrast"  # enough contrast for WCAG
 
 # The pages are read on GitHub, too: its anchors of headings, and no notebook runs here (`make notebooks` does that).
 myst_heading_anchors = 6

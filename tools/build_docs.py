@@ -148,9 +148,15 @@ def main(build: Path) -> int:
     from sphinx.cmd.build import build_main
 
     assemble(build / "source")
-    return build_main(
+    status = build_main(
         ["-b", "html", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs"), str(build / "source"), str(build / "html")]
     )
+    for page in (build / "html").rglob("*.html"):  # Sphinx gives the headings of the sidebar no level
+        text = page.read_text(encoding="utf-8")
+        page.write_text(
+            text.replace('class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'), "utf-8"
+        )
+    return status
 
 
 if __name__ == "__main__":

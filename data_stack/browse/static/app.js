@@ -149,13 +149,12 @@ async function fetchRange(first, last) {
 }
 
 function card(index, sample) {
-  const node = make("div", { class: "card", role: "gridcell", id: `item-${index}`, onclick: () => { active = index; openSample(sample?.position, index); } });
+  const node = make("div", { class: "card", role: "option", id: `item-${index}`, onclick: () => { active = index; openSample(sample?.position, index); } });
   const column = pictureColumn();
   if (!sample) return node.append(make("div", { class: "frame" })), node;
   const texts = (sample.cells ?? []).map((text, number) => ({ text, number, ...columns()[number] })).filter(({ text }) => text !== null);
   const label = texts.find(({ number }) => number === captionColumn())?.text ?? "";
   const more = texts.find(({ text, number, is_plain, kind }) => is_plain && kind === "text" && number !== captionColumn() && text !== label)?.text;
-  node.setAttribute("aria-label", `sample ${sample.position} ${label}`);
   if (sample.error) node.append(make("div", { class: "frame" }, make("span", { class: "text error" }, sample.error)));
   else if (column !== null) node.append(picture(sample.position, column));
   else node.append(make("div", { class: "frame" }, make("span", { class: "text" }, texts.map(({ name, text }) => `${name}: ${text}`).join("\n"))));
@@ -167,7 +166,7 @@ function card(index, sample) {
 const tracks = () => `72px ${columns().slice(0, 40).map((column) => (column.has_picture ? "minmax(44px, .4fr)" : "minmax(96px, 1fr)")).join(" ")}`;
 
 function row(index, sample) {
-  const node = make("div", { class: "row", role: "row", id: `item-${index}`, onclick: () => { active = index; openSample(sample?.position, index); } });
+  const node = make("div", { class: "row", role: "option", id: `item-${index}`, onclick: () => { active = index; openSample(sample?.position, index); } });
   node.style.gridTemplateColumns = tracks();
   if (!sample) return node;
   node.append(make("span", { class: "muted" }, count(sample.position)));

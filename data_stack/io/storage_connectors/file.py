@@ -276,7 +276,7 @@ class FileStorageConnector(StorageConnector):
             if isinstance(error, (FileNotFoundError, NotADirectoryError)) and action != "store":
                 return ResourceNotFoundError(identifier, repr(self))
             problem, if_full = f"could not {action} {identifier!r} in {self!r}", "Nothing was published; make room and try again."
-            advice = "The store is as it was; check permissions and the disk."
+            advice = "The store is as it was; check permissions and the disk, or name another one by storage= or DATA_STACK_HOME."
             return storage_error(problem, error, self.root_path, if_full=if_full, otherwise=advice)
 
         return explain
