@@ -325,9 +325,9 @@ class RecordReader(RecordsIterator):
                     for each in list(siblings):
                         each.release()
                 siblings.add(self)
-            # Two threads may both open the column; the file of the slower one is closed with its last reference.
+            # Two threads may both open the column; both use the first, whose file keeps what was fetched.
             n_records = None if self._files.has_references else self._n_stored
-            column = self._opened[name] = self._files.column(name, self._codecs[name], n_records)
+            column = self._opened.setdefault(name, self._files.column(name, self._codecs[name], n_records))
         return column
 
     def _check_open(self) -> None:
