@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sharded_dataset import Sharded
+from sharded_dataset import Deadly
 
 from data_stack.exception import PreparationError
-from data_stack.factories.declarative import PreparedResources, Resources
 from data_stack.factories.engine import PreparationEngine
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.testing import EngineContract
@@ -26,12 +23,6 @@ class TestSparkEngine(EngineContract):
         from data_stack_spark import SparkEngine
 
         return SparkEngine(session=spark, attempts=2)
-
-
-class Deadly(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        if shard["part"] == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.mark.full
