@@ -175,7 +175,9 @@ Uneven = Literal["keep", "pad", "drop"]
 def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_equal(n: int, world: int) -> None:
     def shards(contiguous: bool, uneven: Uneven) -> list[list[int]]:
         ranks = [ShardedDatasetIterator(numbers(n), rank, world, contiguous=contiguous, uneven=uneven) for rank in range(world)]
-        return [rank.read_column(0).tolist() for rank in ranks]
+        samples = [rank.read_column(0).tolist() for rank in ranks]
+        assert [[sample for (sample,) in rank] for rank in ranks] == samples
+        return samples
 
     everything = list(range(n))
 
