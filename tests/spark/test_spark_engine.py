@@ -31,5 +31,5 @@ def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_pat
 
     factory = Deadly(FileStorageConnector(tmp_path))
 
-    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was given up by Spark'):
+    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was aborted by Spark'):
         factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
