@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -15,12 +14,12 @@ from typing import Any, TypeVar
 import pytest
 import sharded_dataset
 from process_harness import is_running, run_python, start_python, until
-from sharded_dataset import N_SHARDS, Random, Sharded
+from sharded_dataset import N_SHARDS, Deadly, Random, Sharded
 from sizes import sized
 
 from data_stack.distributed import ProcessEngine
 from data_stack.exception import PreparationError, TaskError
-from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
+from data_stack.factories.declarative import DatasetFactory, Resources
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
@@ -201,12 +200,6 @@ def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
 
     assert attempts(log) - before == {"part-7": 1}
     assert_nothing_left(factory)
-
-
-class Deadly(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        if shard["part"] == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import mlcroissant
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from croissant_documents import document, fields, file_set
+from croissant_documents import document, fields, file_set, parquet
 from hub_server import HubServer, Repo
 
 import data_stack
 
 BRANCH = "https://huggingface.co/datasets/team/questions/tree/refs%2Fconvert%2Fparquet"
-
-
-def parquet(rows: list[dict[str, Any]]) -> bytes:
-    stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist(rows), stream)
-    return stream.getvalue()
 
 
 def rows_of(start: int) -> list[dict[str, Any]]:

@@ -12,14 +12,6 @@ from data_stack.io.storage_connectors import FileStorageConnector
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    """A web server."""
-    scripted = ScriptedServer()
-    yield scripted
-    scripted.close()
-
-
-@pytest.fixture
 def other_server() -> Iterator[ScriptedServer]:
     """Another web server."""
     scripted = ScriptedServer()

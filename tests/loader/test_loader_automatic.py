@@ -7,16 +7,16 @@ import itertools
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from layer_laws import Samples
 from loader_batches import Computing, fail_elsewhere
 from process_census import census, left_since
 
-from data_stack.dataset.iterator import DatasetIterator, InMemoryDatasetIterator, SequenceDatasetIterator
+from data_stack.dataset.iterator import InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.loader import Loader
 from data_stack.loader import workers as automatic
 from data_stack.loader.loader import workers_of_kind
@@ -84,34 +84,19 @@ def choosing(monkeypatch: pytest.MonkeyPatch, *kinds: str) -> None:
     monkeypatch.setattr(automatic, "_MIN_SECONDS", 0.0)
 
 
-class Noted(DatasetIterator):
-    """Notes which samples were read in this process."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.read: Counter[int] = Counter()
-
-    def __len__(self) -> int:
-        return self.n
-
-    def __getitem__(self, index: int) -> int:
-        self.read[index] += 1
-        return index
-
-
 @pytest.mark.parametrize("way", [("inline",), ("threads",), ("threads", "inline")])
 @pytest.mark.parametrize("n_batches", [1, 5, 40])
 def test_batches_are_those_of_inline_and_none_is_made_twice(
     way: tuple[str, ...], n_batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choosing(monkeypatch, *way)
-    source = Noted(16 * n_batches - 3)
-    expected = list(Loader(Noted(len(source)), 16, shuffle=True, worker_kind="inline"))
+    source = Samples(range(16 * n_batches - 3))
+    expected = list(Loader(Samples(source.samples), 16, shuffle=True, worker_kind="inline"))
 
     batches = list(loader(source, shuffle=True))
 
     np.testing.assert_array_equal(np.concatenate(batches), np.concatenate(expected))
-    assert set(source.read.values()) == {1}
+    assert sorted(source.read) == list(source.samples)
 
 
 def test_batches_are_exact_while_processes_start_and_after(monkeypatch: pytest.MonkeyPatch) -> None:

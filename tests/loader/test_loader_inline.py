@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
+from layer_laws import object_column
 
 from data_stack.dataset.iterator import (
     Batch,
@@ -120,9 +121,7 @@ def lent_to_a_tensor(indices: Any) -> Batch:
 
 
 def objects_that_are_kept(indices: Any) -> Batch:
-    column = np.empty(len(indices), dtype=object)
-    column[:] = keeping(*[np.zeros(number % 3 + 1) for number in range(len(indices))])
-    return (column,)
+    return (object_column(*keeping(*[np.zeros(number % 3 + 1) for number in range(len(indices))])),)
 
 
 ANSWERS: list[Callable[[Any], Batch]] = [

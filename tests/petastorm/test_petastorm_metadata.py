@@ -38,6 +38,7 @@ from data_stack_petastorm.unischema import Unischema, UnischemaField
 from data_stack_petastorm.utils import DecodeFieldError, decode_row
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import object_column
 from petastorm_fixtures import Unpickler, expected_digests, expected_timeseries, petastorm_folder, value_digest
 from pyspark.errors import AnalysisException
 
@@ -200,13 +201,6 @@ def test_the_time_series_reads_equal_to_its_truth_in_batches() -> None:
 # ---------------------------------------------------------------------- row-group indexes
 
 
-def objects(*cells: Any) -> np.ndarray[Any, Any]:
-    column = np.empty(len(cells), dtype=object)
-    for row, cell in enumerate(cells):
-        column[row] = cell
-    return column
-
-
 def single(*columns: Any) -> Indexer:
     return SingleFieldIndexer("by_field", "field").build(enumerate(columns))
 
@@ -217,9 +211,9 @@ COLUMNS: list[tuple[Any, Any, dict[Any, set[int]]]] = [
     (np.array([0.5, np.inf]), np.array([-0.0]), {0.5: {0}, np.inf: {0}, 0.0: {1}}),
     (np.array(["2020-02-29"], "M8[D]"), np.array(["NaT"], "M8[D]"), {datetime(2020, 2, 29): {0}}),
     (np.array([1500], "m8[ms]"), np.array([1], "m8[ms]"), {timedelta(seconds=1.5): {0}, timedelta(milliseconds=1): {1}}),
-    (objects(Decimal("1.50"), None), objects(Decimal("1.5")), {Decimal("1.5"): {0, 1}}),
-    (objects(np.array([1, 2]), None), objects(np.array([], np.int64), np.array([2])), {1: {0}, 2: {0, 1}}),
-    (objects(["x", None], ("y",)), objects(np.array(["x"], object)), {"x": {0, 1}, "y": {0}}),
+    (object_column(Decimal("1.50"), None), object_column(Decimal("1.5")), {Decimal("1.5"): {0, 1}}),
+    (object_column(np.array([1, 2]), None), object_column(np.array([], np.int64), np.array([2])), {1: {0}, 2: {0, 1}}),
+    (object_column(["x", None], ("y",)), object_column(np.array(["x"], object)), {"x": {0, 1}, "y": {0}}),
     (np.array([[1, 2], [3, 1]]), np.array([[5, 5]]), {1: {0}, 2: {0}, 3: {0}, 5: {1}}),
 ]
 
@@ -315,7 +309,7 @@ def test_what_no_selector_can_mean_is_refused() -> None:
     with pytest.raises(ConfigError, match="as a list"):
         SingleIndexSelector("vehicle", "car_1")
     with pytest.raises(ConfigError, match=r"'by_field'.*'field'.*dict"):
-        single(objects({"a": 1}))
+        single(object_column({"a": 1}))
     with pytest.raises(ConfigError, match="at least one"):
         UnionIndexSelector([])
 

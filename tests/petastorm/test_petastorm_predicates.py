@@ -14,12 +14,12 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from data_stack_petastorm.predicates import in_intersection, in_lambda, in_negate, in_pseudorandom_split, in_reduce, in_set
+from layer_laws import object_column
 from sizes import sized
 
 from data_stack.exception import ConfigError
@@ -28,17 +28,10 @@ from data_stack.formats.parquet.row_groups import RowGroups
 from data_stack.formats.parquet.selecting import Predicate, PredicateError, as_predicate, col
 
 
-def objects(items: list[Any]) -> npt.NDArray[Any]:
-    array = np.empty(len(items), dtype=object)
-    for position, item in enumerate(items):
-        array[position] = item
-    return array
-
-
 def selected(predicate: Any, **columns: Any) -> list[bool]:
     found: list[bool] = (
         as_predicate(predicate)
-        .mask({name: values if isinstance(values, np.ndarray) else objects(values) for name, values in columns.items()})
+        .mask({name: values if isinstance(values, np.ndarray) else object_column(*values) for name, values in columns.items()})
         .tolist()
     )
     return found
@@ -149,7 +142,7 @@ def test_members_compare_as_in_python() -> None:
     assert selected(in_set([None], "a"), a=[None, 0]) == [True, False]
     assert selected(in_negate(in_set([1], "a")), a=[None, 1]) == [True, False]
     moment = datetime.datetime(2020, 1, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1)))
-    for column in (np.array(["2020-01-01", "NaT"], "M8[us]"), objects([np.datetime64("2020-01-01", "D"), None])):
+    for column in (np.array(["2020-01-01", "NaT"], "M8[us]"), object_column(np.datetime64("2020-01-01", "D"), None)):
         for wanted in (moment, datetime.date(2020, 1, 1), np.datetime64("2020-01-01", "h")):
             assert selected(in_set([wanted], "t"), t=column) == [True, False]
             assert selected(in_set([wanted, None], "t"), t=column) == [True, True]
@@ -165,7 +158,7 @@ SPLIT_BY_PETASTORM = [  # what petastorm 0.13.1 said of [0.5, 0.2, 0.3]
 
 @pytest.mark.parametrize(("value", "subset"), SPLIT_BY_PETASTORM, ids=repr)
 def test_values_lie_in_the_parts_that_petastorm_puts_them_in(value: Any, subset: int) -> None:
-    as_object, as_array = objects([value]), np.array([value])
+    as_object, as_array = object_column(value), np.array([value])
 
     for column in [as_object, as_array] if as_array.dtype.kind != "S" else [as_object]:
         found = [in_pseudorandom_split([0.5, 0.2, 0.3], index, "a").mask({"a": column}).tolist() for index in range(3)]
@@ -217,7 +210,7 @@ class EvenRows:
 
 
 def test_classes_of_petastorms_users_are_predicates() -> None:
-    columns = {"a": np.array([2, 3, 4]), "b": objects(["x", "x", None])}
+    columns = {"a": np.array([2, 3, 4]), "b": object_column("x", "x", None)}
     predicate = as_predicate(EvenRows())
 
     assert predicate.fields == ("a", "b")

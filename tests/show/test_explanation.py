@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from layer_laws import ClientWrapper
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIteratorIF,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
@@ -24,21 +24,9 @@ def dataset(n_samples: int = 1000, **origin: Any) -> InformedDatasetIterator:
     return InformedDatasetIterator(SequenceDatasetIterator([np.zeros((n_samples, 8, 8))]), META, origin=ORIGIN | origin)
 
 
-class Client(DatasetIteratorIF):
-    """As somebody wrote it against the original."""
-
-    def __init__(self, iterator: Any) -> None:
-        self._iterator = iterator
-
-    def __len__(self) -> int:
-        return len(self._iterator)
-
+class Client(ClientWrapper):
     def __getitem__(self, index: int) -> Any:
         raise AssertionError("a sample was read")
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return [self._iterator]
 
 
 def test_a_stack_is_told_from_the_top_to_its_datasets_and_no_sample_is_read() -> None:

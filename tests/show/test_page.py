@@ -162,6 +162,7 @@ def test_a_broken_iterator_still_shows(name: str) -> None:
 
     assert "Broken" in shown(broken([1, 2]))
     assert "Broken" in str(broken([1, 2]))
+    assert (repr(broken([1, 2])) == "<Broken: unknown length>") == (name == "__len__")
 
 
 def test_slow_samples_are_not_all_waited_for() -> None:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from sharded_dataset import Sharded
+from sharded_dataset import Deadly
 
 from data_stack.exception import PreparationError
-from data_stack.factories.declarative import PreparedResources, Resources
 from data_stack.factories.engine import PreparationEngine
 from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.testing import EngineContract
@@ -28,17 +25,11 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(session=spark, attempts=2)
 
 
-class Deadly(Sharded):
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        if shard["part"] == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 @pytest.mark.full
 def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_path: Path) -> None:
     from data_stack_spark import SparkEngine
 
     factory = Deadly(FileStorageConnector(tmp_path))
 
-    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was given up by Spark'):
+    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was aborted by Spark'):
         factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIterator
 from data_stack.exception import ConfigError
@@ -16,21 +17,6 @@ from data_stack.exception import ConfigError
 class Point(NamedTuple):
     x: Any
     y: Any
-
-
-class Listed(DatasetIterator):
-    """The samples of a list, with the defaults of the contract; counts how often it is read."""
-
-    def __init__(self, samples: list[Any]) -> None:
-        self._listed = samples
-        self.n_read = 0
-
-    def __len__(self) -> int:
-        return len(self._listed)
-
-    def __getitem__(self, index: int) -> Any:
-        self.n_read += 1
-        return self._listed[index]
 
 
 def exact(value: Any) -> Any:
@@ -110,7 +96,7 @@ def outcome(read: Callable[..., Any], *arguments: Any) -> Any:
 
 def check_equal_to_list(iterator: DatasetIterator, samples: list[Any], indices: list[int]) -> None:
     """The law of every layer."""
-    listed = Listed(samples)
+    listed = Samples(samples)
     assert len(iterator) == len(samples)
     assert exact([iterator[i] for i in range(len(samples))]) == exact(samples)
     assert exact(list(iterator)) == exact(samples)

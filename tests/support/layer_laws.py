@@ -55,6 +55,30 @@ class Columns(SequenceDatasetIterator):
         return super().read_column(key, indices)
 
 
+class ClientWrapper(DatasetIteratorIF):
+    """As mlgym's PostProcessedDatasetIterator."""
+
+    def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
+        self._dataset_iterator = dataset_iterator
+
+    def __len__(self) -> int:
+        return len(self._dataset_iterator)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset_iterator[index]
+
+    @property
+    def underlying_iterators(self) -> list[DatasetIteratorIF]:
+        return [self._dataset_iterator]
+
+
+def object_column(*values: Any) -> Any:
+    """An object column of these very values."""
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
 def as_plain(value: Any) -> Any:
     """Without numpy, so that ``==`` compares content."""
     if isinstance(value, (np.ndarray, np.generic)):

@@ -71,6 +71,14 @@ class Sharded(DatasetFactory):
         return SequenceDatasetIterator([values])
 
 
+class Deadly(Sharded):
+    """One shard kills each process that prepares it."""
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        if shard["part"] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
 class Random(Sharded):
     """One whose attempts all make other bytes, of other files."""
 

@@ -14,17 +14,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from layer_laws import object_column
 
 from data_stack.exception import ConfigError
 from data_stack.values.digests import DIGEST_BYTES, row_digests, sample_digest
 from data_stack.values.stacking import stack_samples
-
-
-def ragged(*values: Any) -> Any:
-    array = np.empty(len(values), dtype=object)
-    array[:] = values
-    return array
-
 
 RECORD = [("a", "i4"), ("b", "f4", 2)]
 EQUAL: dict[str, list[Any]] = {
@@ -38,7 +32,7 @@ EQUAL: dict[str, list[Any]] = {
     "fraction": [Decimal("1.10"), Decimal("1.1000")],
     "text": ["é", np.str_("é")],
     "bytes": [b"ab", bytearray(b"ab"), memoryview(b"ab"), np.bytes_(b"ab")],
-    "numbers": [np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([1, 2], dtype=object), ragged(1, 2), [True, 2]],
+    "numbers": [np.array([1, 2]), torch.tensor([1.0, 2.0]), np.array([1, 2], dtype=object), object_column(1, 2), [True, 2]],
     "table": [np.arange(6).reshape(2, 3), np.asfortranarray(np.arange(6.0).reshape(2, 3)), [[0, 1, 2], (3, 4, 5)]],
     "day": [np.datetime64("2020-02-29"), np.datetime64("2020-02-29", "ns"), date(2020, 2, 29), pd.Timestamp("2020-02-29")],
     "days": [np.array(["2020-02-29"], dtype="M8[D]"), [np.datetime64("2020-02-29", "us")]],
@@ -49,7 +43,7 @@ EQUAL: dict[str, list[Any]] = {
     "dict": [{"a": 1, "b": [2, 3]}, {"b": np.array([2, 3]), "a": 1.0}, np.array([(1, (2, 3))], dtype=RECORD)[0]],
     "set": [{1, 2, 3}, frozenset([3, 2, 1])],
     "tuple of columns": [(1, "a"), [1, "a"], (np.int8(1), "a")],
-    "ragged": [({"x": ragged(np.array([1, 2]), np.array([3]))},), ({"x": [[1, 2], [3]]},)],
+    "ragged": [({"x": object_column(np.array([1, 2]), np.array([3]))},), ({"x": [[1, 2], [3]]},)],
     "empty": [np.empty((0, 3)), torch.empty((0, 3)), np.empty((0, 3), dtype=np.uint8)],
 }
 

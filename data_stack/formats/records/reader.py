@@ -6,15 +6,14 @@ import contextlib
 import functools
 import sys
 import weakref
-from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from data_stack.codecs.codec import Codec, Codecs, Column, codec_of, with_provided_codecs
-from data_stack.dataset.iterator import AccessedDatasetIterator, Batch, ColumnKey, Sample, SampleAccess
+from data_stack.dataset.iterator import Batch, ColumnKey, Sample, SampleAccess
 from data_stack.dataset.iterator.access import DeclaredColumn
 from data_stack.dataset.positions import IndexArrayOfInts, check_index
 from data_stack.exception import ConfigError, DatasetFileCorruptError, RequestLimitError, ResourceChangedError, StorageError
@@ -22,6 +21,7 @@ from data_stack.formats.records.bag import Places, SampleReferences, as_places
 from data_stack.formats.records.columns import RaggedColumn, ValueColumn, samples_of, sequences_of
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, names_of
 from data_stack.formats.records.manifest import MANIFEST, RecordsManifest
+from data_stack.formats.records.partial_reads import Mask, RecordsIterator
 from data_stack.formats.records.record_files import RecordFiles
 from data_stack.formats.remote import RemoteAccess
 from data_stack.io.folder import Folder, folder_of
@@ -38,45 +38,7 @@ _DECODED_BYTES = 4 << 20
 _MAX_IN_BLOCK = 1024
 _NO_LIMIT = contextlib.nullcontext()
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 _Integers = npt.NDArray[np.int64]
-
-
-Mask = Mapping[str, Any]
-"""What to read of a sample: for each column True, False, or a range or slice of its sequence."""
-
-
-class RecordsIterator(AccessedDatasetIterator):
-    """Samples of records, with partial reads."""
-
-    if TYPE_CHECKING:  # samples are dicts
-
-        def read_batch(self, indices: Any) -> dict[str, npt.NDArray[Any]]: ...
-
-    @abstractmethod
-    def read(self, index: int, columns: Iterable[str] | Mask | None = None) -> Sample:
-        """Read part of a sample."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close all files; reads fail afterwards."""
-
-    def __getitem__(self, index: Any) -> Any:
-        """A sample for an integer; a view for a slice, list or mask; part of a sample for ``index, columns_or_mask``."""
-        if type(index) is tuple and len(index) == 2:
-            return self.read(*index)
-        return super().__getitem__(index)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return self.__reduce__()
 
 
 class RecordReader(RecordsIterator):

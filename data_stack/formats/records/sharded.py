@@ -20,7 +20,8 @@ from data_stack.exception import ConfigError, DatasetFileCorruptError, ResourceN
 from data_stack.formats.records.bag import as_places
 from data_stack.formats.records.layout import SPEC, check_columns, names_of, shard_name, shard_names
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED
-from data_stack.formats.records.reader import Mask, RecordAccess, RecordReader, RecordsIterator
+from data_stack.formats.records.partial_reads import Mask, RecordsIterator
+from data_stack.formats.records.reader import RecordAccess, RecordReader
 from data_stack.formats.records.writer import RecordWriter, check_length
 from data_stack.io.folder import Folder, folder_of
 from data_stack.util.executor import waiting

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from data_stack.codecs.codec import Column, codec_of
 from data_stack.exception import ConfigError, DatasetFileCorruptError, StorageConflictError
-from data_stack.formats.records.columns import ColumnWriter
+from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import REFS, SPEC, Part, bag_name, idx_name, parse_spec, spec_json
 from data_stack.formats.records.manifest import MANIFEST, UNFINISHED, FileRecord, RecordsManifest
 from data_stack.io.folder import TEMPORARY, Folder

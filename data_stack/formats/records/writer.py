@@ -12,7 +12,7 @@ from data_stack.codecs import Codecs, codec_of
 from data_stack.codecs.codec import Column
 from data_stack.exception import ConfigError
 from data_stack.formats.records.bag import pack_references
-from data_stack.formats.records.columns import ColumnWriter
+from data_stack.formats.records.column_writer import ColumnWriter
 from data_stack.formats.records.layout import MAX_RECORDS, REFS, SPEC, Part, bag_name, check_columns, parse_spec, shard_names
 from data_stack.formats.records.target import GrowingTarget, Target, WholeTarget
 from data_stack.io.folder import folder_of

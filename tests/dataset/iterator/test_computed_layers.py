@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Samples
 
-from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorIF, SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.dataset.iterator.layer import ShuffledDatasetIterator
 from data_stack.dataset.iterator.layers.mixed import MixedDatasetIterator
 from data_stack.dataset.iterator.layers.resampled import (
@@ -25,20 +26,6 @@ from data_stack.exception import ConfigError
 
 def numbers(n: int) -> SequenceDatasetIterator:
     return SequenceDatasetIterator([np.arange(n)])
-
-
-class HugeIterator(DatasetIterator):
-    """More positions than 32 bits count."""
-
-    def __init__(self, n_samples: int) -> None:
-        self.n_samples = n_samples
-
-    def __len__(self) -> int:
-        return self.n_samples
-
-    def __getitem__(self, index: int) -> int:
-        assert 0 <= index < self.n_samples
-        return index
 
 
 @pytest.mark.parametrize(
@@ -63,7 +50,7 @@ def test_seed_and_epoch_decide_what_is_drawn(make: Callable[[Any, Any, Any], Dat
 
 @pytest.mark.parametrize("n_samples", [2**31 + 7, 2**40 + 1])
 def test_more_positions_than_32_bits_count_are_no_matter(n_samples: int) -> None:
-    huge = HugeIterator(n_samples)
+    huge = Samples(range(n_samples))
     iterators: list[Any] = [
         ShuffledDatasetIterator(huge, 1),
         RepeatedDatasetIterator(huge, 1000),
@@ -184,45 +171,23 @@ def test_weights_that_are_not_allowed_are_refused(weights: Any) -> None:
 Uneven = Literal["keep", "pad", "drop"]
 
 
-def shards(n: int, world: int, contiguous: bool, uneven: Uneven) -> list[list[int]]:
-    it = SequenceDatasetIterator([list(range(n))])
-    ranks = [ShardedDatasetIterator(it, rank, world, contiguous=contiguous, uneven=uneven) for rank in range(world)]
-    assert [rank.read_column(0).tolist() for rank in ranks] == [[sample for (sample,) in rank] for rank in ranks]
-    assert [len(rank) for rank in ranks] == [len(list(rank)) for rank in ranks]
-    return [[sample for (sample,) in rank] for rank in ranks]
+@given(n=st.integers(0, 40), world=st.integers(1, 12))
+def test_parts_are_strides_or_runs_of_all_samples_or_of_so_many_that_they_are_equal(n: int, world: int) -> None:
+    def shards(contiguous: bool, uneven: Uneven) -> list[list[int]]:
+        ranks = [ShardedDatasetIterator(numbers(n), rank, world, contiguous=contiguous, uneven=uneven) for rank in range(world)]
+        samples = [rank.read_column(0).tolist() for rank in ranks]
+        assert [[sample for (sample,) in rank] for rank in ranks] == samples
+        return samples
 
+    everything = list(range(n))
 
-SIZES = st.integers(0, 40)
-WORLDS = st.integers(1, 12)
-
-
-@given(n=SIZES, world=WORLDS)
-def test_kept_parts_are_strides_or_runs_of_all_samples(n: int, world: int) -> None:
-    strided, runs = shards(n, world, False, "keep"), shards(n, world, True, "keep")
-
-    assert strided == [list(range(n))[rank::world] for rank in range(world)]
-    assert runs == [part.tolist() for part in np.array_split(np.arange(n), world)]
-
-
-@given(n=SIZES, world=WORLDS)
-def test_dropped_parts_are_equal_and_leave_the_last_samples_out(n: int, world: int) -> None:
-    size = n // world
-
-    strided, runs = shards(n, world, False, "drop"), shards(n, world, True, "drop")
-
-    assert strided == [list(range(size * world))[rank::world] for rank in range(world)]
-    assert runs == [list(range(rank * size, (rank + 1) * size)) for rank in range(world)]
-
-
-@given(n=SIZES, world=WORLDS)
-def test_padded_parts_are_equal_and_go_on_from_the_start(n: int, world: int) -> None:
-    size = -(-n // world)
-    padded = (list(range(n)) * world)[: size * world]
-
-    strided, runs = shards(n, world, False, "pad"), shards(n, world, True, "pad")
-
-    assert strided == [padded[rank::world] for rank in range(world)]
-    assert runs == [padded[rank * size : (rank + 1) * size] for rank in range(world)]
+    assert shards(False, "keep") == [everything[rank::world] for rank in range(world)]
+    assert shards(True, "keep") == [part.tolist() for part in np.array_split(np.arange(n), world)]
+    equal: list[tuple[Uneven, int]] = [("drop", n // world), ("pad", -(-n // world))]
+    for uneven, size in equal:
+        taken = (everything * world)[: size * world]  # padded parts go on from the start
+        assert shards(False, uneven) == [taken[rank::world] for rank in range(world)]
+        assert shards(True, uneven) == [taken[rank * size : (rank + 1) * size] for rank in range(world)]
 
 
 @pytest.mark.parametrize(

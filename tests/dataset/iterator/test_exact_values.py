@@ -10,9 +10,9 @@ import torch
 from exact_values import EXAMPLES, meaning
 from hypothesis import given
 from hypothesis import strategies as st
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import (
-    DatasetIterator,
     DatasetIteratorIF,
     InMemoryDatasetIterator,
     SequenceDatasetIterator,
@@ -21,23 +21,6 @@ from data_stack.dataset.iterator import (
 from data_stack.loader import Loader
 
 PAIRS = st.tuples(*[st.integers(0, len(EXAMPLES) - 1).map(EXAMPLES.__getitem__)] * 2)  # some have no hash
-
-
-class OfAClient(DatasetIterator):
-    """What a client writes: nothing but what must be there."""
-
-    def __init__(self, values: list[Any]) -> None:
-        self._values = values
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: Any) -> Any:
-        return {"x": self._values[index], "n": index}
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return []
 
 
 def column_of(value: Any) -> Any:
@@ -66,7 +49,7 @@ def combined(values: tuple[Any, ...]) -> DatasetIteratorIF:
 
 STACKS: dict[str, Callable[[tuple[Any, ...]], tuple[DatasetIteratorIF, Any]]] = {
     "sequence": lambda values: (sequence(values), 0),
-    "client's": lambda values: (OfAClient(list(values)), "x"),
+    "client's": lambda values: (Samples([{"x": value} for value in values]), "x"),
     "combined": lambda values: (combined(values), 0),
     "kept": lambda values: (InMemoryDatasetIterator(combined(values)), 0),
     "cached": lambda values: (combined(values).cache(), 0),

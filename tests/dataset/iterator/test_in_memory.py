@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_samples import STRUCTURES, VALUES, Listed, check_equal_to_list, exact
+from kept_samples import STRUCTURES, VALUES, check_equal_to_list, exact
+from layer_laws import Samples
 
 from data_stack.dataset.iterator import DatasetIterator, DatasetIteratorView, InMemoryDatasetIterator, SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.in_memory import CachedDatasetIterator
@@ -26,7 +27,6 @@ class Counting(DatasetIterator):
         self.n_samples = n_samples
         self.read: list[int] = []
         self.requests: list[list[int]] = []
-        self.columns: list[Any] = []
 
     def __len__(self) -> int:
         return self.n_samples
@@ -39,10 +39,6 @@ class Counting(DatasetIterator):
     def __getitems__(self, indices: Any) -> list[Any]:
         self.requests.append(list(indices))
         return [self[int(position)] for position in indices]
-
-    def read_column(self, key: Any, indices: Any = None) -> Any:
-        self.columns.append(None if indices is None else list(indices))
-        return super().read_column(key, indices)
 
 
 def test_each_sample_is_read_once() -> None:
@@ -104,7 +100,7 @@ def test_samples_in_memory_equal_those_of_a_list(data: st.DataObject, n_samples:
     samples = samples_of(structure, data.draw(st.lists(st.sampled_from(list(VALUES)), min_size=1, max_size=4)), n_samples)
     indices = data.draw(st.lists(st.integers(-n_samples, n_samples - 1), max_size=6)) if samples else []
 
-    in_memory = InMemoryDatasetIterator(Listed(samples))
+    in_memory = InMemoryDatasetIterator(Samples(samples))
 
     check_equal_to_list(in_memory, samples, indices)
     check_equal_to_list(pickle.loads(pickle.dumps(in_memory)), samples, indices)

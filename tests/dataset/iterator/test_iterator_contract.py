@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from layer_laws import ClientWrapper
 from torch.utils.data import DataLoader
 
 from data_stack.dataset.iterator import (
@@ -43,23 +44,6 @@ class ClientIterator(DatasetIterator):
         assert type(index) is int, f"a client was asked for {index!r}"
         assert 0 <= index < N, f"a client was asked for {index!r}"
         return self.samples[index], self.targets[index], self.targets[index]
-
-
-class ClientWrapper(DatasetIteratorIF):
-    """As mlgym's PostProcessedDatasetIterator."""
-
-    def __init__(self, dataset_iterator: DatasetIteratorIF) -> None:
-        self._dataset_iterator = dataset_iterator
-
-    def __len__(self) -> int:
-        return len(self._dataset_iterator)
-
-    def __getitem__(self, index: int) -> Any:
-        return self._dataset_iterator[index]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return [self._dataset_iterator]
 
 
 def sequence() -> SequenceDatasetIterator:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from layer_laws import object_column
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
 from data_stack.dataset.iterator.layers.ordered import SortedDatasetIterator
@@ -18,12 +19,6 @@ from data_stack.exception import ConfigError
 def order_of(column: Any, *, descending: bool = False) -> list[int]:
     order: list[int] = SortedDatasetIterator(SequenceDatasetIterator([column]), 0, descending=descending).indices.tolist()
     return order
-
-
-def objects(*values: Any) -> Any:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
 
 
 @pytest.mark.parametrize(
@@ -58,9 +53,9 @@ def test_values_of_every_kind_are_sorted_and_equal_ones_stay_in_their_old_order(
     [
         np.array([np.nan, 2, 1, np.nan, 3]),
         np.array(["NaT", "2021", "2020", "NaT", "2022"], dtype="M8[D]"),
-        objects(float("nan"), 2**70, 1, Decimal("nan"), 2**71),
+        object_column(float("nan"), 2**70, 1, Decimal("nan"), 2**71),
         np.array([[1, np.nan], [2, 2], [2, 1], [np.nan, 0], [3, 0]]),
-        objects(("x", float("nan")), ("b", 0.0), ("a", 9.0), (np.nan,), ("c", -1.0)),
+        object_column(("x", float("nan")), ("b", 0.0), ("a", 9.0), (np.nan,), ("c", -1.0)),
     ],
 )
 def test_missing_values_come_last_in_both_directions(column: Any) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -110,21 +112,6 @@ def drawn_order(n_documents: int, seed: int, epoch: int = 0) -> list[int]:
 
 
 # ---------------------------------------------------------------------- what is in a sequence
-
-
-def test_documents_are_concatenated_and_cut() -> None:
-    packed = held([[1, 2, 3, 4, 5], [6, 7], [8, 9]]).pack(3, "text", end_token=0, drop_last=False)
-
-    assert as_plain(packed.read_batch(range(4))) == {
-        "tokens": [[1, 2, 3], [4, 5, 0], [6, 7, 0], [8, 9, 0]],
-        "segment_ids": [[1, 1, 1], [1, 1, 1], [1, 1, 1], [1, 1, 1]],
-        "positions": [[0, 1, 2], [3, 4, 5], [0, 1, 2], [0, 1, 2]],
-    }
-    assert as_plain(held([[1, 2, 3, 4], [6, 7], [8]]).pack(5, "text", drop_last=False)[1]) == {
-        "tokens": [7, 8, 0, 0, 0],
-        "segment_ids": [1, 2, 0, 0, 0],
-        "positions": [1, 0, 0, 0, 0],
-    }
 
 
 @given(
@@ -254,7 +241,9 @@ def test_its_meta_recipe_and_tree_say_what_it_is() -> None:
 
 def test_it_has_the_blocks_of_its_documents(tmp_path: Path) -> None:
     documents = documents_of(*(i % 7 for i in range(100)))
-    parquet = convert_to_parquet(documents, tmp_path / "x.parquet", row_group_rows=10)
+    table = pa.table({"text": pa.array([document.tolist() for document in documents], pa.list_(pa.uint16()))})
+    pq.write_table(table, tmp_path / "x.parquet", row_group_size=10)
+    parquet: Any = data_stack.load(str(tmp_path / "x.parquet"))
     packed = parquet.pack(4, "text")
     plain = as_plain(list(packed))
 
@@ -290,19 +279,6 @@ def test_a_run_resumes_in_the_middle_of_an_epoch_with_other_workers(tmp_path: Pa
     n = len(packed)
     of_epochs = [[row for batch in whole for row in batch["tokens"]][epoch * n : (epoch + 1) * n] for epoch in range(3)]
     assert of_epochs[0] != of_epochs[1] != of_epochs[2]
-
-
-# ---------------------------------------------------------------------- sources
-
-
-def convert_to_parquet(documents: list[Any], path: Path, row_group_rows: int = 100) -> Any:
-    pytest.importorskip("pyarrow")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table({"text": pa.array([document.tolist() for document in documents], pa.list_(pa.uint16()))})
-    pq.write_table(table, path, row_group_size=row_group_rows)
-    return data_stack.load(str(path))
 
 
 # ---------------------------------------------------------------------- errors

@@ -19,7 +19,8 @@ import torch
 from far_store import FarStorageConnector
 from hypothesis import given
 from hypothesis import strategies as st
-from kept_samples import STRUCTURES, VALUES, Listed, Point, check_equal_to_list, exact
+from kept_samples import STRUCTURES, VALUES, Point, check_equal_to_list, exact
+from layer_laws import Samples
 from sizes import sized
 
 from data_stack.dataset.iterator import SequenceDatasetIterator
@@ -44,7 +45,7 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> StorageConnector:
 
 def in_small_blocks(samples: list[Any], storage: StorageConnector, most_in_block: int = 4) -> StoredCacheDatasetIterator:
     """A cache whose resource is there already, in blocks of a few samples."""
-    cache = cached(Listed(samples), storage)
+    cache = cached(Samples(samples), storage)
     with storage.create(cache.identifier) as file:
         with patch.object(stored_cache, "_MAX_IN_BLOCK", most_in_block):
             write_samples(file, samples, len(samples), cache.identifier.removeprefix("caches/"))
@@ -100,7 +101,7 @@ class Colour(enum.IntEnum):
 )
 def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(value: Any, named: str) -> None:
     storage = InMemoryStorageConnector()
-    cache = cached(Listed([(0, 0), (1, 1), (2, value)]), storage, "x")
+    cache = cached(Samples([(0, 0), (1, 1), (2, value)]), storage, "x")
 
     with pytest.raises(ConfigError, match=f"(?s)sample 2 cannot be kept.*{named}.*map"):
         cache[0]
@@ -109,14 +110,14 @@ def test_a_value_that_would_not_come_back_the_same_is_refused_with_its_place(val
 
 
 def test_an_error_of_the_source_leaves_the_store_as_it_was_and_the_next_access_tries_again(storage: StorageConnector) -> None:
-    class Failing(Listed):
+    class Failing(Samples):
         fails = True
 
         def __iter__(self) -> Iterator[Any]:
-            yield from self._listed[:2]
+            yield from self.samples[:2]
             if self.fails:
                 raise OSError("unplugged")
-            yield from self._listed[2:]
+            yield from self.samples[2:]
 
     source = Failing([(i,) for i in range(5)])
     cache = cached(source, storage, "x")
@@ -195,13 +196,13 @@ def test_an_index_that_a_stranger_made_is_an_error_or_gives_samples(data: st.Dat
 def test_while_one_stores_the_others_wait_for_it(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
-    class Slow(Listed):
+    class Slow(Samples):
         def __iter__(self) -> Iterator[Any]:
             begun.set()
             assert go_on.wait(30)
-            return iter(self._listed)
+            return iter(self.samples)
 
-    class Untouched(Listed):
+    class Untouched(Samples):
         def __iter__(self) -> Iterator[Any]:
             raise AssertionError("stored twice")
 

@@ -14,12 +14,11 @@ import pytest
 
 from data_stack.dataset.iterator import (
     CombinedDatasetIterator,
-    DatasetIterator,
     DatasetIteratorView,
     InformedDatasetIterator,
     SequenceDatasetIterator,
 )
-from data_stack.dataset.meta import IteratorMeta, MetaFactory
+from data_stack.dataset.meta import MetaFactory
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.io.storage_connectors import InMemoryStorageConnector
 
@@ -69,22 +68,6 @@ def test_h5py_datasets_are_sequences(tmp_path: Path) -> None:
         assert iterator.read_batch([])[0].shape == (0, 3)
         with pytest.raises(DatasetOutOfBoundsError):
             iterator[4]
-
-
-def test_an_iterator_shows_what_it_is_even_a_broken_one() -> None:
-    class Broken(DatasetIterator):
-        def __len__(self) -> int:
-            raise RuntimeError("no file")
-
-        def __getitem__(self, index: int) -> int:
-            return 0
-
-    meta = MetaFactory.get_dataset_meta(identifier="digits/train", iterator_meta=IteratorMeta())
-    informed = InformedDatasetIterator(SequenceDatasetIterator([list(range(1437))]), meta)
-
-    assert repr(informed) == "<InformedDatasetIterator: 1,437 samples of 'digits/train'>"
-    assert repr(informed[:3]) == "<InformedDatasetIterator: 3 samples of 'digits/train'>"
-    assert repr(Broken()) == "<Broken: unknown length>"
 
 
 def test_what_only_a_layer_has_is_found_on_its_informed_iterator() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from layer_laws import Samples
+from layer_laws import ClientWrapper, Samples
 
 import data_stack
 from data_stack.codecs.plain_data import to_plain
@@ -56,23 +56,6 @@ class Transformation:
 
     def __call__(self, sample: Any) -> Any:
         return doubled(sample)
-
-
-class ClientWrapper(DatasetIterator):
-    """A wrapper of a third party."""
-
-    def __init__(self, wrapped: DatasetIteratorIF) -> None:
-        self.wrapped = wrapped
-
-    def __len__(self) -> int:
-        return len(self.wrapped)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.wrapped[index]
-
-    @property
-    def underlying_iterators(self) -> list[DatasetIteratorIF]:
-        return [self.wrapped]
 
 
 class RandomIterator(DatasetIterator):

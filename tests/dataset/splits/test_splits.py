@@ -294,19 +294,18 @@ def test_parts_are_found_by_the_values_that_name_them(names: list[Any], keys: li
 class Recording(DatasetIterator):
     """Notes which columns are read, and lets no sample be read."""
 
-    def __init__(self, n_samples: int = N) -> None:
-        self.n_samples = n_samples
+    def __init__(self) -> None:
         self.read: list[Any] = []
 
     def __len__(self) -> int:
-        return self.n_samples
+        return N
 
     def __getitem__(self, index: int) -> Any:
         raise AssertionError("a whole sample was read")
 
     def read_column(self, key: Any, indices: Any = None) -> Column:
         self.read.append(key)
-        return np.arange(self.n_samples) % 4
+        return np.arange(N) % 4
 
 
 @pytest.mark.parametrize(
@@ -397,18 +396,22 @@ def test_named_parts_of_an_informed_iterator_are_tagged_with_their_names() -> No
 # --- what cannot be divided ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ratios",
-    [[0.5, 0.6], [], [0.5, -0.5, 1.0], [float("nan"), 1.0], [0.5, "0.5"], {"train": 1.5, "val": -0.5}, {0: 0.5, 1: 0.5}, None],
-)
-def test_ratios_that_are_no_division_are_refused(ratios: Any) -> None:
-    with pytest.raises(ConfigError):
-        dataset().split(ratios)
+NO_RATIOS = [
+    [0.5, 0.6],
+    [],
+    [0.5, -0.5, 1.0],
+    [float("nan"), 1.0],
+    [0.5, "0.5"],
+    {"train": 1.5, "val": -0.5},
+    {0: 0.5, 1: 0.5},
+    None,
+]
 
 
 @pytest.mark.parametrize(
     "arguments",
     [
+        *({"ratios": ratios} for ratios in NO_RATIOS),
         {"by": 1},
         {"time": 3, "stratify": True},
         {"seed": 1.5},
@@ -417,9 +420,9 @@ def test_ratios_that_are_no_division_are_refused(ratios: Any) -> None:
         {"stratify": 0},
     ],
 )
-def test_arguments_that_make_no_division_are_refused(arguments: dict[str, Any]) -> None:
+def test_ratios_and_other_arguments_that_make_no_division_are_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
-        dataset().split([0.5, 0.5], **arguments)
+        dataset().split(**{"ratios": [0.5, 0.5], **arguments})
 
 
 @pytest.mark.parametrize(
