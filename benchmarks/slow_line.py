@@ -31,7 +31,6 @@ from typing import Any
 
 from harness import HERE, MIB, Results, machine, parser_of
 
-CACHED = os.environ.get("CACHED") == "1"
 ROUND_TRIP = 0.02
 N_RECORDS = int(os.environ.get("SLOW_LINE_RECORDS", "10240"))
 _BATCH, _PER_SHARD, _RATE = 64, 160, 1e9 / 8
