@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -87,8 +88,9 @@ MISTAKES: list[tuple[int, Callable[[], Any]]] = [
 
 @pytest.mark.parametrize(("n_lines", "mistake"), MISTAKES)
 def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours(
-    n_lines: int, mistake: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+    n_lines: int, mistake: Callable[[], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "data_stack")  # of a user, not of `data-stack --debug`
     found = []
     for debug in ("", "1"):
         monkeypatch.setenv("DATA_STACK_DEBUG", debug)

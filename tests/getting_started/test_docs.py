@@ -105,7 +105,8 @@ def parse(command: click.Command, arguments: list[str], parent: click.Context | 
         parse(found, rest[1:], context)
 
 
-def test_every_command_of_a_page_exists_with_its_options() -> None:
+def test_every_command_of_a_page_exists_with_its_options(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("WARNING", "data_stack")  # --debug changes it, until the test ends
     import_module("data_stack.cli.main")  # puts all of them together
     from data_stack.cli.common import cli as command
 
