@@ -162,6 +162,10 @@ class Positioned(io.RawIOBase):
         return self._position
 
 
+#: Of a file that is read whole, at once.
+_PIECE_BYTES = 32 << 20
+
+
 class PositionalRaw(Positioned):
     """A raw stream over a ByteSource with its own position.
 
@@ -182,10 +186,11 @@ class PositionalRaw(Positioned):
         return self.source.readinto_at(offset, buffer)
 
     def readall(self) -> bytes:
-        # at once, where the base class reads in steps of 8 KiB
-        data = bytearray(max(0, self.size - self._position))
-        n_read = self.readinto(data)
-        return bytes(data) if n_read == len(data) else bytes(data[:n_read])
+        # The base class reads 8 KiB at once. A size may be a stranger's claim, so memory is only taken piece by piece.
+        pieces = []
+        while piece := self.read(min(_PIECE_BYTES, max(0, self.size - self._position))):
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def fileno(self) -> int:
         return self.source.fileno()

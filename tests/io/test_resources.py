@@ -19,6 +19,7 @@ from process_harness import in_fork
 from data_stack.exception import ResourceChangedError
 from data_stack.factories.manifest import ResourceRecord
 from data_stack.factories.prepared import Resources
+from data_stack.io.byte_source import ByteSource
 from data_stack.io.resources import ResourceFactory, StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector, StorageConnector
 
@@ -188,3 +189,18 @@ def test_a_forked_child_has_a_position_of_its_own(plain: PlainConnector) -> None
 
         assert in_fork(lambda: (resource.read(100), resource.read_at(7, 2)) == (CONTENT[10:110], CONTENT[7:9])) == 0
         assert (resource.tell(), resource.read(5)) == (10, CONTENT[10:15])
+
+
+class Claimed(ByteSource):
+    """A server that says it has an exbibyte, and sends nothing."""
+
+    size, sha256 = 1 << 60, None
+
+    def readinto_at(self, offset: int, buffer: memoryview) -> int:
+        return 0
+
+    def close(self) -> None: ...
+
+
+def test_reading_takes_no_memory_for_a_size_that_is_only_claimed() -> None:
+    assert StreamedResource.from_source("x", Claimed(), InMemoryStorageConnector()).read() == b""
