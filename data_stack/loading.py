@@ -11,7 +11,6 @@ from data_stack.repository.places import DatasetDescription
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
 from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
-from data_stack.util.program_lines import brief_errors
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF
@@ -35,7 +34,6 @@ def load(
 def load(
     name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> dict[str, InformedDatasetIteratorIF]: ...
-@brief_errors
 def load(
     name: str | os.PathLike[str],
     split: str | Sequence[str] | None = None,
@@ -103,7 +101,6 @@ def datasets() -> list[str]:
     return default_repository().list()
 
 
-@brief_errors
 def describe(name: str) -> DatasetDescription:
     """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 
