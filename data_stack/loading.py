@@ -59,7 +59,7 @@ def load(
             ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
             sample. A split that has just that name goes first.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
-            cache folder.
+            cache folder. A path or URL of a dataset takes none.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
         lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
             else no lock file. Loading never changes the file. All samples of the split are read once for each version of the

@@ -63,6 +63,25 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
     assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
 
 
+def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they_are() -> None:
+    read = list[int]()
+
+    def read_one(group: int, _: Sequence[str]) -> dict[str, GroupColumn]:
+        read.append(group)
+        return {"a": ArrayColumn(np.broadcast_to(0.0, 2 << 20))}
+
+    cache = cache_of(read_one, 1 << 30)
+
+    for batch in range(20):
+        wanted = np.random.default_rng(batch).permutation(30).tolist()
+        while wanted:
+            group = cache.next_to_read(wanted, ["a"])
+            cache.columns(group, ["a"])
+            wanted.remove(group)
+
+    assert len(read) < 5 * 30
+
+
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
 def test_threads_that_wait_for_one_that_fails_try_by_themselves(failure: type[BaseException]) -> None:
     n_reads = 0
