@@ -6,8 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import DatasetDescription
+from data_stack.repository.places import DatasetDescription, is_place
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
 from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
@@ -80,6 +81,8 @@ def load(
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
     named: Any = name  # a Path leads to a place
+    if storage is not None and is_place(name):
+        raise ConfigError(f"{named!r:.200} is read where it lies: leave out storage=, which is for datasets by name")
     if path := lock or os.environ.get(VARIABLE):
 
         def load_split(each: str | None) -> Any:

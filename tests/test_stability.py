@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 import re
 import shutil
 import subprocess
@@ -19,9 +18,7 @@ import public_api
 import pytest
 
 import data_stack
-from data_stack import formats
 from data_stack.exception import ConfigError, DataStackError
-from data_stack.formats import records
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = json.loads((make_format_fixtures.STORED / "expected.json").read_text())
@@ -87,12 +84,9 @@ MISTAKES: list[tuple[int, Callable[[], Any]]] = [
     (1, lambda: data_stack.load("digitz")),
     (1, lambda: data_stack.load("digits", "tain", storage="memory://")),
     (1, lambda: data_stack.plan("digitz")),
-    (1, lambda: data_stack.default_repository().load("digitz")),
     (1, lambda: data_stack.Loader(ITERATOR, 0)),
     (1, lambda: data_stack.Loader(ITERATOR, 2).load_state_dict({})),
-    (1, lambda: formats.HDF5DatasetIterator("missing.h5", ["image"])),
-    (1, lambda: records.open("missing")),
-    (1, lambda: data_stack.SplitterFactory.get_random_splitter([2.0])),
+    (1, lambda: data_stack.formats.HDF5DatasetIterator("missing.h5", ["image"])),
 ]
 
 
@@ -111,8 +105,3 @@ def test_the_traceback_of_a_mistake_has_the_lines_of_the_program_and_one_of_ours
     brief, whole = found
     assert (brief.count(True), brief.count(False)) == (n_lines, 1)
     assert len(whole) > len(brief) + 1
-
-
-@pytest.mark.parametrize("public", [data_stack.plan, data_stack.Loader, data_stack.Loader.load_state_dict])
-def test_public_names_are_pickled_by_name(public: Any) -> None:
-    assert pickle.loads(pickle.dumps(public)) is public

@@ -113,7 +113,7 @@ class DatasetRepository:
             identifier: name of the dataset; ``"name@version"`` for a certain version, ``"distribution:name"`` where several
                 distributions provide the name, ``"scheme:name@version#part"`` for a dataset of a catalogue.
             split: name of the split, or an expression of names, or a list, see :func:`data_stack.load`; None for all splits.
-            storage: where the dataset is kept: a connector, a path or a URL; None for the default store, and for a path.
+            storage: where the dataset is kept: a connector, a path or a URL; None for the default store.
             progress: draw bars; see :func:`data_stack.load`.
             config: further options of the dataset.
 
@@ -130,8 +130,6 @@ class DatasetRepository:
             CatalogueError: its catalogue cannot be asked.
             RetrievalError, PreparationError, StorageError: it could not be prepared.
         """
-        if storage is not None and is_place(identifier):
-            raise ConfigError(f"{identifier!r:.200} is read where it lies: leave out storage=, which is for datasets by name")
         return self.resolve(identifier, storage).load(split, progress=progress, **config)
 
     def resolve(self, identifier: str, storage: Storage | None = None) -> Resolved:

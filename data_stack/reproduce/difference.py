@@ -18,7 +18,6 @@ from data_stack.dataset.iterator.contract import ColumnKey, DatasetIteratorIF, a
 from data_stack.dataset.meta import column_key
 from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import is_place
 from data_stack.repository.repository import default_repository
 from data_stack.show.column_statistics import fields_of
 from data_stack.show.looks import default_keys
@@ -283,9 +282,7 @@ def diff(first: Any, second: Any, *, key: ColumnKey | None = None, storage: Stor
         ConfigError: the key does not exist, or two samples have the same key; a sample cannot be compared.
         DatasetNotFoundError, RetrievalError, PreparationError: as for :func:`data_stack.load`.
     """
-    stores = [None if is_place(each) else storage for each in (first, second)]
-    named = zip((first, second), stores, strict=True)
-    loaded = [default_repository().load(each, None, store) if isinstance(each, str) else each for each, store in named]
+    loaded = [default_repository().load(each, None, storage) if isinstance(each, str) else each for each in (first, second)]
     splits_of = [dict(each) if isinstance(each, Mapping) else {"": each} for each in loaded]
     names = tuple(dict.fromkeys([*splits_of[0], *splits_of[1]]))
     one, other = (_Side([as_iterator(each.get(name, ())) for name in names], names, key) for each in splits_of)

@@ -40,7 +40,8 @@ def brief_errors(public: _Public) -> _Public:
             return public(*args, **kwargs)
         except DataStackError as error:
             if not os.environ.get("DATA_STACK_DEBUG") and not logger.isEnabledFor(logging.DEBUG):
-                _cut(error)
+                for shown in filter(None, (error, error.__cause__, error.__context__)):
+                    shown.__traceback__ = frames_of_others(shown.__traceback__)
             raise error  # DATA_STACK_DEBUG=1 shows all lines
 
     setattr(call, _BRIEF, call)
@@ -68,13 +69,6 @@ def _decorate(kind: type, is_wanted: Callable[[str, Any], bool]) -> None:
             if inspect.isfunction(function) and is_wanted(name, member):
                 brief = brief_errors(function)
                 setattr(base, name, brief if inspect.isfunction(member) else type(member)(brief))
-
-
-def _cut(error: BaseException) -> None:
-    shown: BaseException | None = error
-    while shown is not None:
-        shown.__traceback__ = frames_of_others(shown.__traceback__)
-        shown = shown.__cause__ or (None if shown.__suppress_context__ else shown.__context__)
 
 
 def frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
