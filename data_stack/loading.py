@@ -6,12 +6,12 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
+from data_stack.exception import ConfigError
 from data_stack.repository.default_storage import Storage
-from data_stack.repository.places import DatasetDescription
+from data_stack.repository.places import DatasetDescription, is_place
 from data_stack.repository.repository import default_repository
 from data_stack.repository.split_expressions import load_expression
 from data_stack.reproduce.lock import VARIABLE, LockFile, load_by_lock
-from data_stack.util.program_lines import brief_errors
 
 if TYPE_CHECKING:
     from data_stack.dataset.iterator import InformedDatasetIteratorIF
@@ -35,7 +35,6 @@ def load(
 def load(
     name: str, split: None = None, storage: _Storage = None, *, progress: bool | None = None, lock: _Path = None, **config: Any
 ) -> dict[str, InformedDatasetIteratorIF]: ...
-@brief_errors
 def load(
     name: str | os.PathLike[str],
     split: str | Sequence[str] | None = None,
@@ -61,7 +60,7 @@ def load(
             ``"all"``, or a list of such; None for all splits. Slices are those of lists; percentages are rounded to the nearest
             sample. A split that has just that name goes first.
         storage: where the dataset is kept: a connector, a path or a URL; None for ``$DATA_STACK_HOME``, or else the user's
-            cache folder.
+            cache folder. A path or URL of a dataset takes none.
         progress: whether to draw bars while the dataset is retrieved, prepared and opened; None: in notebooks and on terminals.
         lock: a lock file: load the version that it names, and compare the samples with it; None for ``$DATA_STACK_LOCK``, or
             else no lock file. Loading never changes the file. All samples of the split are read once for each version of the
@@ -82,6 +81,8 @@ def load(
         RetrievalError, PreparationError, StorageError: it could not be prepared.
     """
     named: Any = name  # a Path leads to a place
+    if storage is not None and is_place(name):
+        raise ConfigError(f"{named!r:.200} is read where it lies: leave out storage=, which is for datasets by name")
     if path := lock or os.environ.get(VARIABLE):
 
         def load_split(each: str | None) -> Any:
@@ -103,7 +104,6 @@ def datasets() -> list[str]:
     return default_repository().list()
 
 
-@brief_errors
 def describe(name: str) -> DatasetDescription:
     """Licence, splits, options and so on of a dataset. Imports its plugin, prepares nothing.
 

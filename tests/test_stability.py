@@ -83,6 +83,10 @@ MISTAKES: list[tuple[int, Callable[[], Any]]] = [
     (1, lambda: data_stack.load("http://127.0.0.1:9/digits")),
     (1, lambda: data_stack.load("digitz")),
     (1, lambda: data_stack.load("digits", "tain", storage="memory://")),
+    (1, lambda: data_stack.plan("digitz")),
+    (1, lambda: data_stack.Loader(ITERATOR, 0)),
+    (1, lambda: data_stack.Loader(ITERATOR, 2).load_state_dict({})),
+    (1, lambda: data_stack.formats.HDF5DatasetIterator("missing.h5", ["image"])),
 ]
 
 

@@ -115,7 +115,8 @@ def describe_name(name: str, value: Any, public: set[int]) -> Iterator[str]:
 
 def _describe_member(name: str, member: Any) -> Iterator[str]:
     function = getattr(member, "__func__", member)
-    yield f"{name}{_signature(function) if inspect.isfunction(function) else ''}"
+    is_fixture = hasattr(function, "_pytestfixturefunction")  # a function until pytest 8.4
+    yield f"{name}{_signature(function) if inspect.isfunction(function) and not is_fixture else ''}"
 
 
 def _is_for_itself(member: str, value: Any) -> bool:

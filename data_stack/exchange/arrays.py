@@ -12,7 +12,6 @@ from data_stack.dataset.iterator.contract import ColumnKey, as_iterator
 from data_stack.dataset.meta import DatasetMeta, IteratorMeta
 from data_stack.exception import ConfigError
 from data_stack.formats.image_folder import ImageFolderIterator
-from data_stack.util.program_lines import brief_errors
 from data_stack.util.suggestions import did_you_mean
 
 
@@ -64,7 +63,6 @@ def from_torch(dataset: Any, *, target: ColumnKey | None = None) -> DatasetItera
     return with_target(iterator, "torch", keys or [0, target], target, class_names)
 
 
-@brief_errors
 def from_folder(folder: Any, *, target: str | None = None, on_error: Literal["raise", "skip"] = "raise") -> DatasetIteratorIF:
     """The images of a folder with a folder for each class as samples ``{"image", "label", "class", "path"}``.
 

@@ -17,12 +17,14 @@ from data_stack.factories.preparation import Preparation, PreparationReport
 from data_stack.factories.prepared import PreparedResources, Resources
 from data_stack.factories.stored import Finding, Readiness, StoredDataset
 from data_stack.io.resource_definition import ResourceDefinition
+from data_stack.util.program_lines import brief_errors
 
 __all__ = ["DatasetCard", "DatasetFactory", "Finding", "PreparationReport", "PreparedResources", "Readiness", "Resources"]
 
 _LEASE_TIMEOUT_SECONDS = 600.0
 
 
+@brief_errors
 class DatasetFactory(BaseDatasetFactory):
     """A dataset described by its author, who subclasses this, declares attributes, and overrides ``preprocess`` and ``open``.
 

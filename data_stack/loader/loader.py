@@ -26,10 +26,12 @@ from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
 from data_stack.util.executor import n_processors
+from data_stack.util.program_lines import brief_errors
 
 _Self = TypeVar("_Self", bound="Loader")
 
 
+@brief_errors
 class Loader:
     """Batches of an iterator's samples, in an order that only the seed and the epoch determine.
 

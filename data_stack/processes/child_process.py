@@ -19,7 +19,7 @@ import threading
 import time
 import types
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import cloudpickle
@@ -330,6 +330,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if kind is np.memmap:
             if (reopened := _reduce_memmap(value)) is not None:
                 return reopened
+        elif kind is types.CodeType:
+            return _make_code, (value.co_filename, *self.dispatch_table[kind](value))
         elif kind is types.FunctionType or isinstance(value, type):
             self._look_at_module(value.__module__)
         elif kind.__module__ == "torch" and kind.__name__ == "Tensor" and (reduced := _reduce_tensor(value)) is not None:
@@ -343,6 +345,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         if not _can_import(package) and name not in cloudpickle.list_registry_pickle_by_value():
             cloudpickle.register_pickle_by_value(module)
             self.by_value.append(module)
+
+
+def _make_code(filename: str, make: Callable[..., types.CodeType], arguments: tuple[Any, ...]) -> types.CodeType:
+    return make(*arguments).replace(co_filename=filename)  # cloudpickle 3.1.3 leaves it out, and tracebacks need it
 
 
 @functools.cache

@@ -68,7 +68,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
     try:
         data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)
     except ResourceNotFoundError:
-        advice = f"{DESCRIPTION}, which `data-stack publish` writes, is missing; download other files of web servers first"
+        advice = f"{DESCRIPTION}, which `data-stack publish` writes, is missing; download other files of web servers"
         raise ResourceNotFoundError(f"{files!r} is not a published dataset: {advice}") from None
     published = PublishedDataset.parse(data, repr(files), pin)
     store = _PublishedFiles(files, published)

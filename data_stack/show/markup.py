@@ -13,9 +13,9 @@ _MAX_CHARACTERS = 80
 _STYLE = """\
 <style scoped>
 .data-stack {font-size: 13px; line-height: 1.45; max-width: 1100px; --line: rgba(128,128,128,.28)}
-.data-stack h3, .data-stack h4, .data-stack h5 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
-.data-stack h3 {margin-top: .2em; font-size: 16px}
-.data-stack h3 + p, .data-stack summary, .data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .7}
+.data-stack h2, .data-stack h3, .data-stack h4 {margin: 1em 0 .3em; font-size: 13px; font-weight: 600; line-height: 1.3}
+.data-stack h2 {margin-top: .2em; font-size: 16px}
+.data-stack h2 + p, .data-stack summary, .data-stack .soft, .data-stack figcaption, .data-stack thead th {opacity: .7}
 .data-stack table {border-collapse: collapse; margin: 0; font-size: 12px; border: 0}
 .data-stack tr, .data-stack tbody tr:nth-child(n):nth-child(n) {background: none; border: 0}
 .data-stack.data-stack th, .data-stack.data-stack td {padding: 3px 16px 3px 0; vertical-align: top; border: 0; max-width: 34em;
@@ -217,7 +217,7 @@ def as_html(blocks: Iterable[Block]) -> str:
 
 def _html_of(block: Block) -> str:
     if isinstance(block, Heading):
-        return f"<h{block.level + 2}>{_html(block.text)}</h{block.level + 2}>"
+        return f"<h{block.level + 1}>{_html(block.text)}</h{block.level + 1}>"  # below the <h1> of a notebook or page
     if isinstance(block, Paragraph):
         return f"<p>{_html(block.text)}</p>"
     if isinstance(block, Facts):

@@ -9,6 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from data_stack.util.program_lines import hand_out
+
 
 def attach_stub(
     package: str, file: str, *, optional: Collection[str] = (), explain: Callable[[str], str] = lambda name: ""
@@ -42,7 +44,7 @@ def attach_stub(
         module, attribute = origins[name]
         if module == package:
             return import_module(f"{module}.{attribute}")  # the import binds the name
-        value = getattr(import_module(module), attribute)
+        value = hand_out(import_module(module), attribute)
         # Also undoes that importing a submodule of the same name puts the module in its place.
         setattr(sys.modules[package], name, value)
         return value

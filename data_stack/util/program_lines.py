@@ -9,7 +9,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType, ModuleType, TracebackType
 from typing import Any, TypeVar
 
 from data_stack.exception import DataStackError
@@ -17,19 +17,21 @@ from data_stack.util.logger import logger
 
 _Public = TypeVar("_Public", bound=Callable[..., Any])
 _HIDDEN = {"data_stack", *sys.stdlib_module_names}
+_BRIEF = "_data_stack_brief"  # attribute of a decorated function, and of its decorated form
 
 
 def brief_errors(public: _Public) -> _Public:
-    """Decorate a function, or the public methods of a class: the traceback of a DataStackError ends at the line that called it.
+    """Decorate a public function or class: the traceback of a DataStackError ends at the line that called it.
 
+    Of a class the constructor, the public methods, and its bases are decorated in place, so that it remains the same class.
     Lines of other packages that data_stack called, such as those of a function for ``map``, remain. With ``DATA_STACK_DEBUG=1``
     in the environment, or the logger of data_stack at DEBUG (``data-stack --debug``), all lines remain.
     """
     if isinstance(public, type):
-        for name in dir(public):
-            if not name.startswith("_") and inspect.isfunction(method := inspect.getattr_static(public, name)):
-                setattr(public, name, brief_errors(method))
+        _decorate(public, lambda name, member: name == "__init__" or not name.startswith("_"))
         return public
+    if _BRIEF in vars(public):
+        return vars(public)[_BRIEF]  # type: ignore[no-any-return]
 
     @functools.wraps(public)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -38,10 +40,35 @@ def brief_errors(public: _Public) -> _Public:
             return public(*args, **kwargs)
         except DataStackError as error:
             if not os.environ.get("DATA_STACK_DEBUG") and not logger.isEnabledFor(logging.DEBUG):
-                error.__traceback__ = frames_of_others(error.__traceback__)
+                for shown in filter(None, (error, error.__cause__, error.__context__)):
+                    shown.__traceback__ = frames_of_others(shown.__traceback__)
             raise error  # DATA_STACK_DEBUG=1 shows all lines
 
-    return call  # type: ignore[return-value]  # the same parameters
+    setattr(call, _BRIEF, call)
+    return vars(public).setdefault(_BRIEF, call)  # type: ignore[no-any-return]  # one for all threads, for pickle
+
+
+def hand_out(module: ModuleType, name: str) -> Any:
+    """A function or class of a module for the program, decorated by :func:`brief_errors` in its module.
+
+    Of a class only what makes an object is decorated, so that calls of its other methods take no longer.
+    """
+    value = getattr(module, name)
+    if inspect.isfunction(value):
+        value = brief_errors(value)
+        setattr(module, name, value)
+    elif isinstance(value, type) and not issubclass(value, BaseException):
+        _decorate(value, lambda name, member: name == "__init__" or not (name.startswith("_") or inspect.isfunction(member)))
+    return value
+
+
+def _decorate(kind: type, is_wanted: Callable[[str, Any], bool]) -> None:
+    for base in kind.__mro__:
+        for name, member in list(vars(base).items()) if base.__module__.partition(".")[0] == "data_stack" else ():
+            function = getattr(member, "__func__", member)  # of a classmethod or staticmethod
+            if inspect.isfunction(function) and is_wanted(name, member):
+                brief = brief_errors(function)
+                setattr(base, name, brief if inspect.isfunction(member) else type(member)(brief))
 
 
 def frames_of_others(traceback: TracebackType | None) -> TracebackType | None:
@@ -65,11 +92,16 @@ def warn_deprecated(name: str, *, instead: str, since: str, removed_in: str) -> 
         since: the version that deprecates it.
         removed_in: the version without it, a major one.
     """
+    text = f"{name} is deprecated since data_stack {since} and will be removed in {removed_in}: use {instead}"
+    warn_program(text, DeprecationWarning)
+
+
+def warn_program(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the program that led here."""
     frame, level = sys._getframe(), 1
     while _is_hidden(frame) and frame.f_back is not None:
         frame, level = frame.f_back, level + 1
-    text = f"{name} is deprecated since data_stack {since} and will be removed in {removed_in}: use {instead}"
-    warnings.warn(text, DeprecationWarning, stacklevel=level)
+    warnings.warn(text, category, stacklevel=level)
 
 
 def _is_hidden(frame: FrameType) -> bool:

@@ -172,6 +172,8 @@ def test_places_are_no_names_and_names_no_places(tmp_path: Path, monkeypatch: py
     write_csv(tmp_path / "x.csv")
     with pytest.raises(ConfigError, match="has no factory"):
         data_stack.plan("./x.csv")
+    with pytest.raises(ConfigError, match=r"'\./x\.csv' is read where it lies: leave out storage="):
+        data_stack.load("./x.csv", storage="memory://")
     recipe = json.dumps(data_stack.load("digits", split="test").recipe())
     with pytest.raises(RecipeError, match="path or URL"):
         data_stack.from_recipe(recipe.replace('"digits"', '"./x.csv"'))

@@ -47,7 +47,7 @@ def shown(it: Any) -> str:
     root = ElementTree.fromstring(html.replace("<style scoped>", "<style>"))
     for element in root.iter():
         assert element.tag in {
-            "div", "style", "h3", "h4", "h5", "p", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img",
+            "div", "style", "h2", "h3", "h4", "p", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption", "img",
             "b", "br", "audio", "span", "details", "summary", "pre",
         }  # fmt: skip
         assert not any(name.startswith("on") for name in element.attrib)
@@ -213,9 +213,9 @@ def test_splits_are_a_dict_that_shows_them_side_by_side() -> None:
     assert repr(splits) == repr(dict(splits))
     assert splits == dict(splits)
     assert type(pickle.loads(pickle.dumps(splits))) is Splits
-    assert html.count("<h4>Columns</h4>") == 1
-    assert "<h4>train</h4>" in html
-    assert "<h4>test</h4>" in html
+    assert html.count("<h3>Columns</h3>") == 1
+    assert "<h3>train</h3>" in html
+    assert "<h3>test</h3>" in html
     assert "5 samples" in str(splits)
     assert "no splits" in shown(Splits())
     assert type(photos().split({"a": 0.5, "b": 0.5})) is Splits

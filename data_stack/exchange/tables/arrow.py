@@ -8,7 +8,6 @@ import hashlib
 import io
 import os
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
@@ -27,7 +26,7 @@ from data_stack.io.archives.streams import compression_of, open_decompressed
 from data_stack.io.location import is_path
 from data_stack.io.positional import PositionalFile
 from data_stack.io.url import scheme_of
-from data_stack.util.program_lines import brief_errors
+from data_stack.util.program_lines import warn_program
 from data_stack.util.suggestions import did_you_mean
 from data_stack.util.untrusted_text import parse_json
 
@@ -107,7 +106,6 @@ def _encode(columns: dict[str, Any], origins: dict[str, Origin | None]) -> pa.Ta
     return pa.table(cells, pa.schema([pa.field(name, each.type, metadata=metadata[name]) for name, each in cells.items()]))
 
 
-@brief_errors
 def from_csv(
     file: Any,
     *,
@@ -153,7 +151,7 @@ def from_csv(
         raise DatasetFileCorruptError(f"{name!r} cannot be read as CSV: {error!s:.300}{advice}") from error
     check_names(table.column_names)
     if hint:
-        warnings.warn(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}", stacklevel=2)
+        warn_program(f"{name!r} has one column, {table.column_names[0]!r:.80}; {hint}")
     if inexact := [each for each in table.column_names if each not in types and _may_be_inexact(table[each], data)]:
         texts = read(dict.fromkeys(inexact, pa.string()), inexact)
         for each in inexact:
@@ -203,7 +201,6 @@ def _exact(numbers: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return numbers if is_exact else texts
 
 
-@brief_errors
 def from_jsonl(file: Any, *, target: str | None = None, dtypes: Mapping[str, Any] | None = None) -> DatasetIteratorIF:
     """The lines of a file of JSON objects as dict samples; the file is read whole, now.
 

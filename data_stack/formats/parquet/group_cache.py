@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from data_stack.util.forks import call_in_forks
 #: The initial limit; it grows when evicted row groups are read again. With more, memory for the next row groups leaves the
 #: processor's cache.
 _FIRST_BYTES = 24 << 20
-#: Minimum number of evicted row groups to remember; else as many as are cached.
+#: Minimum number of evicted row groups to remember; else as many as are cached, or as one request has needed.
 _FEWEST_REMEMBERED = 8
 #: The limit grows if more than _MAX_RETURNS of the last _LAST_READS reads were of recently evicted row groups. A few occur at
 #: the beginning of an epoch.
@@ -76,7 +76,7 @@ class GroupCache:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._groups: OrderedDict[int, Columns] = OrderedDict()
-        self.n_bytes = self._last_bytes = self._n_calls = 0
+        self.n_bytes = self._last_bytes = self._n_calls = self._most_wanted = 0
         self._limit = min(_FIRST_BYTES, self._max_bytes)
         self._gone: OrderedDict[int, int] = OrderedDict()
         self._returns: deque[bool] = deque(maxlen=_LAST_READS)
@@ -87,7 +87,7 @@ class GroupCache:
         self._inherited = self._groups, self._expected  # not freed: Arrow might wait for a lock that a thread of the parent held
         self._reset()
 
-    def next_to_read(self, groups: Iterable[int], names: Sequence[str]) -> int:
+    def next_to_read(self, groups: Collection[int], names: Sequence[str]) -> int:
         """Choose the row group to read next: one that is cached or prefetched, else one that no other thread is reading, so that
         several threads read different ones.
 
@@ -102,6 +102,7 @@ class GroupCache:
             return 2 if self._is_being_read(group) or group in self._expected else 1
 
         with self._lock:
+            self._most_wanted = max(self._most_wanted, len(groups))
             return min(groups, key=priority)
 
     def has(self, group: int, names: Sequence[str]) -> bool:
@@ -197,5 +198,5 @@ class GroupCache:
             group, columns = self._groups.popitem(last=False)
             self._gone[group] = sum(column.n_bytes for column in columns.values())
             self.n_bytes -= self._gone[group]
-            if len(self._gone) > max(_FEWEST_REMEMBERED, len(self._groups)):
+            if len(self._gone) > max(_FEWEST_REMEMBERED, len(self._groups), self._most_wanted):
                 self._gone.popitem(last=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -61,6 +62,18 @@ def test_a_row_group_that_goes_while_more_of_it_is_read_still_has_all_columns() 
 
     assert set(columns) == {"a", "b"}
     assert cache.n_bytes == sum(column.n_bytes for column in columns.values())
+
+
+def test_the_cache_grows_to_hold_the_row_groups_of_each_batch_however_large_they_are() -> None:
+    reads = itertools.count()
+    cache = cache_of(lambda *_: {"a": ArrayColumn(np.broadcast_to(float(next(reads)), 2 << 20))}, 1 << 30)
+
+    for batch in range(20):
+        wanted = np.random.default_rng(batch).permutation(30).tolist()
+        while wanted:
+            cache.columns(wanted.pop(wanted.index(cache.next_to_read(wanted, ["a"]))), ["a"])
+
+    assert next(reads) < 5 * 30
 
 
 @pytest.mark.parametrize("failure", [DatasetFileCorruptError, KeyboardInterrupt])
