@@ -22,6 +22,7 @@ class TestSparkEngine(EngineContract):
         return SparkEngine(session=spark, attempts=2)
 
     @pytest.mark.full
+    @pytest.mark.timeout(1800)  # Spark takes some milliseconds to start each task
     def test_ten_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
         super().test_ten_thousand_results_are_not_kept(engine)
 
