@@ -129,8 +129,8 @@ class Failure:
         return error
 
 
-def pack(work: Callable[[Any], Any]) -> bytes:
-    """Pickle the function of tasks; functions and classes of a script or a notebook are pickled by value.
+def pack(work: Any) -> bytes:
+    """Pickle the function of tasks, or an end of one; functions and classes of a script or a notebook are pickled by value.
 
     Raises:
         ConfigError: it cannot be pickled.
@@ -144,19 +144,29 @@ def pack(work: Callable[[Any], Any]) -> bytes:
         ) from error
 
 
+def unpack(packed: bytes) -> Any:
+    """What :func:`pack` has pickled; only for bytes from processes of ours."""
+    return load(packed)
+
+
 def attempt(packed: bytes, argument: Any) -> tuple[Any, Failure | None]:
-    """Run a task, and return its result or its failure.
+    """Run a task, and return its result or its failure; cloudpickle can pickle both.
 
     Args:
         packed: what :func:`pack` returned.
         argument: of the task.
     """
     try:
-        return load(packed)(argument), None
+        result = load(packed)(argument)
     except BaseException as error:  # noqa: BLE001  # also SystemExit of user code
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         problem = f"raised {what} (process {os.getpid()} of {socket.gethostname()})"
         return None, Failure(problem, "".join(traceback.format_exception(error)), dump_error(error))
+    try:
+        dump(result)
+    except Exception as error:  # noqa: BLE001  # an object cannot be pickled
+        return None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")
+    return result, None
 
 
 def main(descriptor: int) -> None:
@@ -164,10 +174,5 @@ def main(descriptor: int) -> None:
     channel = Channel(socket.socket(fileno=descriptor))
     while (message := channel.receive()) is not None:
         (sys.argv[:],), parcel = message
-        end = attempt(*parcel.open())  # type: ignore[union-attr]  # each message has one
-        try:
-            answer = Parcel.of(end)
-        except Exception as error:  # noqa: BLE001  # an object cannot be pickled
-            answer = Parcel.of((None, Failure(f"returned a result that cannot be pickled: {type(error).__name__}: {error}")))
-        channel.send((), answer)
+        channel.send((), Parcel.of(attempt(*parcel.open())))  # type: ignore[union-attr]  # each message has one
     channel.close()

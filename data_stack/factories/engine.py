@@ -20,6 +20,9 @@ from data_stack.io.work import with_bar
 
 Result = TypeVar("Result")
 
+#: Openings of which this process has the same code; it has loaded it, so it does not read those files for each shard.
+_compared: set[str] = set()
+
 
 class PreparationEngine(ABC):
     """Runs independent tasks, concurrently if it can, each until one attempt succeeds.
@@ -170,11 +173,12 @@ class _ShardWork:
         Raises:
             ConfigError: this process has other code.
         """
-        if (changed := find_changed_module(self.digests)) is not None:
+        if self.opening not in _compared and (changed := find_changed_module(self.digests)) is not None:
             advice = "install the same code everywhere, and prepare the dataset again"
             raise ConfigError(
                 f"module {changed!r} differs between this process and the one that started the preparation; {advice}"
             )
+        _compared.add(self.opening)
         stored = StoredDataset(self.factory.storage_connector, self.factory._check_definition())
         if not stored.wants_shards(self.opening):
             return None

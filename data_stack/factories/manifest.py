@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from data_stack.exception import ConfigError, DatasetFileCorruptError, MalformedIdentifierError
 from data_stack.io.identifiers import check_identifier
@@ -241,10 +241,6 @@ class Journal:
     def attempt(self) -> str:
         """Names a preparation and its first code: 64 hex digits that stay when it is resumed."""
         return hashlib.sha256("".join([self.fingerprint, *self.codes[:1]]).encode("ascii")).hexdigest()
-
-    def with_step(self, done: Step) -> Journal:
-        """The journal with one more step; replaces an earlier one with the same name."""
-        return replace(self, steps=(*(step for step in self.steps if step.name != done.name), done))
 
     def to_json(self) -> bytes:
         """The journal as it is stored."""

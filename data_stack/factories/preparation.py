@@ -313,7 +313,10 @@ class Preparation:
     def _failure(self, prepared: PreparedResources, error: Exception, *, has_died: bool = False) -> PreparationError:
         """The error for a failure of the author's code; removes what that code made, which may be wrong too."""
         step, keeps = f" in step {prepared.current_step!r}" if prepared.current_step else "", has_died or self.keep_steps
-        if not keeps:
+        if keeps:
+            with contextlib.suppress(StorageError):
+                self.stored.write_journal(prepared.journal)  # steps that were not recorded yet
+        else:
             self._forget(prepared)
         return PreparationError(
             f"could not prepare dataset {self._name!r} {self._definition.card.version}: {self._definition.factory} failed{step} "

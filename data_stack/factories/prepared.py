@@ -26,6 +26,8 @@ from data_stack.io.work import Workers, shows_progress, with_bar
 from data_stack.util.logger import logger
 from data_stack.util.suggestions import did_you_mean
 
+_ALL_NOTED = 100  # steps that are recorded at once; each record lists all of them
+
 
 class Resources(Mapping[str, StreamedResource]):
     """The stored resources of one dataset by their names relative to the dataset.
@@ -134,7 +136,7 @@ class PreparedResources(Resources):
 
     Args:
         stored: the dataset in its store.
-        journal: the finished steps.
+        journal: the steps that were finished before.
         hold: store all resources under temporary names until :meth:`publish`, because the earlier ones are in use.
         progress: show a bar over the steps; None shows it on a terminal and in a notebook.
         opening: of the attempt at one shard, see :meth:`StoredDataset.open_shards`; None for the leading process.
@@ -148,7 +150,8 @@ class PreparedResources(Resources):
         self, stored: StoredDataset, journal: Journal, *, hold: bool, progress: bool | None, opening: str | None = None
     ) -> None:
         super().__init__(stored.connector, stored.definition.folder, ())
-        self.stored, self.journal, self._opening = stored, journal, opening
+        self.stored, self._journal, self._opening = stored, journal, opening
+        self._steps = {step.name: step for step in journal.steps}
         self._names = ResourceNames(self._dataset, (source.identifier for source in stored.definition.sources))
         self._staged: dict[str, str] = {}  # temporary names of resources
         self._hold = hold
@@ -215,14 +218,19 @@ class PreparedResources(Resources):
 
     # ------------------------------------------------------------------ for the preparation
 
+    @property
+    def journal(self) -> Journal:
+        """The finished steps."""
+        return replace(self._journal, steps=tuple(self._steps.values()))
+
     def note_whole(self) -> None:
         """Record that all resources are published."""
-        self.journal = replace(self.journal, steps=())
+        self._steps.clear()
         self._note_step(WHOLE, self._records)
 
     def step_that_made(self, name: str) -> Step | None:
         """A finished step with the current places of its resources; None if it is not finished, or lost a resource."""
-        done = next((each for each in self.journal.steps if each.name == name), None)
+        done = self._steps.get(name)
         if done is None:
             return None
         where: list[str | None] = []
@@ -237,7 +245,8 @@ class PreparedResources(Resources):
         """Record a finished step; the store is written a twentieth of the time at most, and not for the steps of a shard."""
         if self._opening is not None:
             return
-        self.journal = self.journal.with_step(done)
+        self._steps.pop(done.name, None)  # the journal has them in the order of completion
+        self._steps[done.name] = done
         started = time.monotonic()
         if started >= self._next_note:
             self.stored.write_journal(self.journal)
@@ -279,7 +288,7 @@ class PreparedResources(Resources):
         Args:
             keep_steps: keep those of finished steps.
         """
-        kept = {staged for step in self.journal.steps for staged in step.staged} if keep_steps else set()
+        kept = {staged for step in self._steps.values() for staged in step.staged} if keep_steps else set()
         while self._staged:
             if (staged := self._staged.popitem()[1]) not in kept:
                 with contextlib.suppress(StorageError, UnsupportedStorageOperationError):
@@ -316,7 +325,8 @@ class PreparedResources(Resources):
                 raise Superseded from None  # another process has finished and cleaned up
 
     def _note_step(self, name: str, made: Iterable[str]) -> None:
-        self._next_note = 0.0
+        if len(self._steps) < _ALL_NOTED:
+            self._next_note = 0.0
         self.note(self.step_of(name, made))
 
     def step_of(self, name: str, made: Iterable[str]) -> Step:

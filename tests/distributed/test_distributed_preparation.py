@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import signal
-import subprocess
+import itertools
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
@@ -12,18 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-import sharded_dataset
-from process_harness import is_running, run_python, start_python, until
-from sharded_dataset import N_SHARDS, Deadly, Random, Sharded
-from sizes import sized
+from process_harness import run_python
+from sharded_dataset import N_SHARDS, Random, Sharded
 
+from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.distributed import ProcessEngine
 from data_stack.exception import PreparationError, TaskError
-from data_stack.factories.declarative import DatasetFactory, Resources
+from data_stack.factories.declarative import DatasetFactory, PreparedResources, Resources
 from data_stack.factories.definition import DatasetDefinition
 from data_stack.factories.engine import PreparationEngine
 from data_stack.factories.manifest import ResourceRecord
-from data_stack.io.storage_connectors import FileStorageConnector
+from data_stack.io.storage_connectors import FileStorageConnector, InMemoryStorageConnector
 from data_stack.io.storage_connectors.connector import StorageConnector
 from data_stack.testing import EngineContract
 
@@ -80,61 +78,6 @@ class TestProcessEngine(EngineContract):
     @pytest.fixture
     def engine(self) -> PreparationEngine:
         return ProcessEngine(2, attempts=2)
-
-
-def test_processes_that_are_killed_at_each_point_of_a_shard_lose_and_double_nothing(
-    connector: StorageConnector, in_turn: tuple[ResourceRecord, ...], log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    monkeypatch.setenv("SHARDED_DIE", str(marks))
-    factory = Sharded(connector)
-    n_dying = sized(1, 4)  # a process that starts takes its time
-    for part in range(n_dying, N_SHARDS):
-        for point in ("begin", "create", "between", "end"):
-            (marks / f"{part}-{point}").touch()
-
-    records = prepared(factory, ProcessEngine(2, attempts=5))
-
-    assert records == in_turn
-    assert attempts(log) == {f"part-{part}": 5 if part < n_dying else 1 for part in range(N_SHARDS)}
-    assert_nothing_left(factory)
-
-
-def program(folder: Path, engine: str, **environment: str) -> subprocess.Popen[str]:
-    return start_python(sharded_dataset.__file__, folder, engine, **environment)
-
-
-def n_noted(store: Path) -> int:
-    """How many shards are done, by the journal."""
-    journal = store / "sharded/1.0.0/journal.json"
-    return len(json.loads(journal.read_text())["steps"]) if journal.exists() else 0
-
-
-@pytest.mark.parametrize("successor", ["processes", "none"])
-def test_what_a_killed_driver_had_done_is_not_done_again(
-    tmp_path: Path, in_turn: tuple[ResourceRecord, ...], log: Path, successor: str
-) -> None:
-    store = tmp_path / "store"
-    driver = program(store, "processes", SHARDED_PAUSE="0.1")
-    assert until(lambda: n_noted(store) >= 5)
-    driver.kill()
-    driver.communicate()
-    workers = {int(line.split()[1]) for line in log.read_text().splitlines()}
-    assert until(lambda: not any(map(is_running, workers)))
-    n_done = n_noted(store)
-    before = attempts(log)
-
-    process = program(store, successor)
-
-    assert process.communicate()[0] == "prepared\n"
-    again = attempts(log) - before
-    assert len(again) == sum(again.values()) == N_SHARDS - n_done
-    factory = Sharded(FileStorageConnector(store))
-    manifest = factory.manifest()
-    assert manifest is not None
-    assert manifest.prepared == in_turn
-    assert_nothing_left(factory)
 
 
 class ThreadEngine(PreparationEngine):
@@ -202,13 +145,6 @@ def test_a_failing_shard_is_named_and_all_else_is_kept_where_asked_for(
     assert_nothing_left(factory)
 
 
-def test_a_shard_that_kills_each_process_is_given_up(tmp_path: Path) -> None:
-    factory = Deadly(FileStorageConnector(tmp_path))
-
-    with pytest.raises(PreparationError, match=r'shard {"part": 3} failed in each of 3 attempts.*killed by signal 9 \(SIGKILL'):
-        prepared(factory, ProcessEngine(2))
-
-
 class Described(Sharded):
     def preparation_shards(self, raw: Resources) -> Any:
         return self.shards  # type: ignore[attr-defined]
@@ -231,6 +167,34 @@ def test_shards_that_are_no_list_of_different_values_or_cannot_be_sent_are_refus
 
     with pytest.raises(PreparationError, match=said):
         prepared(factory, ProcessEngine(1))
+
+
+class Empty(Sharded):
+    def preparation_shards(self, raw: Resources) -> Any:
+        return range(self.n_shards)  # type: ignore[attr-defined]
+
+    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
+        pass
+
+    def open(self, split: str, prepared: Resources) -> DatasetIteratorIF:
+        return SequenceDatasetIterator([[0]])
+
+
+@pytest.mark.parametrize("engine", [None, ThreadEngine()], ids=str)
+def test_the_work_for_a_shard_does_not_grow_with_their_number(engine: PreparationEngine | None) -> None:
+    n_calls = []
+    for n_shards in (10, 100, 1000):  # the first one imports modules
+        calls = itertools.count()
+        factory = Empty(InMemoryStorageConnector())
+        vars(factory).update(n_shards=n_shards)
+        sys.setprofile(lambda *_, calls=calls: next(calls))
+        try:
+            factory.prepare(engine=engine, progress=False)
+        finally:
+            sys.setprofile(None)
+        n_calls.append(next(calls))
+
+    assert n_calls[2] < 12 * n_calls[1]
 
 
 SCRIPT = """
@@ -263,14 +227,3 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 
     assert output == "[('none.txt',), ('one.txt',)]\n", errors
     assert errors.count("not on standard output") == 2
-
-
-def test_an_interrupted_driver_takes_its_processes_along(tmp_path: Path, log: Path) -> None:
-    driver = program(tmp_path / "store", "processes", SHARDED_PAUSE="60")
-    assert until(lambda: sum(attempts(log).values()) == 2)
-
-    driver.send_signal(signal.SIGINT)
-    driver.communicate(timeout=60)
-
-    assert driver.returncode != 0
-    assert not any(is_running(int(line.split()[1])) for line in log.read_text().splitlines())

@@ -1,4 +1,4 @@
-"""The engine of Spark keeps the contract of engines, and gives up a shard that kills each of its Pythons."""
+"""The engine of Spark keeps the contract of engines."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sharded_dataset import Deadly
 
-from data_stack.exception import PreparationError
 from data_stack.factories.engine import PreparationEngine
-from data_stack.io.storage_connectors import FileStorageConnector
 from data_stack.testing import EngineContract
 
 if TYPE_CHECKING:
@@ -24,12 +21,17 @@ class TestSparkEngine(EngineContract):
 
         return SparkEngine(session=spark, attempts=2)
 
+    @pytest.mark.full
+    @pytest.mark.timeout(1800)  # Spark takes some milliseconds to start each task
+    def test_ten_thousand_results_are_not_kept(self, engine: PreparationEngine) -> None:
+        super().test_ten_thousand_results_are_not_kept(engine)
 
-@pytest.mark.full
-def test_a_shard_that_kills_each_python_is_given_up(spark: SparkSession, tmp_path: Path) -> None:
-    from data_stack_spark import SparkEngine
+    @pytest.mark.full
+    def test_a_killed_driver_resumes(self, engine: PreparationEngine, driver_engine: PreparationEngine, tmp_path: Path) -> None:
+        super().test_a_killed_driver_resumes(engine, driver_engine, tmp_path)
 
-    factory = Deadly(FileStorageConnector(tmp_path))
+    @pytest.fixture
+    def driver_engine(self) -> PreparationEngine:
+        from data_stack_spark import SparkEngine
 
-    with pytest.raises(PreparationError, match=r'{"part": 3} failed in each of 2 attempts; the last one was aborted by Spark'):
-        factory.prepare(engine=SparkEngine(session=spark, attempts=2), progress=False)
+        return SparkEngine("local[2]", attempts=2)

@@ -1,12 +1,11 @@
-"""A dataset of twelve shards that says what it does, and can be told to die, wait or fail; also a program that prepares it.
+"""A dataset of twelve shards that says what it does, and can be told to wait or fail; also a program that prepares it.
 
     python sharded_dataset.py FOLDER ENGINE
 
-ENGINE is "processes", "none", or "unleased": none, with a store where every process may think that it is alone.
+ENGINE is "none" or "unleased": none, with a store where every process may think that it is alone.
 
 Environment variables, so that they reach every process:
     SHARDED_LOG     file that gets a line "NAME PID" when an attempt at a shard begins
-    SHARDED_DIE     folder: an attempt at a shard kills its process at one point after the other, each once
     SHARDED_PAUSE   seconds that a shard takes
     SHARDED_FAIL    number of a shard that fails
 """
@@ -16,11 +15,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
-import signal
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +27,6 @@ from data_stack.factories.declarative import DatasetCard, DatasetFactory, Prepar
 from data_stack.io.storage_connectors import FileStorageConnector, StorageConnector
 
 N_SHARDS = 12
-_POINTS = ("begin", "create", "between", "end")
 
 
 class Sharded(DatasetFactory):
@@ -45,17 +41,13 @@ class Sharded(DatasetFactory):
     def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
         part = shard["part"]
         _log(f"part-{part}")
-        _perhaps_die(part, "begin")
         if os.environ.get("SHARDED_FAIL") == str(part):
             raise ValueError(f"part {part} cannot be read")
         with prepared.create(f"parts/{part}/samples.npy") as file:
             np.save(file, np.arange(100) + 1000 * part)
-            _perhaps_die(part, "create")
-        _perhaps_die(part, "between")
         time.sleep(float(os.environ.get("SHARDED_PAUSE", "0")))
         with prepared.create(f"parts/{part}/targets.json") as file, prepared[f"parts/{part}/samples.npy"] as samples:
             file.write(json.dumps(np.load(samples).tolist()).encode())
-        _perhaps_die(part, "end")
 
     def finish_preparation(self, raw: Resources, prepared: PreparedResources) -> None:
         names = sorted(prepared)
@@ -69,14 +61,6 @@ class Sharded(DatasetFactory):
             with prepared[f"parts/{part}/targets.json"] as file:
                 values += json.loads(file.read())
         return SequenceDatasetIterator([values])
-
-
-class Deadly(Sharded):
-    """One shard kills each process that prepares it."""
-
-    def prepare_shard(self, shard: Any, raw: Resources, prepared: PreparedResources) -> None:
-        if shard["part"] == 3:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Random(Sharded):
@@ -104,25 +88,11 @@ def _log(line: str) -> None:
             file.write(f"{line} {os.getpid()}\n")
 
 
-def _perhaps_die(part: int, point: str) -> None:
-    """Kill this process if it is the turn of this point: the n-th attempt at a shard dies at the n-th point."""
-    folder = os.environ.get("SHARDED_DIE")
-    if folder is None:
-        return
-    mark = Path(folder, f"{part}-{point}")
-    earlier = _POINTS[: _POINTS.index(point)]
-    if not mark.exists() and all(Path(folder, f"{part}-{each}").exists() for each in earlier):
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 def main(folder: str, engine: str) -> None:
-    from data_stack.distributed import ProcessEngine
-
     factory = Sharded(FileStorageConnector(folder))
     if engine == "unleased":
         factory = Random(type("Unleased", (FileStorageConnector,), {"lease": StorageConnector.lease})(folder))
-    report = factory.prepare(engine=ProcessEngine(2) if engine == "processes" else None, progress=False)
+    report = factory.prepare(progress=False)
     print("ready" if report.already_ready else "prepared")
 
 

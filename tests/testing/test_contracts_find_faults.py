@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import io
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import pytest
 
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ResourceNotFoundError
+from data_stack.factories.engine import PreparationEngine
 from data_stack.io.resources import Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.connector import BINARY, StorageConnector
 from data_stack.io.storage_connectors.writer import binary_chunks
-from data_stack.testing import DatasetIteratorContract, StorageConnectorContract
+from data_stack.testing import DatasetIteratorContract, EngineContract, StorageConnectorContract
 from data_stack.testing.iterators import PlainIterator, assert_same
 
 
@@ -73,6 +75,8 @@ def failing_tests(suite: Any, **fixtures: Callable[[], Any]) -> set[str]:
                 test(**{parameter: fixtures[parameter]() for parameter in parameters})
             except (Exception, pytest.fail.Exception):
                 failed.add(name)
+            except pytest.skip.Exception:
+                pass
     return failed
 
 
@@ -105,6 +109,25 @@ def test_a_wrong_iterator_fails_where_it_is_wrong() -> None:
         "test_it_pickles",
     }
     assert "test_iterating_gives_all_samples_in_order_each_time" not in failed
+
+
+class NaiveEngine(PreparationEngine):
+    """Takes no second attempt, goes on without what failed, and keeps all results."""
+
+    leaves_process = False
+
+    def run(self, work: Any, tasks: Any, *, title: str) -> Generator[tuple[str, Any], None, None]:
+        with ThreadPoolExecutor(2) as pool:
+            results = {name: pool.submit(work, task) for name, task in tasks.items()}
+            yield from ((name, result.result()) for name, result in results.items() if result.exception() is None)
+
+
+def test_a_naive_engine_fails_where_it_is_naive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fixtures: Any = {"engine": NaiveEngine, "tmp_path": lambda: tmp_path, "monkeypatch": lambda: monkeypatch}
+
+    failed = failing_tests(EngineContract(), **fixtures)
+
+    assert failed == {"test_ten_thousand_results_are_not_kept", "test_nothing_is_left_over"}
 
 
 def test_an_unknown_number_equals_itself_alone() -> None:

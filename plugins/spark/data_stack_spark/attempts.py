@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import Any
 
-from data_stack.distributed.attempts import attempt
+from data_stack.distributed.attempts import attempt, pack
 
 
 def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
@@ -14,10 +14,10 @@ def attempt_by_spark(sent: Any, ends: Any, numbered: tuple[int, Any]) -> None:
 
     Args:
         sent: Spark's broadcast of the packed function.
-        ends: Spark's accumulator of a list, which gets the number of the task and its result.
+        ends: Spark's accumulator of a list, which gets the number of the task and its packed end.
         numbered: number and argument of the task.
     """
     number, argument = numbered
     with contextlib.redirect_stdout(sys.stderr):  # standard output may be the connection to Spark
         end = attempt(sent.value, argument)
-    ends.add([(number, end)])
+    ends.add([(number, pack(end))])  # Spark's own pickler refuses classes of a notebook

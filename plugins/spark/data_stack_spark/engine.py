@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import secrets
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from pyspark import InheritableThread, SparkContext
 from pyspark.accumulators import AddingAccumulatorParam
 from pyspark.sql import SparkSession
 
-from data_stack.distributed.attempts import Failure, pack
+from data_stack.distributed.attempts import Failure, pack, unpack
 from data_stack.exception import ConfigError
 from data_stack.factories.engine import PreparationEngine
 from data_stack_spark.attempts import attempt_by_spark
@@ -79,7 +80,9 @@ class SparkEngine(PreparationEngine):
                         problem = str(error)
                 if not problem:
                     continue
-                for name in left:  # any of them may be the cause
+                blamed = re.search(r"Task (\d+) in stage", problem)
+                culprit = names[int(blamed[1])] if blamed else None
+                for name in [culprit] if culprit in left else list(left):  # any of them may be the cause
                     self._note(name, Failure(f"was aborted by Spark:\n{problem[:_PROBLEM_CHARACTERS]}"), failures)
 
     def _note(self, task: str, failure: Failure, failures: Counter[str]) -> None:
@@ -168,10 +171,11 @@ def _job(
                 thread.join(_LOOK_SECONDS)
                 continue
             position, end = ends.value[n_taken]
+            ends.value[n_taken] = None  # this process would keep all results
             n_taken += 1
             if position not in given:  # a task may run several times; its first result counts
                 given.add(position)
-                yield position, end
+                yield position, unpack(end)
     finally:
         if thread.is_alive():
             context.cancelJobGroup(group)
