@@ -132,8 +132,7 @@ def test_a_notebook_runs_from_top_to_bottom(
 
 @pytest.mark.full
 def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
-    program = "\n".join(blocks(README, "python"))
-    (home / "readme.py").write_text(program, encoding="utf-8")
+    (home / "readme.py").write_text("\n".join(blocks(README, "python")), encoding="utf-8")
 
     result = python("readme.py")
 
@@ -217,10 +216,8 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     factory = factory.replace("range(64)", "range(3)").replace("https://…", home.as_uri()).replace(', sha256="…"', "")
     (home / "scans.py").write_text(factory, encoding="utf-8")
     lines = [
-        "from data_stack import FileStorageConnector",
-        "from data_stack.distributed import ProcessEngine",
-        "from data_stack_spark import SparkEngine",
-        "from scans import Scans",
+        "from data_stack import FileStorageConnector; from data_stack.distributed import ProcessEngine",
+        "from data_stack_spark import SparkEngine; from scans import Scans",
         "if __name__ == '__main__':",
         "    factory = Scans(FileStorageConnector('store'))",
         *(f"    {line}" for line in engines.replace("(8", "(2").splitlines()),
@@ -228,9 +225,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     ]
     (home / "prepare.py").write_text("\n".join(lines), encoding="utf-8")
 
-    printed = python("prepare.py").stdout
-
-    assert "prepared/part-2.csv" in printed
+    assert "prepared/part-2.csv" in python("prepare.py").stdout
 
 
 @pytest.mark.full
