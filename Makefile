@@ -79,7 +79,7 @@ version:  ## write a version, V=0.3.0, into all packages
 constraints: .venv-dist/.installed  ## write constraints-lowest.txt, after a change of lower bounds
 	.venv-dist/bin/python -W ignore tools/lowest_versions.py
 
-docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html
+docs: $(VENV)/.installed  ## build the site with pages, notebooks and API reference in docs/_build/html, beside those of other versions
 	$(BIN)/python tools/build_docs.py
 
 notebooks: $(VENV)/.installed  ## run the notebooks and keep their output in them

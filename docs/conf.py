@@ -15,6 +15,17 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx
 html_theme = "furo"
 html_title = f"data_stack {release}"
 html_static_path, html_css_files = ["_static"], ["site.css"]
+templates_path = ["_templates"]
+html_sidebars = {
+    "**": [
+        "sidebar/brand.html",
+        "versions.html",
+        "sidebar/search.html",
+        "sidebar/scroll-start.html",
+        "sidebar/navigation.html",
+        "sidebar/scroll-end.html",
+    ]
+}
 html_show_sphinx = html_show_sourcelink = html_copy_source = False
 pygments_style, pygments_dark_style = "xcode", "github-dark-high-contrast"  # enough contrast for WCAG
 

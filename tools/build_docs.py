@@ -1,29 +1,47 @@
 """Build the site: the Markdown pages and notebooks of the repository, the API reference, and plots of the benchmarks.
 
-``make docs`` runs this and leaves the site in ``docs/_build/html``; an argument names another. The pages keep their places,
-so that links between them work there as they do on GitHub; only ``README.md`` becomes ``index.md``.
+    python tools/build_docs.py [--version VERSION] [FOLDER]
+
+``make docs`` runs this and leaves the site in ``docs/_build/html/VERSION``; versions that are already there stay, and each page
+lists them. ``FOLDER`` is another place than ``docs/_build``. The pages keep their places, so that links between them work there
+as they do on GitHub; only ``README.md`` becomes ``index.md``.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
+import importlib.metadata
 import inspect
+import json
 import os
 import pkgutil
 import re
 import shutil
 import sys
+from collections.abc import Iterator
 from functools import cache
+from html.parser import HTMLParser
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
+from packaging.version import InvalidVersion, Version
 from plot_benchmarks import plot_targets
 
 import data_stack
 
 ROOT = Path(__file__).parent.parent
-COPIED = ("*.md", "docs/*.md", "docs/images/*", "benchmarks/*.md", "getting_started/*.ipynb", "plugins/*/README.md")
+COPIED = (
+    "*.md",
+    "docs/*.md",
+    "docs/how_to/*.md",
+    "docs/images/*",
+    "benchmarks/*.md",
+    "getting_started/*.ipynb",
+    "plugins/*/README.md",
+)
 PLUGINS = ("data_stack_petastorm", "data_stack_spark")
 
 
@@ -108,6 +126,10 @@ def assemble(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, target)
     (folder / "api").mkdir()
+    lines = ["Python API", "==========", "", "Every public name, by module.", "", ".. toctree::", ""]
+    (folder / "api" / "index.rst").write_text(
+        "\n".join([*lines, *(f"   {name}" for name in list_packages()), ""]), encoding="utf-8"
+    )
     for package in list_packages():
         (folder / "api" / f"{package}.rst").write_text(write_api_page(package), encoding="utf-8")
     _add_plots(folder / "benchmarks" / "README.md")
@@ -133,9 +155,10 @@ def _contents(page: Path) -> str:
     for heading, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
         links = [os.path.normpath(f"docs/{link}").rpartition(".")[0] for link in re.findall(r"\]\(([^)#]+)", text)]
         if heading != "By task":
-            trees.append(_tree(heading, [link for link in dict.fromkeys(links) if link not in listed]))
+            pages = [link for link in dict.fromkeys(links) if link not in listed]
+            trees.append(_tree(heading, ["api/index", *pages] if heading == "Reference" else pages))
             listed.update(links)
-    return "\n".join([*trees, _tree("API", [f"api/{package}" for package in list_packages()])])
+    return "\n".join(trees)
 
 
 def _tree(caption: str, pages: list[str]) -> str:
@@ -143,21 +166,87 @@ def _tree(caption: str, pages: list[str]) -> str:
     return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n"
 
 
-def main(build: Path) -> int:
-    """Build the site in ``build``; return 1 where Sphinx warns of anything."""
+def list_versions(site: Path) -> list[str]:
+    """Write which versions lie in ``site``, newest first, for the list on each page; ``index.html`` leads to the stable one.
+
+    The stable version is the newest that is no pre-release, or the newest where there are only pre-releases.
+    """
+    names = sorted((page.parent.name for page in site.glob("*/index.html")), key=_order, reverse=True)
+    stable = next((name for name in names if not _order(name).is_prerelease), names[0])
+    pages = {name: sorted(str(page.relative_to(site / name)) for page in (site / name).rglob("*.html")) for name in names}
+    # A script, not JSON, because a browser does not let a page read other files of a folder.
+    (site / "versions.js").write_text(
+        f"window.siteVersions = {json.dumps({'stable': stable, 'pages': pages})};\n", encoding="utf-8"
+    )
+    head = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={stable}/index.html"><title>data_stack</title>'
+    link = f'<a href="{stable}/index.html">data_stack {stable}</a>'
+    (site / "index.html").write_text(f'<!doctype html>\n<html lang="en">{head}{link}</html>\n', encoding="utf-8")
+    return names
+
+
+def _order(name: str) -> Version:
+    try:
+        return Version(name)
+    except InvalidVersion:
+        return Version("0.dev0")  # such as "main"
+
+
+class _Links(HTMLParser):
+    """The anchors of a page, and what it links to and shows."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.anchors, self.targets = {""}, set[str]()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.anchors.update(value for name, value in attrs if name in ("id", "name") and value)
+        self.targets.update(value for name, value in attrs if name in ("href", "src") and value)
+
+
+def find_broken_links(folder: Path) -> Iterator[str]:
+    """The links of the pages below ``folder`` to files and anchors that are not there; other sites are not asked."""
+    pages = {page.resolve(): _Links(page) for page in sorted(folder.rglob("*.html"))}
+    for page, links in pages.items():
+        for link in sorted(links.targets):
+            url = urlsplit(link)
+            target = (page.parent / unquote(url.path)).resolve() if url.path else page
+            if url.scheme or url.netloc or (target.name == "versions.js" and target.parent == folder.resolve().parent):
+                continue
+            if not target.is_file() or (target in pages and unquote(url.fragment) not in pages[target].anchors):
+                yield f"{page.relative_to(folder.resolve())}: {link}"
+
+
+def _mend(page: Path) -> None:
+    """Give a page what Sphinx leaves out for screen readers: levels of the sidebar's headings, and lists that are lists."""
+    text = page.read_text(encoding="utf-8").replace('role="heading">', 'role="heading" aria-level="2">')
+    # The parameters of a signature, each in a line of its own.
+    text = re.sub(r"<dl>\s*((?:<dd>.*?</dd>\s*)+)</dl>", lambda found: re.sub("(?<=<)(/?)dd>", r"\1span>", found[1]), text)
+    page.write_text(text, encoding="utf-8")
+
+
+def main(build: Path, version: str) -> int:
+    """Build the site of ``version`` in ``build``; return 1 where Sphinx warns of anything or a link leads nowhere."""
     from sphinx.cmd.build import build_main
 
-    assemble(build / "source")
-    status = build_main(
-        ["-b", "html", "-W", "--keep-going", "-q", "-c", str(ROOT / "docs"), str(build / "source"), str(build / "html")]
-    )
-    for page in (build / "html").rglob("*.html"):  # Sphinx gives the headings of the sidebar no level
-        text = page.read_text(encoding="utf-8")
-        page.write_text(
-            text.replace('class="caption" role="heading">', 'class="caption" role="heading" aria-level="2">'), "utf-8"
-        )
-    return status
+    site, source = build / "html", build / "source"
+    assemble(source)
+    shutil.rmtree(site / version, ignore_errors=True)
+    settings = ["-c", str(ROOT / "docs"), "-d", str(build / "doctrees"), "-D", f"release={version}"]
+    settings += ["-D", f"html_title=data_stack {version}"]
+    status = build_main(["-b", "html", "-W", "--keep-going", "-q", *settings, str(source), str(site / version)])
+    for page in (site / version).rglob("*.html"):
+        _mend(page)
+    shutil.rmtree(site / "jupyter_execute", ignore_errors=True)  # of myst-nb
+    list_versions(site)
+    broken = [*find_broken_links(site / version)]
+    print("".join(f"broken link in {link}\n" for link in broken), end="", file=sys.stderr)
+    return int(status or bool(broken))
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs" / "_build"))
+    parser = argparse.ArgumentParser(description="Build the documentation as a site.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "_build")
+    parser.add_argument("--version", default=importlib.metadata.version("lazy-data-stack"))
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.folder, arguments.version))

@@ -31,6 +31,10 @@ PROJECTS = {"data_stack": ROOT} | {
     package.name: package.parent for package in sorted(ROOT.glob("plugins/*/data_stack_*")) if package.is_dir()
 }
 
+#: Where the files of the project can be read, such as ``"https://…/blob/main"``; without it, links to them become text.
+FILES_URL = ""
+RELATIVE_LINK = re.compile(r"(!?)\[([^][]*)\]\((?!\w+:|#)([^)\s]+)\)")
+
 MAX_BYTES = 2 << 20
 FORBIDDEN = {"benchmarks", "docs", "fixtures", "getting_started", "test", "tests"}
 
@@ -44,8 +48,22 @@ def copy_projects(folder: Path) -> list[Path]:
         for file in (ROOT / "LICENSE", *(project / name for name in ("pyproject.toml", "setup.py", "README.md"))):
             if file.exists():
                 shutil.copy(file, copy)
+        readme = copy / "README.md"
+        readme.write_text(replace_links(readme.read_text(encoding="utf-8"), project.relative_to(ROOT)), encoding="utf-8")
         copies.append(copy)
     return copies
+
+
+def replace_links(text: str, folder: Path) -> str:
+    """A README of ``folder`` for a package index, where relative links lead nowhere: they lead to FILES_URL, or become text."""
+
+    def replace(link: re.Match[str]) -> str:
+        image, words, target = link.groups()
+        if FILES_URL:
+            return f"{image}[{words}]({FILES_URL}/{os.path.normpath(folder / target)}{'?raw=true' * bool(image)})"
+        return "" if image else words
+
+    return RELATIVE_LINK.sub(replace, text)
 
 
 STARTED = time.monotonic()
@@ -109,6 +127,7 @@ def find_faults(path: Path, version: str) -> Iterator[str]:
     for wanted in (f"Version: {version}", "License(-Expression)?: MIT", "License-File: LICENSE", r"Name: lazy-data-stack[\w-]*"):
         if not re.search(f"^{wanted}$", metadata, re.MULTILINE):
             yield f"its metadata have no line {wanted!r}"
+    yield from (f"its README has the relative link {link[0]}" for link in RELATIVE_LINK.finditer(metadata))
 
 
 def check(paths: list[Path]) -> None:

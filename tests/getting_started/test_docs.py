@@ -28,7 +28,7 @@ from data_stack.dataset import encoders
 from data_stack.formats import parquet, records
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("benchmarks/*.md"), *ROOT.glob("plugins/*/README.md")]
+PAGES = [path for folder in (".", "docs", "docs/how_to", "benchmarks", "plugins/*") for path in ROOT.glob(f"{folder}/*.md")]
 TEXTS = {page: page.read_text(encoding="utf-8") for page in PAGES}
 WRITTEN_BY_READERS = {"f", "function", "g", "DataFrame", "enumerate", "len", "partial", "range"}
 
@@ -69,9 +69,7 @@ def test_every_public_name_is_described_once() -> None:
     homes = {name.rpartition(".")[2] for name in described}
     public = [(package, name) for package in pages for name in getattr(import_module(package), "__all__", [])]
 
-    assert {"data_stack.load", "data_stack.Loader", "data_stack.MongoDBStorageConnector", "data_stack.exception.ConfigError"} <= {
-        *described
-    }
+    assert {"data_stack.load", "data_stack.MongoDBStorageConnector", "data_stack.exception.ConfigError"} <= {*described}
     assert len(described) == len({*described})
     assert [
         (package, name)
@@ -152,16 +150,27 @@ def test_the_pictures_of_the_documentation_show_the_figures_of_the_benchmark_pag
         assert (plot_benchmarks.IMAGES / f"{name}.svg").read_text(encoding="utf-8") == plot_benchmarks.draw(chart(tables))
 
 
+def test_versions_lie_side_by_side_and_a_broken_link_is_named(tmp_path: Path) -> None:
+    for version in ("0.9.0", "0.10.0", "0.11.0rc1", "main"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "index.html").write_text('<a id="a" href="#a"></a><a href="index.html#b"></a><img src="c.png">')
+
+    assert build_docs.list_versions(tmp_path) == ["0.11.0rc1", "0.10.0", "0.9.0", "main"]
+    assert '"stable": "0.10.0"' in (tmp_path / "versions.js").read_text()
+    assert [*build_docs.find_broken_links(tmp_path / "main")] == ["index.html: c.png", "index.html: index.html#b"]
+
+
 @pytest.mark.full
-def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+def test_the_site_is_built_without_a_warning_or_a_broken_link(tmp_path: Path) -> None:
     built = subprocess.run(
         [sys.executable, ROOT / "tools" / "build_docs.py", tmp_path], capture_output=True, text=True, check=False
     )
 
     assert (built.returncode, built.stderr) == (0, "")
-    html = (tmp_path / "html" / "api" / "data_stack.html").read_text(encoding="utf-8")
+    (site,) = (page.parent for page in tmp_path.glob("html/*/index.html"))
+    html = (site / "api" / "data_stack.html").read_text(encoding="utf-8")
     assert [name for name in data_stack.__all__ if f"{name}<" not in html] == []
-    assert list(tmp_path.glob("html/_images/table-*.svg"))
+    assert list(site.glob("_images/table-*.svg"))
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("getting_started/*.ipynb")), ids=lambda path: str(path.stem))

@@ -7,13 +7,16 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 from PIL import Image
+from s3_server import S3Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Jupyter's own modules
 ROOT = Path(__file__).parents[2]
@@ -129,8 +132,7 @@ def test_a_notebook_runs_from_top_to_bottom(
 
 @pytest.mark.full
 def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
-    program = "\n".join(blocks(README, "python"))
-    (home / "readme.py").write_text(program, encoding="utf-8")
+    (home / "readme.py").write_text("\n".join(blocks(README, "python")), encoding="utf-8")
 
     result = python("readme.py")
 
@@ -138,7 +140,8 @@ def test_the_code_of_the_readme_runs_as_it_stands(home: Path) -> None:
     assert "dataset digits, train" in result.stdout
 
 
-#: They import torch, pandas, polars or datasets, each in a process of its own.
+QUICK_PAGES = ("records", "fast_reading", "loader", "parquet", "croissant", "reproducibility", "from_granular", "from_datastack")
+#: They import torch, pandas, polars or datasets.
 SLOW_PAGES = (
     "display",
     "exchange",
@@ -151,37 +154,58 @@ SLOW_PAGES = (
 )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "records",
-        "fast_reading",
-        "loader",
-        "parquet",
-        "croissant",
-        "sharing",
-        "reproducibility",
-        "from_granular",
-        "from_datastack",
-        *(pytest.param(name, marks=pytest.mark.full) for name in SLOW_PAGES),
-    ],
-)
+@pytest.mark.parametrize("name", [*QUICK_PAGES, *(pytest.param(name, marks=pytest.mark.full) for name in SLOW_PAGES)])
 def test_the_code_of_a_page_runs_as_it_stands(home: Path, name: str) -> None:
-    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
-    (home / f"the_{name}.py").write_text("\n".join(blocks(page, "python")), encoding="utf-8")
+    run_pages(home, [name])
 
-    python(f"the_{name}.py")
+
+#: They import torch, or need servers.
+SLOW_HOW_TO = [f"how_to/{name}" for name in ("cache", "many_gpus", "mongodb", "resume", "torch_dataset")]
+HOW_TO = sorted({f"how_to/{path.stem}" for path in ROOT.glob("docs/how_to/*.md")} - {*SLOW_HOW_TO})
+
+
+def run_pages(home: Path, names: Sequence[str], places: Mapping[str, str] | None = None) -> None:
+    """Run the code of pages in one process, with other stores than theirs; of how-to pages also their ``data-stack`` commands."""
+    files = [f"the_{name.replace('/', '_')}.py" for name in names]
+    for name, file in zip(names, files, strict=True):
+        program = "import os, shlex\nfrom data_stack.cli.main import main\n" if name in HOW_TO else ""
+        page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+        for code in re.findall(r"^(?:```python\n(?s:.*?)^```|\$ data-stack .*)", page, re.MULTILINE):
+            if code[0] == "`":
+                program += code[10:-3]
+            elif name in HOW_TO:
+                program += f"assert main(shlex.split(os.path.expandvars({code[13:]!r}), comments=True)) == 0\n"
+        for place, other in (places or {}).items():
+            program = program.replace(place, other)
+        (home / file).write_text(program, encoding="utf-8")
+
+    python("-c", "import runpy, sys\nfor file in sys.argv[1:]: runpy.run_path(file, run_name='__main__')", *files)
+
+
+def test_the_code_of_how_to_pages_runs_as_it_stands(home: Path) -> None:
+    for name in ("cat/1", "cat/2", "cat/3", "dog/1", "dog/2"):
+        (home / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 6)).save(home / "photos" / f"{name}.png")
+    (home / "wine.csv").write_text('id,name,price\n1,"Barolo, red",31.5\n2,,\n')
+
+    run_pages(home, HOW_TO)
+
+    assert {"backup", "data_stack.lock", "digits-published", "experiments", "signs", "wine_records"} <= {*listing(home)}
 
 
 @pytest.mark.full
-def test_the_code_of_the_page_on_mongodb_runs_on_a_real_server(home: Path, mongodb_uri: str) -> None:
-    (code,) = blocks((ROOT / "docs" / "mongodb.md").read_text(encoding="utf-8"), "python")
-    program = re.sub(r'"mongodb://[^"]*"', repr(mongodb_uri), code)
+def test_the_code_of_how_to_pages_runs_on_real_servers(
+    home: Path, mongodb_uri: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options, torchrun = s3_server.options(), {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    for name, value in (torchrun | {"AWS_ACCESS_KEY_ID": options["key"], "AWS_SECRET_ACCESS_KEY": options["secret"]}).items():
+        monkeypatch.setenv(name, value)
+    bucket = f"s3://{s3_server.new_bucket()}/sets?endpointUrl={quote(options['endpoint_url'], safe='')}&"
+    mongodb = "mongodb://writer:secret@db.example.org/datasets?tls=true"
 
-    printed = python("-c", f"{program}\nprint(train, train._repr_html_())").stdout
+    run_pages(home, SLOW_HOW_TO, {"s3://bucket/sets?": bucket, mongodb: mongodb_uri, "/var/tmp": str(home)})
 
-    assert "1,437 samples" in printed
-    assert "cannot be shown" not in printed
+    assert {"checkpoint.pt", "records", "sets"} <= {*listing(home)}
 
 
 @pytest.mark.full
@@ -192,10 +216,8 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     factory = factory.replace("range(64)", "range(3)").replace("https://…", home.as_uri()).replace(', sha256="…"', "")
     (home / "scans.py").write_text(factory, encoding="utf-8")
     lines = [
-        "from data_stack import FileStorageConnector",
-        "from data_stack.distributed import ProcessEngine",
-        "from data_stack_spark import SparkEngine",
-        "from scans import Scans",
+        "from data_stack import FileStorageConnector; from data_stack.distributed import ProcessEngine",
+        "from data_stack_spark import SparkEngine; from scans import Scans",
         "if __name__ == '__main__':",
         "    factory = Scans(FileStorageConnector('store'))",
         *(f"    {line}" for line in engines.replace("(8", "(2").splitlines()),
@@ -203,9 +225,7 @@ def test_the_code_of_the_page_on_preparation_prepares_in_processes(home: Path) -
     ]
     (home / "prepare.py").write_text("\n".join(lines), encoding="utf-8")
 
-    printed = python("prepare.py").stdout
-
-    assert "prepared/part-2.csv" in printed
+    assert "prepared/part-2.csv" in python("prepare.py").stdout
 
 
 @pytest.mark.full
