@@ -27,7 +27,7 @@ from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
 from data_stack.io.storage_connectors.cache_folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
@@ -354,6 +354,8 @@ class _CachedBlocks(Blocks):
         self._source, self._resource = source, resource
         self._cache, self._folder, self._content = source.cache, source.cache._folder, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256
+        if resource is not None and (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:
+            self.ahead_bytes = blocks.ahead_bytes
         #: Of the bytes, and of the digests.
         self._handles: tuple[int, int] | None = None
         if self._folder.admits(self.size):
@@ -399,6 +401,8 @@ class _CachedBlocks(Blocks):
                 resource.close()
                 raise ResourceChangedError(identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}")
             self._resource = resource
+        if (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:  # which would keep them in memory once more
+            return self._cache._ask(identifier, lambda: blocks.fetch(numbers))
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
         read = resource.read_ranges if len(ranges) > 1 else lambda ranges: [resource.read_at(*ranges[0])]
