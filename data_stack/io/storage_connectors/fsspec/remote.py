@@ -101,6 +101,8 @@ class RemoteFiles:
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
+        #: Whether it has :meth:`beginning_with`.
+        self.lists_by_prefix = self._protocol in ("s3", "s3a")
         self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
@@ -152,11 +154,6 @@ class RemoteFiles:
             # One request each, at once: for a missing file, info() of an object store also looks for a folder.
             return [data is not None for data in self.read_ranges([(path, 0, 1) for path in paths])]
         return [self.info(path) is not None for path in paths]
-
-    @property
-    def lists_by_prefix(self) -> bool:
-        """Whether it has :meth:`beginning_with`."""
-        return self._protocol in ("s3", "s3a")
 
     def beginning_with(self, prefix: str) -> list[RemoteFile]:
         """All files of an S3 store whose paths begin with ``prefix``, which is not empty, also within a name."""
