@@ -6,9 +6,9 @@
 http as published, and from an S3 store, both by ``Loader(…, 64, shuffle=BlockShuffled())``; litdata and MosaicML Streaming read
 their own shards of 16 MB from S3, shuffled, by their loaders with 2 workers, in the Python of ``--peers``. A round is a process
 of its own with an empty cache: the first epoch, and a second one from the cache. Figures: the first epoch against the line
-alone (16 requests of 4 MiB at once); the time until the first batch, in round trips of 20 ms, and how many requests followed
-one another until then; the second epoch against ours on the same files of this disk; the most memory of all processes; and the
-bytes.
+alone (16 requests of 4 MiB at once); the time until the first batch, in round trips of 20 ms; how many requests followed one
+another until then, in a run of its own with half a second a request, so that only waiting counts; the second epoch against ours
+on the same files of this disk; the most memory of all processes; and the bytes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,7 @@ from typing import Any
 
 from harness import HERE, MIB, Results, machine, parser_of
 
-ROUND_TRIP = 0.02
+ROUND_TRIP, LONG_TRIP = 0.02, 0.5
 N_RECORDS = int(os.environ.get("SLOW_LINE_RECORDS", "10240"))
 _BATCH, _PER_SHARD, _RATE = 64, 160, 1e9 / 8
 _KEYS = {"AWS_ACCESS_KEY_ID": "any", "AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -108,8 +109,9 @@ def write_litdata(folder: Path) -> None:
 def litdata_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
     """The labels of an epoch."""
     import litdata
+    from litdata.streaming import downloader
 
-    os.environ["AWS_ALLOW_HTTP"] = "true"  # of obstore
+    downloader._OBSTORE_CLIENT_OPTIONS["allow_http"] = True  # there is no argument for a server without TLS
     bare = {"endpoint_url": os.environ["AWS_ENDPOINT_URL"]}
     dataset = litdata.StreamingDataset(place, cache_dir=cache, shuffle=True, storage_options=bare)
     loader = litdata.StreamingDataLoader(dataset, batch_size=_BATCH, num_workers=2, collate_fn=list)
@@ -137,6 +139,9 @@ def mosaicml_epochs(place: str, cache: str) -> Callable[[], Iterator[int]]:
     from torch.utils.data import DataLoader
 
     dataset = StreamingDataset(remote=place, local=cache, batch_size=_BATCH, shuffle=True)
+    for stream in dataset.streams:
+        # Its forked workers would share the connection that fetched the index, and get the answers of each other.
+        stream._downloader.clean_up()
     loader: Any = DataLoader(dataset, _BATCH, num_workers=2, collate_fn=list, persistent_workers=True)
     return lambda: (each["label"] for batch in loader for each in batch)
 
@@ -152,8 +157,8 @@ WAYS: dict[str, Callable[[str, str], Any]] = {
 _IMPORTS = {"ours": "data_stack.loader requests s3fs", "litdata": "litdata obstore boto3 torch", "MosaicML": "boto3 torch"}
 
 
-def run_way(way: str, port: str, cache: str) -> None:
-    """Two epochs; prints what they took."""
+def run_way(way: str, port: str, cache: str, until: str = "second") -> None:
+    """Two epochs, or until the first batch; prints what they took."""
     for name in next(names for start, names in _IMPORTS.items() if way.startswith(start)).split():
         importlib.import_module(name)
     if way.startswith("ours"):
@@ -166,6 +171,9 @@ def run_way(way: str, port: str, cache: str) -> None:
         for label in begin():
             if not seen and not number:
                 figures["batch"] = time.time()
+                if until == "batch":
+                    print(json.dumps(figures), flush=True)
+                    time.sleep(60)  # until this process and its workers are killed
             seen.append(label)
         figures[epoch] = time.time() - began
         if number == 0:
@@ -179,11 +187,10 @@ def run_way(way: str, port: str, cache: str) -> None:
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[str]:
+def server(folder: Path, *line: str) -> Iterator[str]:
     """The port of slow_server.py."""
-    with subprocess.Popen(
-        [sys.executable, str(HERE / "slow_server.py"), str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
+    command = [sys.executable, str(HERE / "slow_server.py"), str(folder), *line]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
@@ -224,8 +231,8 @@ def line_alone(port: str, folder: Path) -> float:
     return time.perf_counter() - started
 
 
-def measure(way: str, python: str, port: str, folder: Path) -> dict[str, float]:
-    """The figures of one round of a way."""
+def run(way: str, python: str, port: str, folder: Path, until: str) -> tuple[dict[str, float], list[list[Any]], int]:
+    """The figures of a way in a process of its own with an empty cache, its requests, and the most memory."""
     from loader_peers.memory import proportional_bytes
 
     cache = folder / "cache"
@@ -233,10 +240,12 @@ def measure(way: str, python: str, port: str, folder: Path) -> dict[str, float]:
     log_of(port)
     address = f"http://127.0.0.1:{port}"
     environment = {**os.environ, **_KEYS, "AWS_ENDPOINT_URL": address, "S3_ENDPOINT_URL": address, "TMPDIR": str(folder)}
-    command = [python, "-W", "ignore", str(HERE / "slow_line.py"), "--run", way, port, str(cache)]
+    command = [python, "-W", "ignore", str(HERE / "slow_line.py"), "--run", way, port, str(cache), until]
     with (
         open(folder / "errors", "w+") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=HERE) as process,
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment, cwd=HERE, start_new_session=True
+        ) as process,
     ):
         peaks, stopped = [0], threading.Event()
 
@@ -246,23 +255,30 @@ def measure(way: str, python: str, port: str, folder: Path) -> dict[str, float]:
 
         threading.Thread(target=watch, daemon=True).start()
         assert process.stdout is not None
-        lines = [line for line in process.stdout if line.startswith("{")]
+        found = next((line for line in process.stdout if line.startswith("{")), None)
         stopped.set()
-        process.wait()
-        if process.returncode:
+        if until == "batch" or found is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        if process.wait() and found is None:
             errors.seek(0)
             raise RuntimeError(errors.read()[-1500:])
-    figures: dict[str, float] = json.loads(lines[-1])
-    log = log_of(port)
+    return json.loads(found or ""), log_of(port), max(peaks)
+
+
+def measure(way: str, python: str, port: str, folder: Path) -> dict[str, float]:
+    """The figures of one round of a way."""
+    with server(folder / "www", str(LONG_TRIP * 1000), "100000") as far:
+        figures, log, _ = run(way, python, far, folder, "batch")
+    chain = follow_one_another([each for each in log if each[1] <= figures["batch"]])
+    figures, log, memory = run(way, python, port, folder, "second")
     first = [each for each in log if each[0] < figures["started"] + figures["first"]]
-    until = [each for each in log if each[1] <= figures["batch"]]
     return {
         "epoch": figures["first"],
         "second": figures["second"],
         "batch": (figures["batch"] - figures["started"]) / ROUND_TRIP,
         "cpu": figures["cpu"],
-        "chain": float(follow_one_another(until)),
-        "memory": float(max(peaks)),
+        "chain": float(chain),
+        "memory": float(memory),
         "bytes": sum(each[2] for each in first) / _stored(folder, way),
         "requests": float(len(first)),
         "again": sum(each[2] for each in log) / _stored(folder, way) - sum(each[2] for each in first) / _stored(folder, way),

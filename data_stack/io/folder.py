@@ -10,7 +10,7 @@ import contextlib
 import functools
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
@@ -176,9 +176,13 @@ class Folder:
             DatasetFileCorruptError: it is larger than 64 MiB.
         """
         with self.open(file) as resource:
-            data = resource.read(_MAX_SMALL_BYTES + 1)
+            return self.read_small(resource)
+
+    def read_small(self, resource: StreamedResource) -> bytes:
+        """The content of an opened small file; raises as :meth:`read`."""
+        data = resource.read(_MAX_SMALL_BYTES + 1)
         if len(data) > _MAX_SMALL_BYTES:
-            raise DatasetFileCorruptError(f"{self.full_name(file)} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes")
+            raise DatasetFileCorruptError(f"{resource.identifier} is damaged: it has more than {_MAX_SMALL_BYTES:,} bytes")
         return data
 
     def get_resource(self, identifier: str) -> StreamedResource:
@@ -228,6 +232,39 @@ def _folder_of(source: Any) -> Folder:
     if hasattr(source, "get_resource"):
         return Folder(source)
     raise ConfigError(f"expected a folder, a storage connector or a dataset's resources, got {source!r:.80}")
+
+
+class ListedFolder(Folder):
+    """A folder of a store that lists its files once, at the first question for a name, and with them those of its subfolders.
+
+    It is for a few questions in a row: what changes later, it does not see. It pickles as an ordinary folder.
+
+    Args:
+        store, name: as for :class:`Folder`.
+        listed: the names of the files in the store that begin with ``name``; None to list them.
+    """
+
+    def __init__(self, store: Any, name: str, listed: Callable[[], Collection[str]] | None = None) -> None:
+        super().__init__(store, name)
+        self._listed = listed or functools.cache(lambda: dict.fromkeys(self._ask("list", "list_resources", self.full_name(""))))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Folder, (self._store, self.name)
+
+    def has_file(self, file: str) -> bool:
+        return self.full_name(file) in self._listed()
+
+    def list_files(self) -> list[str]:
+        start = self.full_name("")
+        return sorted(name[len(start) :] for name in self._listed() if name.startswith(start))
+
+    def subfolder(self, name: str) -> Folder:
+        return ListedFolder(self._store, check_prefix(self.full_name(name)), self._listed)
+
+    @classmethod
+    def of(cls, folder: Folder) -> Folder:
+        """A folder, listed once if its store can list it; a folder of this machine as it is."""
+        return cls(folder._store, folder.name) if folder.can_delete and folder.path is None else folder
 
 
 class LocalFolder(Folder):

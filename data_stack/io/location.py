@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from data_stack.exception import ConfigError, ResourceNotFoundError
 from data_stack.io.byte_source import ByteSource, LazySource
-from data_stack.io.folder import Folder, folder_of
+from data_stack.io.folder import Folder, ListedFolder, folder_of
 from data_stack.io.resources import StreamedResource, StreamedTextResource
 from data_stack.io.storage_connectors.url import storage_connector_from_url
 from data_stack.io.url import scheme_of, split_url
@@ -62,10 +62,12 @@ class Location:
     Attributes:
         folder: its parent.
         name: its name in the parent.
+        contents: it as a folder, if that is known already.
     """
 
     folder: Folder
     name: str
+    contents: Folder | None = field(default=None, compare=False, repr=False)
 
     @property
     def path(self) -> Path | None:
@@ -91,7 +93,11 @@ class Location:
 
     def as_folder(self) -> Folder:
         """It as a folder."""
-        return self.folder.subfolder(self.name)
+        return self.contents or self.folder.subfolder(self.name)
+
+    def listed(self) -> Location:
+        """The same location, whose files are listed once (:class:`~data_stack.io.folder.ListedFolder`)."""
+        return replace(self, contents=ListedFolder.of(self.as_folder()))
 
 
 def location_of(source: Any) -> Location:

@@ -51,6 +51,8 @@ class WebError(DataStackError):
 
 _Result = TypeVar("_Result")
 
+#: The most that is received at once.
+_PIECE_BYTES: Final = 1 << 20
 _TIMEOUT: Final = "DATA_STACK_WEB_TIMEOUT"
 
 
@@ -226,7 +228,7 @@ class Exchange:
         self._headers, self._own_headers = {"Accept-Encoding": "identity", **headers}, dict(own_headers)
         self.timeout_seconds = web_timeout() if timeout_seconds is None else timeout_seconds
         self._due = min(time.monotonic() + self.timeout_seconds, deadline)
-        self._least, self._is_cut, self.n_received = limits.least_bytes_per_second, False, 0
+        self._least, self._is_cut, self._is_body, self.n_received = limits.least_bytes_per_second, False, False, 0
         self.redirects: list[Mapping[str, str]] = []
         self._auth: tuple[bytes, bytes] | None = None
         with self._translated():
@@ -246,6 +248,7 @@ class Exchange:
         if self.status in (408, 429) or self.status >= 500:
             self._close()
             raise WebError(self.describe_status(), True, _asked_pause(answer.headers), self.status)
+        self._is_body = True
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -285,7 +288,7 @@ class Exchange:
             if not data:
                 return
             self.n_received += len(data)
-            left = min(self.timeout_seconds, self._due - time.monotonic() + len(data) / self._least)
+            left = self._due - time.monotonic()
             yield data
             self._due = time.monotonic() + left
 
@@ -295,12 +298,17 @@ class Exchange:
         Raises:
             WebError: it is longer than ``max_bytes``, or as for :meth:`chunks`.
         """
-        pieces, start = [], self.n_received
-        for data in self.chunks():
+        pieces, left = list[bytes](), max_bytes
+        while True:
+            with self._translated():
+                # Not as it comes: the bytes of a range are received where they stay.
+                data = self._raw.read(min(left + 1, _PIECE_BYTES), decode_content=False)
+            if not data:
+                return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             pieces.append(data)
-            if self.n_received - start > max_bytes:
+            self.n_received, left = self.n_received + len(data), left - len(data)
+            if left < 0:
                 raise WebError(f"sends more than the limit of {max_bytes:,} bytes")
-        return b"".join(pieces)
 
     # ------------------------------------------------------------------ inside
 
@@ -325,17 +333,20 @@ class Exchange:
             self.url = follow(self.url, location)
         raise WebError(f"redirects more than {self._max_redirects} times")
 
-    def _tick(self) -> float:
-        """Seconds to wait for the next bytes, before it is asked again.
+    def _tick(self, n_bytes: int) -> float:
+        """Seconds to wait for the next bytes, before it is asked again; ``n_bytes`` came since it was asked last.
 
         Raises:
             WebError: the server is overdue, or the request was cut.
         """
         if self._is_cut:
             raise WebError("interrupted")
-        left = self._due - time.monotonic()
+        now = time.monotonic()
+        if n_bytes and self._is_body:
+            self._due = min(now + self.timeout_seconds, self._due + n_bytes / self._least)
+        left = self._due - now
         if left <= 0:
-            reason = "stalled: too little came" if self.n_received else "no answer"
+            reason = "stalled: too little came" if self._is_body else "no answer"
             raise WebError(f"{reason} within {self.timeout_seconds:g} s", transient=True)
         # After this time, a waiting request notices that it was cut.
         return min(left, 0.1)

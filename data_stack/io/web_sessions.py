@@ -26,7 +26,7 @@ _CLOSED: Final = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPi
 class _Asking(threading.local):
     """The time that this thread's request has left, and whether its connection served another one before."""
 
-    tick: Callable[[], float] | None = None  # None: the user asks by a session that was passed to use()
+    tick: Callable[[int], float] | None = None  # None: the user asks by a session that was passed to use()
     is_reused = False
 
 
@@ -34,19 +34,21 @@ _asking = _Asking()
 
 
 class _TimedFile(io.RawIOBase):
-    """Reads a socket, each time for as long as ``tick`` says."""
+    """Reads a socket, each time for as long as ``tick`` says; it is told how many bytes came the time before."""
 
-    def __init__(self, file: Any, sock: socket.socket, tick: Callable[[], float]) -> None:
-        self._file, self._sock, self._tick = file, sock, tick
+    def __init__(self, file: Any, sock: socket.socket, tick: Callable[[int], float]) -> None:
+        self._file, self._sock, self._tick, self._n_read = file, sock, tick, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            self._sock.settimeout(self._tick())
+            self._sock.settimeout(self._tick(self._n_read))
+            self._n_read = 0
             with contextlib.suppress(TimeoutError):
-                return self._sock.recv_into(buffer)
+                self._n_read = self._sock.recv_into(buffer)
+                return self._n_read
 
     def close(self) -> None:
         self._file.close()
@@ -84,7 +86,7 @@ class _OptionsInTime(tuple[Any, ...]):
     def __iter__(self) -> Iterator[Any]:
         try:
             if _asking.tick is not None:
-                _asking.tick()
+                _asking.tick(0)
         except DataStackError:
             raise TimeoutError from None  # after which urllib3 closes the socket
         return super().__iter__()
@@ -132,7 +134,7 @@ os.register_at_fork(after_in_child=_mount)  # a connection of the parent serves 
 
 
 def send(
-    url: str, origin: Any, headers: Mapping[str, str], auth: Any, timeout_seconds: float, tick: Callable[[], float]
+    url: str, origin: Any, headers: Mapping[str, str], auth: Any, timeout_seconds: float, tick: Callable[[int], float]
 ) -> requests.Response:
     """The answer to one GET request, with its body unread; redirects are not followed, and no cookies are kept.
 
@@ -149,7 +151,7 @@ def send(
     if settings["verify"] is True:  # Python's own name for it, which requests does not know
         settings["verify"] = os.environ.get("SSL_CERT_FILE") or True
     while True:
-        tick()
+        tick(0)
         _asking.tick, _asking.is_reused = tick, False
         try:
             # Session.send() would read the body of a redirect.

@@ -15,9 +15,11 @@ from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
 from data_stack.exception import ConfigError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
+from data_stack.formats.records import open as open_records
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import StorageConnector
 from data_stack.io.url import scheme_of, split_url
+from data_stack.io.web import is_web
 from data_stack.io.work import progress_as
 from data_stack.repository.default_storage import as_storage_connector
 from data_stack.repository.published import PublishedDataset, open_published
@@ -95,12 +97,6 @@ def locate(text: str) -> Any:
     return location_of((as_storage_connector(store), name))
 
 
-def find_published(source: str | os.PathLike[str]) -> tuple[PublishedDataset, StorageConnector] | None:
-    """The published dataset at a place, see :func:`~data_stack.repository.published.open_published`; None without one."""
-    text = os.fspath(source)
-    return open_published(text if text.startswith(("https://", "http://")) else location_of_place(text))
-
-
 @dataclass(frozen=True)
 class Place:
     """Files at a path or URL, which are opened as they are.
@@ -117,6 +113,18 @@ class Place:
     def factory(self) -> NoReturn:
         """A place has no factory: ConfigError."""
         raise ConfigError(f"{self.name!r:.200} is a file or folder, which has no factory; load, show or browse it")
+
+    def find_published(self) -> tuple[PublishedDataset, StorageConnector] | None:
+        """The published dataset here, see :func:`~data_stack.repository.published.open_published`; None without one."""
+        if is_web(self.name):
+            return open_published(self.name)
+        vars(self)["_location"] = location = self._locate()
+        return open_published(location)
+
+    def _locate(self) -> Location:
+        """Where it is. What it was asked for at first serves the next question too: listing takes a request of a store."""
+        known: Location | None = vars(self).pop("_location", None)
+        return known or location_of_place(self.name).listed()
 
     def describe(self) -> DatasetDescription:
         """The path and the splits; raises as :func:`find_places`."""
@@ -149,7 +157,7 @@ class Place:
             return load_expression(partial(self._open, **options), split, lambda: self._splits(options.get("format")))
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
-        place = location_of_place(self.name)
+        place = self._locate()
         return tuple(name for name, (where, _) in find_places(place, kind).items() if where != place)
 
     def _open(
@@ -161,7 +169,7 @@ class Place:
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Any:
-        place = location_of_place(self.name)
+        place = self._locate()
         found = find_places(place, format)
         is_one = next(iter(found.values()))[0] == place
         if split is not None and split not in found:
@@ -267,5 +275,8 @@ def _open(place: Location, kind: str, target: str | None, options: Mapping[str, 
 
         rows = open_parquet(place, **options)
         return with_target(rows, place.name, list(rows.schema.fields), target)
+    if kind == "records":  # a conversion opens columns of pictures twice
+        records = open_records(place.as_folder())
+        return with_target(records, place.name, list(records.schema), target)
     source = format_named(kind).open(place)
     return with_target(source.values, place.name, list(source.keys.values()), target)

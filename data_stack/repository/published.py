@@ -63,7 +63,7 @@ def open_published(place: str | Location) -> tuple[PublishedDataset, StorageConn
             raise ConfigError(f"a published dataset is pinned by #sha256= and 64 hexadecimal digits, not by {pin!r:.80}")
     else:
         files = _FolderFiles(place.as_folder())
-        if place.is_file() or not files.folder.has_file(DESCRIPTION):
+        if not files.folder.has_file(DESCRIPTION):
             return None
     try:
         data = files.read(DESCRIPTION, 0, MAX_BYTES + 1)

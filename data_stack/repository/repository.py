@@ -21,7 +21,7 @@ from data_stack.plugins.installed import PluginRecord
 from data_stack.plugins.manager import PluginManager, check_dataset_class, default_manager
 from data_stack.repository.catalogues import advise_install, explain_unknown_dataset, list_names
 from data_stack.repository.default_storage import Storage, as_storage_connector
-from data_stack.repository.places import DatasetDescription, Place, find_published, is_place
+from data_stack.repository.places import DatasetDescription, Place, is_place
 from data_stack.repository.resolved import FactoryOrClass, NamedDataset, Published, Resolved
 from data_stack.util.distributions import distribution_of
 from data_stack.util.program_lines import brief_errors
@@ -251,9 +251,10 @@ class DatasetRepository:
         return NamedDataset(exact, made, store, (distribution, version) if distribution else None)
 
     def _resolve_place(self, identifier: Any) -> Resolved:
-        if (place := find_published(identifier)) is None:
-            return Place(os.fspath(identifier))
-        published, connector = place
+        place = Place(os.fspath(identifier))
+        if (found_there := place.find_published()) is None:
+            return place
+        published, connector = found_there
         name, manifest = published.name, published.manifest
         try:
             found = self._resolve_name(name, connector)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from aiobotocore.client import AioBaseClient
 from PIL import Image
+from s3_server import ACCESS_KEY, SECRET_KEY, S3Server
 
 import data_stack
 from data_stack.exception import ConfigError, DatasetFileCorruptError, DatasetNotFoundError, RecipeError, UnknownSplitError
 from data_stack.formats import convert, write_hdf5, write_npy, write_npz
+from data_stack.formats.records import ShardedRecordWriter
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.repository.places import is_place
 
 ROWS = [{"name": "a", "x": 1}, {"name": "b", "x": 2}]
@@ -108,6 +113,28 @@ def test_bare_numbers_are_read_by_the_dtype_that_is_given(tmp_path: Path) -> Non
         broken = load(tmp_path / "tokens.bin", **options)
         with pytest.raises(DatasetFileCorruptError, match=problem):
             len(broken)
+
+
+def test_a_place_in_an_object_store_is_listed_once_and_each_file_is_asked_for_once(
+    s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket, asked, call = s3_server.new_bucket(), [], AioBaseClient._make_api_call
+    store = FsspecStorageConnector(f"s3://{bucket}", **s3_server.options())
+    with ShardedRecordWriter(store, {"x": "i64", "text": "utf8"}, prefix="train", shardlen=2) as writer:
+        writer.extend({"x": [0, 1, 2, 3], "text": list("abcd")})
+
+    def counted(self: Any, operation: str, given: dict[str, Any]) -> Any:
+        asked.append((operation, given.get("Prefix", os.path.basename(given.get("Key", "")))))
+        return call(self, operation, given)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    rows: Any = data_stack.load(f"s3://{bucket}/train?endpointUrl={s3_server.endpoint_url}&region=us-east-1&cache={tmp_path}")
+    assert rows.read_batch(range(4))["text"].tolist() == list("abcd")
+    files = ["manifest.json~", "text.bag~", "text.idx~", "x.bag~"]
+    assert sorted(asked[2:]) == [("GetObject", name) for name in files for _ in range(2)]
+    assert [operation for operation, _ in asked[:2]] == ["ListObjectsV2"] * 2
 
 
 def test_files_of_bare_numbers_are_splits_unless_others_are_there(tmp_path: Path) -> None:

@@ -324,10 +324,11 @@ def find_format(location: Location, choice: str) -> str:
     Raises:
         ConfigError: nothing is there, or no format or several formats fit.
     """
-    if location.is_file():
-        return find_format_of_name(location, choice)
     folder, formats = location.as_folder(), convertible_formats().values()
-    names = folder.list_names()
+    names = folder.list_names() if folder.can_delete else []
+    if not names and location.is_file():
+        return find_format_of_name(location, choice)
+    names = names or folder.list_names()
     if not names:
         raise ConfigError(f"there is nothing at {location.full_name}")
     for is_fallback in (False, True):

@@ -21,6 +21,7 @@ from data_stack.formats.records.stored_file import BlockChecks, StoredFile, bloc
 from data_stack.io.folder import Folder
 from data_stack.io.integrity import Digest, contents_of_resources, differing_blocks
 from data_stack.io.positional import map_file
+from data_stack.util.executor import waiting
 from data_stack.util.logger import logger
 
 #: Indexes up to this size are read whole where they cannot be mapped: a request costs about as much.
@@ -79,26 +80,25 @@ class RecordFiles:
     def _read_description(self) -> None:
         """Read the manifest and the spec, and check the sizes of local files; others are checked when they are opened."""
         folder, self.manifest, self.manifest_sha256 = self.folder, None, None
-        with contextlib.suppress(ResourceNotFoundError):
-            data = folder.read(MANIFEST)
+        with contextlib.suppress(ResourceNotFoundError), folder.open(MANIFEST) as resource:
+            data = folder.read_small(resource)
             self.manifest = RecordsManifest.from_json(data, folder.full_name(MANIFEST))
             self.manifest_sha256 = hashlib.sha256(data).hexdigest()
+            self._is_remote = resource.prefetches or None  # as the other files there
         manifest, what = self.manifest, folder.full_name(SPEC)
         record = self._record(SPEC)
-        try:
-            with folder.open(SPEC) as resource:
-                is_known = record is not None and folder.path is None and resource.sha256 == record.sha256
-                # Its store knows that the file is the one of the manifest, which has all that it says: that saves a request.
-                data = b"" if is_known else folder.read(SPEC)
-        except ResourceNotFoundError as error:
-            if manifest is not None:
-                raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
-            raise ResourceNotFoundError(f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}") from error
-        if not is_known and record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
-            raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
-        if is_known and manifest is not None:
+        if manifest is not None and folder.path is None:
+            # It has all that the spec says, which verify() compares: a request less for each shard.
             self.types = {name: column.type for name, column in sorted(manifest.columns.items())}
         else:
+            try:
+                data = folder.read(SPEC)
+            except ResourceNotFoundError as error:
+                if manifest is not None:
+                    raise DatasetFileCorruptError(f"{what} is missing, but {MANIFEST} lists it") from error
+                raise ResourceNotFoundError(f"no record dataset in {folder.name or 'the store'!r}: it has no {SPEC}") from error
+            if record is not None and (len(data), hashlib.sha256(data).hexdigest()) != (record.size, record.sha256):
+                raise DatasetFileCorruptError(f"{what} is damaged: its digest differs from the one in {MANIFEST}")
             self.types = parse_spec(data, what)
         if manifest is None:
             self.schema = {name: Column(kind) for name, kind in self.types.items()}
@@ -140,11 +140,13 @@ class RecordFiles:
             DatasetFileCorruptError: a file is missing, cut short, or has no index.
         """
         bag, *indexes = self._files_of(name)
+        # Of a store, each takes a request.
+        beside = [waiting.submit(self._open, each, _LOADED_INDEX_BYTES) for each in indexes if self._is_remote]
         file = self._open(bag)
         if not indexes:
             ends, n_bytes = ends_of_bag(name, file)
             return Bag(name, file, n_bytes, ends)
-        index = self._open(indexes[0], load_bytes=_LOADED_INDEX_BYTES)
+        index = beside[0].result() if beside else self._open(indexes[0], _LOADED_INDEX_BYTES)
         if n_records is None:
             return Bag(name, file, file.size, ends_of_index(index, file.size))
         if n_records * 8 > index.size:

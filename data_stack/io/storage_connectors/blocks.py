@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Final
 
-from data_stack.io.resources import ByteSource
+from data_stack.io.resources import ByteSource, StreamedResource
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.executor import waiting
 from data_stack.util.forks import call_in_forks
@@ -76,6 +76,12 @@ def runs_of(numbers: Sequence[int], most: int = 0) -> Iterator[tuple[int, int]]:
         yield blocks[0], len(blocks)
 
 
+def blocks_of(resource: StreamedResource, block_bytes: int) -> Blocks | None:
+    """The blocks of a resource, without the cache and read-ahead before them; None if they are not of that length."""
+    source = resource._source
+    return source._blocks if isinstance(source, BlockedSource) and source._blocks.block_bytes == block_bytes else None
+
+
 #: The recent blocks of all sources by the number of the source and of the block. h5py and zipfile read the same places again and
 #: again, and a block-wise shuffle uses one window of 12 MiB while the next two arrive.
 _kept: Final[ByteCache[tuple[int, int], bytes]] = ByteCache(40 << 20, len)
@@ -122,7 +128,7 @@ class BlockedSource(ByteSource):
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         block_bytes = self._blocks.block_bytes
-        parts: list[list[bytes]] = [[] for _ in ranges]
+        parts: list[list[bytes | memoryview]] = [[] for _ in ranges]
         touching: dict[int, list[int]] = {}
         for index, (offset, size) in enumerate(ranges):
             end = min(offset + size, self._blocks.size)
@@ -134,8 +140,9 @@ class BlockedSource(ByteSource):
             for index in touching[number]:
                 offset, size = ranges[index]
                 # Blocks come in ascending order, so the parts of a range do too.
-                parts[index].append(data[max(0, offset - start) : max(0, offset + size - start)])
-        return [part[0] if len(part) == 1 else b"".join(part) for part in parts]
+                first, end = max(0, offset - start), offset + size - start
+                parts[index].append(memoryview(data)[first:end] if first or end < len(data) else data)  # copied once, by join
+        return [b"".join(part) for part in parts]
 
     def prefetch(self, ranges: Sequence[tuple[int, int]]) -> int:
         block_bytes = self._blocks.block_bytes

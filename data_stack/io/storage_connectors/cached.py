@@ -27,7 +27,7 @@ from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier
 from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
-from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, runs_of
+from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
 from data_stack.io.storage_connectors.cache_folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
@@ -83,6 +83,7 @@ class CachedStorageConnector(StorageConnector):
         vars(self)["knows_digests"] = remote.knows_digests
         #: Time and result of the last stat of each identifier.
         self._last: dict[str, tuple[float, ResourceInfo]] = {}
+        self._opened: dict[str, StreamedResource] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         made = functools.partial(type(self), fresh_seconds=self._fresh_seconds)
@@ -198,7 +199,7 @@ class CachedStorageConnector(StorageConnector):
         if self._is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
         try:
-            info = self._ask(identifier, lambda: self.remote.stat(identifier))
+            info = self._ask(identifier, lambda: self._describe(identifier) if must_be_held else self.remote.stat(identifier))
         except (ResourceNotFoundError, StorageUnavailableError) as error:
             root = getattr(self.remote, "root_path", None)
             is_gone = isinstance(root, str) and not os.path.isdir(root)  # an unmounted disk looks like an empty store
@@ -217,6 +218,14 @@ class CachedStorageConnector(StorageConnector):
             self._last.clear()
         self._last[identifier] = time.monotonic(), info
         return info
+
+    def _describe(self, identifier: str) -> ResourceInfo:
+        """What an opened resource of the remote says; it is kept for its next reader, so that a request serves both."""
+        if not self.remote.checks_reads:  # an opened file would hold a descriptor, and knows no time
+            return self.remote.stat(identifier)
+        resource = self.remote.get_resource(identifier)
+        self._opened[identifier] = resource
+        return ResourceInfo(identifier, resource.size, resource.sha256)
 
     def _ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
         """Send a request to the remote; StorageUnavailableError if it does not answer."""
@@ -280,6 +289,8 @@ class _CachedResource:
 
     def __init__(self, cache: CachedStorageConnector, identifier: str, content: Content) -> None:
         self.cache, self.identifier, self.content = cache, identifier, content
+        #: In the remote, as it was opened last.
+        self.opened = cache._opened.pop(identifier, None)
 
     def fill(self) -> bool:
         """Copy all of it to the local disk; whether it fits."""
@@ -295,6 +306,7 @@ class _CachedResource:
         cache, folder, content = self.cache, self.cache._folder, self.content
         whole = folder.open_whole(content)
         if whole is not None:
+            self.opened = None
             return whole
         has_blocks, resource = folder.has("blocks", content), None
         if not (has_blocks and cache._is_silent()):
@@ -320,7 +332,7 @@ class _CachedResource:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
         cache, identifier = self.cache, self.identifier
         for _ in range(100):  # while a file is being replaced, a file store does not know its digest
-            resource = cache._ask(identifier, lambda: cache.remote.get_resource(identifier))
+            resource, self.opened = self.opened or cache._ask(identifier, lambda: cache.remote.get_resource(identifier)), None
             content = cache._ask(identifier, functools.partial(Content.of, resource))
             if content is not None:
                 return resource, content
@@ -342,6 +354,8 @@ class _CachedBlocks(Blocks):
         self._source, self._resource = source, resource
         self._cache, self._folder, self._content = source.cache, source.cache._folder, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256
+        if resource is not None and (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:
+            self.ahead_bytes = blocks.ahead_bytes
         #: Of the bytes, and of the digests.
         self._handles: tuple[int, int] | None = None
         if self._folder.admits(self.size):
@@ -387,6 +401,8 @@ class _CachedBlocks(Blocks):
                 resource.close()
                 raise ResourceChangedError(identifier, f"sha256 {self.sha256}", f"sha256 {content.sha256}")
             self._resource = resource
+        if (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:  # which would keep them in memory once more
+            return self._cache._ask(identifier, lambda: blocks.fetch(numbers))
         ranges = [(start, stop - start) for start, stop in itertools.starmap(self.range_of, runs)]
         # A remote with read-ahead recognizes sequential access by single reads.
         read = resource.read_ranges if len(ranges) > 1 else lambda ranges: [resource.read_at(*ranges[0])]

@@ -146,11 +146,12 @@ class FsspecStorageConnector(StorageConnector):
 
     def has_resource(self, identifier: str) -> bool:
         check_identifier(identifier)
-        return self._files.exists(_pointer_path(identifier)) or self._files.exists(identifier)
+        return any(self._files.exist([_pointer_path(identifier), identifier]))
 
     def delete_resource(self, identifier: str) -> None:
         # The pointer last: an interrupted deletion must not uncover the plain file that the resource replaced.
-        paths = [path for path in (check_identifier(identifier), _pointer_path(identifier)) if self._files.exists(path)]
+        paths = [check_identifier(identifier), _pointer_path(identifier)]
+        paths = list(itertools.compress(paths, self._files.exist(paths)))
         if not paths:
             raise ResourceNotFoundError(identifier, repr(self))
         for path in paths:
@@ -160,11 +161,14 @@ class FsspecStorageConnector(StorageConnector):
 
     def list_resources(self, prefix: str = "") -> list[str]:
         folder = check_prefix(prefix).rpartition("/")[0]
-        pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
-        plain, folders = self._files.entries(folder)  # of other tools
-        for each in folders:
-            if each != ".data_stack" and f"{each}/".startswith(prefix):
-                plain += self._files.files(each)
+        if prefix and self._files.lists_by_prefix:
+            pointers, plain = waiting.map(self._files.beginning_with, (f"{_RESOURCES}/{prefix}", prefix), at_once=2)
+        else:
+            pointers = self._files.files(f"{_RESOURCES}/{folder}" if folder else _RESOURCES)
+            plain, folders = self._files.entries(folder)  # of other tools
+            for each in folders:
+                if each != ".data_stack" and f"{each}/".startswith(prefix):
+                    plain += self._files.files(each)
         identifiers = {_identifier_of(file.path) for file in pointers} | {file.path for file in plain if is_identifier(file.path)}
         return sorted(identifier for identifier in identifiers if identifier is not None and identifier.startswith(prefix))
 

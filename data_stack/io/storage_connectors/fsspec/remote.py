@@ -40,6 +40,8 @@ TEMPORARIES: Final = ".data_stack/temporaries"
 _T = TypeVar("_T")
 _MISSING: Final = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 _MAX_AT_ONCE: Final = 32
+#: As threads send groups of them.
+_MAX_CONNECTIONS: Final = 64
 #: File systems of objects, which put them atomically and list by prefix; the others publish by renaming.
 _ATOMIC: Final = (AsyncFileSystem, MemoryFileSystem)
 _TIMES: Final = ("LastModified", "last_modified", "mtime", "updated", "modified", "created")
@@ -99,6 +101,8 @@ class RemoteFiles:
             raise ConfigError(f"a {self._protocol}:// URL needs a bucket or host, such as {self._protocol}://bucket/folder")
         self.place = f"{self._protocol}://{parts.host}{parts.path.rstrip('/')}"
         self._timeout_seconds = timeout_seconds
+        #: Whether it has :meth:`beginning_with`.
+        self.lists_by_prefix = self._protocol in ("s3", "s3a")
         self._key = (self._class, fsspec.utils.tokenize(self._options, timeout_seconds))
         self._connection: _Handle | None = None
         call_in_forks(self._begin_in_fork)
@@ -144,12 +148,17 @@ class RemoteFiles:
         info = self._call("look for", path, "info", self._full(path))
         return next(iter(self._describe([info] if info is not None else [])), None)
 
-    def exists(self, path: str) -> bool:
-        """Whether there is a file at ``path``."""
+    def exist(self, paths: Sequence[str]) -> list[bool]:
+        """Whether there is a file at each path."""
         if issubclass(self._class, AsyncFileSystem):
-            # One request: for a missing file, info() of an object store also looks for a folder.
-            return self.read(path, 1) is not None
-        return self.info(path) is not None
+            # One request each, at once: for a missing file, info() of an object store also looks for a folder.
+            return [data is not None for data in self.read_ranges([(path, 0, 1) for path in paths])]
+        return [self.info(path) is not None for path in paths]
+
+    def beginning_with(self, prefix: str) -> list[RemoteFile]:
+        """All files of an S3 store whose paths begin with ``prefix``, which is not empty, also within a name."""
+        found = self._call("list", prefix, "find", self.root, prefix=prefix, detail=True) or {}
+        return self._describe(found.values())
 
     def files(self, folder: str) -> list[RemoteFile]:
         """All files below a folder, however deep; none if there is no such folder."""
@@ -312,7 +321,7 @@ class RemoteFiles:
             options.setdefault("use_listings_cache", False)
         if self._protocol in ("s3", "s3a"):
             # We retry, and each request ends in time even if the server is silent.
-            limits = {"connect_timeout": min(10.0, seconds), "read_timeout": seconds, "max_pool_connections": _MAX_AT_ONCE}
+            limits = {"connect_timeout": min(10.0, seconds), "read_timeout": seconds, "max_pool_connections": _MAX_CONNECTIONS}
             options["config_kwargs"] = {**limits, "retries": {"max_attempts": 0}, **options.get("config_kwargs", {})}
         elif self._protocol in ("sftp", "ssh"):
             options.setdefault("timeout_seconds", seconds)
