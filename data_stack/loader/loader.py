@@ -8,7 +8,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any, SupportsIndex, TypeVar, get_args
+from typing import Any, Literal, SupportsIndex, TypeVar, get_args
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from data_stack.loader.collation import Collation
 from data_stack.loader.conversion import Conversion
 from data_stack.loader.jobs import BatchMaker, EpochStacks, InlineWorkers, Workers
 from data_stack.loader.orders import InOrder, Order, Shuffled, warn_of_scattered_reads
-from data_stack.loader.plan import NEVER, Plan, Schedule, Uneven, check_ranks_agree, warn_without_shard
+from data_stack.loader.plan import NEVER, Plan, Schedule, Uneven, check_ranks_agree, parse_shard, warn_without_shard
 from data_stack.loader.session import LoaderState, LoaderStatistics, Session
 from data_stack.loader.workers import AutomaticWorkers, ThreadWorkers, WorkerKind
 from data_stack.show.markup import Heading, as_html
@@ -73,7 +73,8 @@ class Loader:
         drop_last: whether to skip a shorter last batch of an epoch.
         shard: ``(rank, world)`` of this process among those that train together. None: those of the default group of
             ``torch.distributed`` as soon as it is initialised (checked when an iteration begins, and by ``len()`` and
-            :attr:`shard`), and ``(0, 1)`` without a group. With an explicit ``(0, 1)`` every rank reads all samples.
+            :attr:`shard`), and ``(0, 1)`` without a group. "auto": those of the group, or else of JAX, ``torchrun``, Horovod, MPI
+            or Slurm, see :func:`~data_stack.loader.shard_of_process`. With an explicit ``(0, 1)`` every rank reads all samples.
         uneven: how to treat samples that ``world`` does not divide, see :class:`~data_stack.loader.plan.Plan`: "pad" repeats
             some, "drop" skips some, and with "keep" ranks may differ by one sample, and by one step.
         workers: number of threads or processes; None for one per processor, 0 for none.
@@ -102,7 +103,7 @@ class Loader:
         seed: SupportsIndex = 0,
         epochs: SupportsIndex | None = 1,
         drop_last: bool = False,
-        shard: tuple[SupportsIndex, SupportsIndex] | None = None,
+        shard: tuple[SupportsIndex, SupportsIndex] | Literal["auto"] | None = None,
         uneven: Uneven = "pad",
         workers: SupportsIndex | None = None,
         worker_kind: WorkerKind = "auto",
@@ -120,15 +121,12 @@ class Loader:
         if not isinstance(shuffle, Order):
             shuffle = Shuffled() if _check_bool("shuffle", shuffle) else InOrder()
         self._order = shuffle.for_iterator(self._iterator)
-        try:
-            rank, world = (0, 1) if shard is None else shard
-        except (TypeError, ValueError):
-            raise ConfigError(f"shard must be (rank, world), such as (0, 4), got {shard!r:.80}") from None
+        (rank, world), find_shard = parse_shard(shard)
         plan = Plan(
             len(self._iterator),
             check_integer("batch_size", batch_size, at_least=1),
-            rank=check_integer("the rank of a loader's shard", rank),
-            world=check_integer("the world of a loader's shard", world),
+            rank=rank,
+            world=world,
             drop_last=_check_bool("drop_last", drop_last),
             uneven=uneven,
         )
@@ -148,7 +146,7 @@ class Loader:
             timeout_seconds=timeout_seconds,
         )
         self._conversion: Conversion | None = None
-        self._session = Session(plan, checked_seed, shard is not None, make_workers)
+        self._session = Session(plan, checked_seed, find_shard, make_workers)
 
     def __iter__(self) -> Iterator[Any]:
         """Begin an iteration, see the class.
@@ -158,7 +156,7 @@ class Loader:
             WorkerError: a worker died or is stuck.
             RuntimeError: another iteration has begun since, or a state was loaded.
             ConfigError: the order did not return integers, random layers cannot be redrawn for an epoch, or ranks of the process
-                group have different datasets, seeds, states or arguments.
+                group have different datasets, seeds, states or arguments; or the variables of a launcher are wrong.
 
         Warns:
             UserWarning: one of several training processes has no ``shard``; or the order reads a remote store sample by sample.
@@ -355,13 +353,14 @@ class Loader:
         if session.met_with_shard is session.knows_shard:
             return
         warn_of_scattered_reads(self._order, self._iterator, stacklevel=3)
-        if session.knows_shard:
+        if session.knows_shard or session.is_automatic:
             place = (session.seed, *session.tell()[:2]) if self._order.shares_seed else None
-            check_ranks_agree(session.plan, place, self._order_content(), self._iterator)
+            facts = {"epochs": self._epochs, "order": self._order_content()}
+            check_ranks_agree(session.plan, place, facts, self._iterator)
         else:
             remedy = (
-                "Pass shard=shard_of_process() of data_stack.loader, or initialise the process group before the first batch; "
-                "shard=(0, 1) if each process needs all samples"
+                'Pass shard="auto", or initialise the process group before the first batch; shard=(0, 1) if each process needs '
+                "all samples"
             )
             warn_without_shard("this loader has no shard=, and torch.distributed has no process group", remedy, stacklevel=3)
         session.met_with_shard = session.knows_shard

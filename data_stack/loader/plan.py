@@ -19,13 +19,16 @@ from typing import Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
+from data_stack.codecs.plain_data import json_digest
 from data_stack.dataset.iterator.contract import DatasetIteratorIF
 from data_stack.dataset.iterator.layer import DatasetIteratorView
 from data_stack.dataset.positions import check_integer
+from data_stack.dataset.recipes.recipe import fingerprint
 from data_stack.dataset.recipes.recipe_values import probe
 from data_stack.exception import ConfigError
 from data_stack.loader.jobs import Job
 from data_stack.loader.orders import Order
+from data_stack.util.logger import logger
 
 Uneven = Literal["pad", "drop", "keep"]
 """How to treat samples of an epoch's last step that ``world`` does not divide."""
@@ -205,16 +208,20 @@ class Schedule:
             epoch, position = epoch + 1, 0
 
 
-#: Variables of the environment with the rank of a process and the number of processes, by launcher.
+#: Variables of the environment with the rank of a process and the number of processes, by launcher: the innermost launcher first.
+#: SLURM_NTASKS counts the tasks of the whole job, also in a notebook or batch script that is only one process of it.
 _VARIABLES: Final = (
     ("RANK", "WORLD_SIZE"),
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 # All ranks begin the iterations that are compared in the same order.
 _numbers = itertools.count()
+# How long a rank waits for the answer of JAX's coordinator.
+_TIMEOUT_MILLISECONDS: Final = 30_000
 
 
 def group_shard() -> tuple[int, int] | None:
@@ -225,33 +232,98 @@ def group_shard() -> tuple[int, int] | None:
     return distributed.get_rank(), distributed.get_world_size()
 
 
+def _jax_client() -> Any:
+    """The client of JAX's coordinator; None before ``jax.distributed.initialize()``. This does not import JAX."""
+    return getattr(getattr(sys.modules.get("jax._src.distributed"), "global_state", None), "client", None)
+
+
+def _framework_shard() -> tuple[int, int] | None:
+    """``(rank, world)`` as torch or JAX says; JAX is only asked when it is initialised, as the question would start it."""
+    if (shard := group_shard()) is not None or _jax_client() is None:
+        return shard
+    jax = sys.modules["jax"]
+    return jax.process_index(), jax.process_count()
+
+
 def launcher_shard() -> tuple[int, int] | None:
     """``(rank, world)`` as the launcher says (torchrun, Horovod, MPI, Slurm); None without a launcher."""
+    return next((shard for *_, shard in _launchers() if shard is not None), None)
+
+
+def _launchers() -> Iterator[tuple[str, bool, tuple[int, int] | None]]:
+    """For each launcher its variables, whether one is set, and ``(rank, world)``; None if they are not set, or wrong."""
     for names in _VARIABLES:
         rank, world = [os.environ.get(name, "") for name in names]
-        if rank.isdecimal() and world.isdecimal() and int(rank) < int(world):
-            return int(rank), int(world)
-    return None
+        is_shard = rank.isdecimal() and world.isdecimal() and int(rank) < int(world)
+        is_set = bool(world or (rank and "SLURM_PROCID" not in names))  # a batch script of Slurm has no second one
+        text = " and ".join(f"{name}={os.environ[name]!r:.40}" if name in os.environ else f"no {name}" for name in names)
+        yield text, is_set, (int(rank), int(world)) if is_shard else None
+
+
+def find_shard_of_process() -> tuple[int, int] | None:
+    """:func:`shard_of_process`; None if nothing says that there are several processes."""
+    shard = _framework_shard()
+    if shard is None:
+        launchers = [(text, found) for text, is_set, found in _launchers() if is_set]
+        (text, shard), others = launchers[0] if launchers else ("", None), launchers[1:]
+        if launchers and shard is None:
+            raise ConfigError(
+                f"{text} are not the rank of a process and the number of processes; set both, as the launcher does, or unset "
+                f"both, or call torch.distributed.init_process_group() first"
+            )
+        for other, found in () if "TORCHELASTIC_RUN_ID" in os.environ else others:  # torchrun numbers nodes as they come
+            if shard is not None and found is not None and found[1] == shard[1] and found != shard:
+                raise ConfigError(
+                    f"{text} contradict {other}: two ranks of this process among as many; unset the wrong ones, or pass "
+                    f"shard=(rank, world)"
+                )
+    worker = _torch_worker()
+    if worker is None:
+        return shard
+    rank, world = shard or (0, 1)
+    return rank * worker.num_workers + worker.id, world * worker.num_workers
+
+
+def _torch_worker() -> Any:
+    """What torch's DataLoader says of this process if it is one of its workers."""
+    data = sys.modules.get("torch.utils.data")
+    return None if data is None else data.get_worker_info()
 
 
 def shard_of_process() -> tuple[int, int]:
-    """``(rank, world)`` of this process among those that train together, for ``Loader(…, shard=shard_of_process())``.
+    """``(rank, world)`` of this process among those that train together, for ``Lanes``, and for readers and code of yours.
 
-    They come from ``torch.distributed`` if it is initialised; otherwise from the variables of the launcher, RANK and WORLD_SIZE
-    of ``torchrun``, or those of Horovod, MPI or Slurm; otherwise they are ``(0, 1)``.
+    ``Loader(…, shard="auto")`` uses them. The first of these that exists decides:
+
+    1. the default group of ``torch.distributed``, if it is initialised;
+    2. ``jax.process_index()`` and ``jax.process_count()``, after ``jax.distributed.initialize()``;
+    3. the variables RANK and WORLD_SIZE (``torchrun``), HOROVOD_RANK and HOROVOD_SIZE, OMPI_COMM_WORLD_RANK and
+       OMPI_COMM_WORLD_SIZE (Open MPI), MV2_COMM_WORLD_RANK and MV2_COMM_WORLD_SIZE (MVAPICH2), PMI_RANK and PMI_SIZE (MPICH,
+       Intel MPI), SLURM_PROCID and SLURM_STEP_NUM_TASKS (``srun``), in this order: the launcher inside another one counts.
+
+    Otherwise they are ``(0, 1)``. In a worker process of torch's ``DataLoader``, they are its share of the samples of its rank.
 
     Raises:
-        ConfigError: only one of the variables RANK and WORLD_SIZE is set, or their values are not a rank and a world size.
+        ConfigError: the first launcher that set a variable set only one of the two, or other values than a rank and a number of
+            processes; or another launcher started as many processes, but gave this one another rank.
     """
-    if (shard := group_shard()) is not None:
-        return shard
-    found, rank, world = launcher_shard(), os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
-    if (rank, world) not in ((None, None), found and tuple(map(str, found))):
-        raise ConfigError(
-            f"RANK={rank} and WORLD_SIZE={world} are not the rank of a process and the number of processes; "
-            f"set both, as torchrun does, or unset both, or call torch.distributed.init_process_group() first"
-        )
-    return found or (0, 1)
+    return find_shard_of_process() or (0, 1)
+
+
+def parse_shard(shard: Any) -> tuple[tuple[int, int], Callable[[], tuple[int, int] | None] | None]:
+    """The argument ``shard`` of a loader: rank and world, and what finds them later; None if these are final.
+
+    Raises:
+        ConfigError: it is neither None, nor "auto", nor a pair of integers.
+    """
+    if shard is None or (isinstance(shard, str) and shard == "auto"):
+        return (0, 1), group_shard if shard is None else find_shard_of_process
+    try:
+        rank, world = shard if not isinstance(shard, str) else [shard]  # "04" would be a pair
+    except (TypeError, ValueError):
+        raise ConfigError(f'shard must be (rank, world), such as (0, 4), or "auto", got {shard!r:.80}') from None
+    checked = check_integer("the rank of a loader's shard", rank), check_integer("the world of a loader's shard", world)
+    return checked, None
 
 
 def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
@@ -262,8 +334,10 @@ def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
         remedy: what to pass instead.
         stacklevel: of the warning, counted from the caller.
     """
-    found = group_shard()
-    where, world = "torch.distributed has", 1 if found is None else found[1]
+    found, worker = _framework_shard(), _torch_worker()
+    where, world = "torch.distributed or JAX has", 1 if found is None else found[1]
+    if worker is not None and worker.num_workers > 1:
+        where, world = "torch's DataLoader has", worker.num_workers
     for _, name in _VARIABLES if found is None else ():
         if (value := os.environ.get(name, "")).isdecimal() and world == 1:
             where, world = f"{name}={value} says that there are", int(value)
@@ -273,38 +347,56 @@ def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
         )
 
 
-def check_ranks_agree(
-    plan: Plan, place: tuple[int, int, int] | None, order: Mapping[str, Any], iterator: DatasetIteratorIF
-) -> None:
-    """Compare the start of an iteration with that of the other ranks, if a process group with this number of ranks exists.
+def _put_first(key: str, text: str) -> str | None:
+    """Put a text where all ranks meet, or get the text of the rank that came first; None if there is no such place."""
+    if (client := _jax_client()) is not None and group_shard() is None:
+        try:
+            client.key_value_set(key, text)
+        except RuntimeError:  # it is there already
+            return str(client.blocking_key_value_get(key, _TIMEOUT_MILLISECONDS))
+        return text
+    get_store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
+    store = None if get_store is None or group_shard() is None else get_store()
+    return None if store is None else store.compare_set(key, "", text).decode()  # a group of MPI has none
 
-    The first rank to arrive puts its facts into the store of the group, and the others compare theirs. No rank waits for another.
+
+def check_ranks_agree(
+    plan: Plan, place: tuple[int, int, int] | None, facts: Mapping[str, Any], iterator: DatasetIteratorIF
+) -> None:
+    """Compare the start of an iteration with that of the other ranks.
+
+    The first rank to arrive puts its facts into the store of torch's process group, or that of JAX, and the others compare
+    theirs. No rank waits for another. Without a store, each rank logs a digest of its facts.
 
     Args:
-        plan: of the loader; it is compared only if its shard is the rank in the group.
+        plan: of the loader; it is compared only if its shard is that of this process.
         place: seed, epoch and position; None where these may differ.
-        order: the content of the order.
-        iterator: its first and last sample are compared.
+        facts: other JSON data that all ranks must share.
+        iterator: its layers, and its first and last sample, are compared.
 
     Raises:
         ConfigError: this rank and the first one differ.
     """
-    if plan.world < 2 or (plan.rank, plan.world) != group_shard():
-        return
-    get_store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
-    store = None if get_store is None else get_store()
-    if store is None:  # a group of MPI has none
+    if plan.world < 2 or (plan.rank, plan.world) != (_framework_shard() or launcher_shard()):
         return
     ends = DatasetIteratorView(iterator, sorted({0, plan.n_samples - 1})) if plan.n_samples else None
-    facts = {
-        "rank": plan.rank,
+    own = {
         **dict(zip(("seed", "epoch", "position"), place or (), strict=False)),
         **{name: getattr(plan, name) for name in ("batch_size", "drop_last", "uneven", "n_samples")},
-        "order": order,
+        **facts,
+        "digest of the layers": fingerprint(iterator, of_samples=False),
         "digest of the first and last sample": None if ends is None else probe(ends)["probe"],
     }
-    text = json.dumps(facts)
-    first = json.loads(store.compare_set(f"data_stack/loader/{next(_numbers)}", "", text))
+    text = json.dumps({"rank": plan.rank, **own})
+    found = _put_first(f"data_stack/loader/{next(_numbers)}", text)
+    if found is None:
+        logger.warning(
+            "rank %d of %d cannot compare its loader with those of other ranks, because there is no process group of "
+            "torch.distributed or JAX: check that all ranks log the same digest, %s",
+            *(plan.rank, plan.world, json_digest(own)[:16]),
+        )
+        return
+    first = json.loads(found)
     differences = [
         f"{name} {value} here, {first.get(name)} there"
         for name, value in json.loads(text).items()

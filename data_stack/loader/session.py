@@ -15,7 +15,7 @@ from typing import Any
 from data_stack.exception import LoaderStateError
 from data_stack.loader.conversion import Pairs
 from data_stack.loader.jobs import Job, Workers
-from data_stack.loader.plan import Plan, Schedule, group_shard
+from data_stack.loader.plan import Plan, Schedule, find_shard_of_process, group_shard
 from data_stack.util.logger import logger
 from data_stack.util.program_lines import frames_of_others
 from data_stack.util.untrusted_text import describe_format
@@ -159,10 +159,11 @@ class Session:
     Args:
         plan: of the first epoch.
         seed: of the order.
-        knows_shard: whether the plan's rank and world are final.
+        find_shard: returns rank and world, or None as long as they are unknown; None if those of the plan are final.
         make_workers: returns workers that do not run yet.
 
     Attributes:
+        knows_shard: whether rank and world of the plan are final.
         epoch: of the next samples.
         position: number of that epoch's samples that all ranks together have received.
         first_epoch: the epoch with which the iteration began.
@@ -174,8 +175,10 @@ class Session:
         workers: of the current or last iteration.
     """
 
-    def __init__(self, plan: Plan, seed: int, knows_shard: bool, make_workers: Callable[[], Workers]) -> None:
-        self.plan, self.seed, self.knows_shard = plan, seed, knows_shard
+    def __init__(
+        self, plan: Plan, seed: int, find_shard: Callable[[], tuple[int, int] | None] | None, make_workers: Callable[[], Workers]
+    ) -> None:
+        self.plan, self.seed, self.knows_shard, self._find_shard = plan, seed, find_shard is None, find_shard
         self.epoch = self.position = self.first_epoch = 0
         self.goes_on = True
         self.met_with_shard: bool | None = None
@@ -186,6 +189,11 @@ class Session:
         self._process = 0  # which began it
         self._make_workers = make_workers
         self._keeps_workers = False
+
+    @property
+    def is_automatic(self) -> bool:
+        """Whether rank and world may be those of a launcher."""
+        return self._find_shard is find_shard_of_process
 
     # ------------------------------------------------------------------------------------------------------------- the place
 
@@ -202,16 +210,17 @@ class Session:
         self.epoch, self.position, self.first_epoch, self.goes_on = epoch, position, first_epoch, True
 
     def find_shard(self) -> None:
-        """Use rank and world of the process group, unless the shard is known or the group does not exist yet."""
-        if self.knows_shard or self._iteration is not None or (shard := group_shard()) is None:
+        """Use rank and world of the process group or launcher, unless the shard is known or there is neither."""
+        if self.knows_shard or self._find_shard is None or self._iteration is not None or (shard := self._find_shard()) is None:
             return
-        self.knows_shard = True
-        if shard[1] > 1:
+        self.knows_shard = group_shard() is not None  # a launcher's may not be those of the group that is made later
+        if shard != (self.plan.rank, self.plan.world):
             self.plan = replace(self.plan, rank=shard[0], world=shard[1])
             logger.info(
-                "a loader without shard= uses (%d, %d), the rank and world of torch.distributed's group, so this process reads "
-                "its part of the samples; with Loader(…, shard=(0, 1)) it reads all of them",
-                *shard,
+                "a loader %s uses (%d, %d), the rank and world of %s, so this process reads its part of the samples; with "
+                "Loader(…, shard=(0, 1)) it reads all of them",
+                'with shard="auto"' if self.is_automatic else "without shard=",
+                *(*shard, "torch.distributed's group" if self.knows_shard else "its launcher"),
             )
 
     # --------------------------------------------------------------------------------------------------------- the iteration

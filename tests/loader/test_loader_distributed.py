@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from data_stack.dataset.iterator import SequenceDatasetIterator
+from data_stack.dataset.iterator import DatasetIteratorView, SequenceDatasetIterator
 from data_stack.exception import ConfigError
 from data_stack.loader import Loader
 from data_stack.loader.torch import shard_of_process
@@ -68,8 +68,12 @@ def run_disagreeing_rank(rank: int, folder: Path) -> None:
     other_samples = SequenceDatasetIterator([np.arange(N_SAMPLES) + rank])
     other_state = loader_of(shard=(rank, WORLD), worker_kind="inline")
     other_state.load_state_dict(advanced.state_dict())
+    order = np.arange(N_SAMPLES)
+    order[[1, 2]] = order[[1 + rank, 2 - rank]]  # the ends are the same
     loaders = {
         "same": loader_of(worker_kind="inline"),
+        "epochs": loader_of(epochs=1 + rank),
+        "digest of the layers": Loader(DatasetIteratorView(SequenceDatasetIterator([np.arange(N_SAMPLES)]), order), 6),
         "seed": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES)]), 6, shuffle=True, seed=rank),
         "seed (before the group)": early,
         "n_samples": Loader(SequenceDatasetIterator([np.arange(N_SAMPLES + rank)]), 6),
@@ -160,5 +164,77 @@ def test_one_of_several_processes_without_a_shard_is_warned_once(
 
     monkeypatch.setenv(rank_name, "1")
     assert (shard_of_process(), len(first[0])) == ((1, 2), 17)
-    for shard in (shard_of_process(), (0, 1)):
+    for shard in ("auto", (0, 1)):
         next(iter(loader_of(shard=shard)))  # silent
+
+
+SRUN = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "2"}
+ALL_VARIABLES = ["RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"] + [
+    name for prefix in ("HOROVOD_", "OMPI_COMM_WORLD_", "MV2_COMM_WORLD_", "PMI_") for name in (f"{prefix}RANK", f"{prefix}SIZE")
+]
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, (0, 1)),
+        ({"RANK": "", "WORLD_SIZE": ""}, (0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4", **SRUN}, (3, 4)),  # torchrun in each of two tasks
+        ({"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "x", **SRUN}, (0, 2)),  # it numbers nodes as they come
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1)),  # a batch script, or a notebook in it
+        ({"MV2_COMM_WORLD_RANK": "2", "MV2_COMM_WORLD_SIZE": "3"}, (2, 3)),
+        (
+            {"PMI_RANK": "2", "PMI_SIZE": "3", "HOROVOD_RANK": "1", "HOROVOD_SIZE": "3"},
+            "HOROVOD_RANK='1'.*contradict PMI_RANK='2'",
+        ),
+        ({"RANK": "0", "WORLD_SIZE": "2", **SRUN}, "RANK='0' and WORLD_SIZE='2' contradict SLURM_PROCID='1'"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK='4' and WORLD_SIZE='4' are not"),
+        ({"RANK": "0"}, "RANK='0' and no WORLD_SIZE are not"),
+        ({"SLURM_STEP_NUM_TASKS": "2"}, "no SLURM_PROCID and SLURM_STEP_NUM_TASKS='2' are not"),
+        ({"OMPI_COMM_WORLD_RANK": "-1", "OMPI_COMM_WORLD_SIZE": "two"}, "OMPI_COMM_WORLD_SIZE='two'"),
+    ],
+)
+def test_the_innermost_launcher_gives_rank_and_world_unless_its_variables_are_wrong(
+    variables: dict[str, str], expected: tuple[int, int] | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*ALL_VARIABLES, *SRUN):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    loader = loader_of(shard="auto", worker_kind="inline")
+
+    if isinstance(expected, tuple):
+        assert loader.shard == shard_of_process() == expected
+    else:
+        for find in (shard_of_process, lambda: next(iter(loader))):
+            with pytest.raises(ConfigError, match=expected):
+                find()
+
+
+def test_ranks_that_cannot_meet_log_a_digest_that_differs_if_their_loaders_do(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    samples = SequenceDatasetIterator([np.arange(N_SAMPLES)])
+    for rank, batch_size in ((0, 6), (1, 6), (1, 5)):
+        monkeypatch.setenv("RANK", str(rank))
+        next(iter(Loader(samples, batch_size, shard="auto")))
+
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    digests = [message.rpartition(" ")[2] for message in told]
+    assert [message[:11] for message in told] == ["rank 0 of 2", "rank 1 of 2", "rank 1 of 2"]
+    assert digests[0] == digests[1] != digests[2]
+
+
+class Batches(torch.utils.data.IterableDataset[Any]):
+    """A loader of ours in the workers of torch's."""
+
+    def __iter__(self) -> Any:
+        return iter(loader_of(shard="auto", uneven="keep", worker_kind="inline").torch())
+
+
+def test_workers_of_torchs_loader_divide_the_samples_of_their_rank() -> None:
+    batches = torch.utils.data.DataLoader(Batches(), batch_size=None, num_workers=2, multiprocessing_context="fork")
+
+    assert sorted(int(i) for batch in batches for i in batch[0]) == list(range(N_SAMPLES))

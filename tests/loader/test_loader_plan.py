@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from data_stack.exception import ConfigError
-from data_stack.loader import Plan
+from data_stack.loader import Plan, Shuffled
 from data_stack.loader.plan import Uneven
 
 sizes = st.integers(0, 120)
@@ -56,6 +57,22 @@ def test_all_ranks_have_equally_many_steps_and_samples_unless_all_are_kept(
     assert max(n_samples) - min(n_samples) <= allowed
     assert n_steps == sorted(n_steps, reverse=True)  # rank 0 has the most
     assert [plans[0].n_steps(position, rank=rank) for rank in range(world)] == n_steps
+
+
+def test_a_thousand_ranks_share_each_step_of_a_thousand_million_samples_and_fewer_ranks_go_on() -> None:
+    n, batch, step = 10**9 + 7, 256, 1234
+    before = [Plan(n, batch, rank=rank, world=1000) for rank in range(1000)]
+    position = before[0].position_after(step)
+    after = [Plan(n, batch, rank=rank, world=768) for rank in range(768)]
+
+    shared = np.concatenate([plan.positions([plan.part(step)]) for plan in before])
+    continued = np.concatenate([plan.positions([plan.part(0, position)]) for plan in after])
+
+    start = step * 256_000
+    assert np.array_equal(np.concatenate([shared, continued]), np.arange(start, start + 256_000 + 768 * 256))
+    samples = Shuffled().indices(shared, n, 7, 0)
+    assert len(np.unique(samples)) == len(samples)
+    assert {plan.n_steps() for plan in before} == {3907}
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, default_collate
 from data_stack.dataset.iterator import DatasetIteratorIF, SequenceDatasetIterator
 from data_stack.exception import ConfigError, DatasetOutOfBoundsError
 from data_stack.loader import Concatenated, Loader
-from data_stack.loader.torch import TorchDataset, collate, shard_of_process
+from data_stack.loader.torch import TorchDataset, collate
 
 DEVICES = [None, "meta"]
 
@@ -243,18 +243,6 @@ def test_other_columns_without_a_value_stay_lists(values: list[Any]) -> None:
     (batch,) = Loader(values, 2, worker_kind="inline").torch()
 
     assert batch == values
-
-
-# ------------------------------------------------------------------ ranks
-
-
-@pytest.mark.parametrize(("rank", "world"), [("4", "4"), ("0", None)])
-def test_variables_that_are_no_shard_are_refused(monkeypatch: pytest.MonkeyPatch, rank: str | None, world: str | None) -> None:
-    for name, value in (("RANK", rank), ("WORLD_SIZE", world)):
-        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
-
-    with pytest.raises(ConfigError, match="RANK="):
-        shard_of_process()
 
 
 # ------------------------------------------------------------------ torch's own loader

@@ -79,17 +79,27 @@ def _write_arguments(layer: Layer, why_not: list[str]) -> dict[str, Any]:
     return {name: {"digest": {"sha256": json_digest(content)}} for name, content in contents.items()}
 
 
-def fingerprint(iterator: DatasetIteratorIF) -> str:
-    """SHA-256 of all that decides the samples of a stack."""
+def fingerprint(iterator: DatasetIteratorIF, *, of_samples: bool = True) -> str:
+    """SHA-256 of all that decides the samples of a stack.
+
+    Args:
+        iterator: the stack.
+        of_samples: False leaves out sources, unless a repository loaded them, and large arguments, so that nothing is read.
+    """
     digests: dict[int, str] = {}
-    layers = _layers_below(iterator)
+    layers = _layers_below(iterator, probed=of_samples)
     for layer in layers:
         of = [digests[id(each)] for each in layer.of]
         known = of[0] if layer.name in _TRANSPARENT and len(of) == 1 else _fingerprint_left_behind(layer.iterator)
         if known is None:
             if layer.name == TABLE_FILE:  # the same wherever the file lies
-                layer = _describe_source(layer.iterator, probed=True)
-            given = layer.arguments.items()
+                layer = _describe_source(layer.iterator, probed=of_samples)
+            is_small = layer.of or layer.name == DATASET
+            given = [
+                each
+                for each in layer.arguments.items()
+                if of_samples or (is_small and estimate_bytes(each[1]) <= MAX_EMBEDDED_BYTES)
+            ]
             arguments = {key: _argument_content(layer.name, key, value) for key, value in given if key != "view_tags"}
             known = json_digest({"fingerprint": _FINGERPRINT_VERSION, "layer": layer.name, "of": of, "arguments": arguments})
         digests[id(layer.iterator)] = known
