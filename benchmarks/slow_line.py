@@ -179,11 +179,10 @@ def run_way(way: str, port: str, cache: str) -> None:
 
 
 @contextlib.contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """The port of slow_server.py."""
-    with subprocess.Popen(
-        [sys.executable, str(HERE / "slow_server.py"), str(folder)], stdout=subprocess.PIPE, text=True
-    ) as process:
+def server(folder: Path, milliseconds: float = 1000 * ROUND_TRIP) -> Iterator[str]:
+    """The port of slow_server.py, whose line has 1 Gbit/s."""
+    facts = str(folder), str(milliseconds), str(_RATE / MIB)
+    with subprocess.Popen([sys.executable, str(HERE / "slow_server.py"), *facts], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             yield process.stdout.readline().strip()
