@@ -37,6 +37,7 @@ from data_stack.io.storage_connectors.memory import InMemoryStorageConnector
 from data_stack.io.work import with_bar
 from data_stack.util.distributions import distribution_of
 from data_stack.util.logger import logger
+from data_stack.util.polling import polls
 
 _ATTEMPTS = 4
 
@@ -154,13 +155,11 @@ class Preparation:
 
     def _wait_for(self, lease: Lease, timeout_seconds: float) -> Manifest | None:
         """Wait for the lease, or for another process to make the dataset ready."""
-        deadline, pause = time.monotonic() + timeout_seconds, 0.02
-        while not lease.acquire() and self.stored.ready_manifest() is None:
-            if (left := deadline - time.monotonic()) <= 0:
-                logger.warning("dataset %r: another process prepares it for too long; preparing it too", self._name)
+        for _ in polls(timeout_seconds, first=0.02, longest=1.0):
+            if lease.acquire() or self.stored.ready_manifest() is not None:
                 break
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, 1.0)
+        else:
+            logger.warning("dataset %r: another process prepares it for too long; preparing it too", self._name)
         return self.stored.ready_manifest()
 
     # ------------------------------------------------------------------ adoption

@@ -13,7 +13,6 @@ import http.client
 import itertools
 import math
 import os
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +25,7 @@ from urllib.request import getproxies
 
 from data_stack.exception import ConfigError, DataStackError
 from data_stack.io.url import printable, redact, shorten
+from data_stack.util.polling import jittered
 
 if TYPE_CHECKING:
     import requests
@@ -175,8 +175,8 @@ def retrying(
         # Limit of requests for one resource.
         if not failure.transient or n_failures > limits.n_retries or n_requests == 100:
             break
-        backoff = limits.backoff_seconds * 2.0 ** max(0, n_failures - 1) * random.uniform(0.5, 1.0)  # noqa: S311  # jitter
-        pause = max(backoff, failure.retry_after or 0.0)
+        # All that a server sent away at once wait for as long as it asked, and then for a random time each.
+        pause = jittered(limits.backoff_seconds * 2.0 ** max(0, n_failures - 1)) + (failure.retry_after or 0.0)
         if time.monotonic() + pause > deadline:
             break
         before = failure.reason

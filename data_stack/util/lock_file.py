@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import struct
 
+from data_stack.util.forks import call_in_forks
 from data_stack.util.group_rights import make_folders, share_with_group
 
 
@@ -48,3 +50,40 @@ def open_locked(path: str) -> int | None:
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
         os.close(handle)  # its holder has just removed it
+
+
+class RangeLocks:
+    """Locks on ranges of a file, which threads and processes share; they end with :meth:`close`, or with the process.
+
+    A fork does not inherit them. An operating system (other than Linux) or a file system without such locks grants each.
+
+    Args:
+        path: the file, which is created if it is missing. Nothing is written to it.
+
+    Raises:
+        OSError: it cannot be created.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        call_in_forks(self.close)
+
+    def try_lock(self, start: int, size: int) -> bool:
+        """Try to lock ``size`` bytes from ``start`` on, which need not exist, without waiting; whether it worked."""
+        try:
+            import fcntl
+
+            # Of the open file: the older locks of a process end when any thread of it closes the file.
+            request = struct.pack("hhqqi", fcntl.F_WRLCK, os.SEEK_SET, start, size, 0)
+            fcntl.fcntl(self._handle, fcntl.F_OFD_SETLK, request)
+        except BlockingIOError:
+            return False
+        except (ImportError, AttributeError, OSError):
+            return True
+        return True
+
+    def close(self) -> None:
+        """Release all."""
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)

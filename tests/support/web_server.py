@@ -52,7 +52,7 @@ class Seen:
 
 
 class WebServer:
-    """Answers GET requests by :meth:`answer`.
+    """Answers GET and HEAD requests by :meth:`answer`.
 
     Args:
         context: a TLS context, to answer ``https``; None for ``http``.
@@ -83,8 +83,10 @@ class WebServer:
             def do_GET(self) -> None:
                 seen = Seen(self.path, {name.lower(): value for name, value in self.headers.items()})
                 answer = outer.answer(seen)
-                outer._send(self.connection, answer, seen.headers)
+                outer._send(self.connection, answer, seen.headers, is_head=self.command == "HEAD")
                 self.close_connection = answer.is_last
+
+            do_HEAD = do_GET
 
             def finish(self) -> None:
                 super().finish()
@@ -117,7 +119,7 @@ class WebServer:
         self._server.server_close()
         self._thread.join()
 
-    def _send(self, connection: socket.socket, answer: Answer, asked: dict[str, str]) -> None:
+    def _send(self, connection: socket.socket, answer: Answer, asked: dict[str, str], *, is_head: bool) -> None:
         status, headers, body = answer.status, dict(answer.headers), answer.body
         match = re.fullmatch(r"bytes=(\d+)-(\d*)", asked.get("range", ""))
         if answer.ranges and match and asked.get("if-range", headers.get("ETag")) == headers.get("ETag"):
@@ -136,6 +138,8 @@ class WebServer:
         if answer.drip_header:
             self._drip(connection, b"HTTP/1.1 200 OK\r\nX-Drip: " + b"x" * 10_000, 0.05)
         connection.sendall(head.encode("latin-1"))
+        if is_head:
+            return
         if answer.seconds_per_byte:
             self._drip(connection, sent, answer.seconds_per_byte)
             return

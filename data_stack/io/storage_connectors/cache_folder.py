@@ -4,7 +4,8 @@
 
     bytes/<sha256>-<size>           the bytes; a sparse file while blocks are missing
     blocks/<sha256>-<size>          while blocks are missing: 8 bytes per block, its digest, or zeros
-    notes/<remote>/a/b.gz~          the last ``stat`` of "a/b.gz" in the remote, for reading offline
+    notes/<remote>/a/b.gz~          the last ``stat`` of "a/b.gz" in the remote; its modification time is that of the request
+    claims                          an empty file whose locks say what a process is fetching, so that others wait for it
 
 None of it is trusted. A verified whole file gets a modification time in the last century that stands for its content. Any later
 write changes that time, and the file is verified again. Its access time is that of its last use. Damaged files are removed, and
@@ -20,23 +21,32 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
 
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest_at, unseal_json
+from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest, block_digest_at, seal_json, unseal_json
+from data_stack.io.storage_connectors.blocks import runs_of
 from data_stack.io.storage_connectors.connector import Garbage, ResourceInfo
 from data_stack.io.storage_connectors.file_source import DigestNotes, FileVersion, OpenedFile, digest_of, replace_file
 from data_stack.io.storage_connectors.owners import this_machine
 from data_stack.io.storage_errors import storage_error
+from data_stack.util.lock_file import RangeLocks
+from data_stack.util.polling import polls
 
 logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
 
 #: Resources up to this size come in one request. Their files are not synced, but verified again after the next boot.
 WHOLE_BYTES = 1 << 20
 _PAGE_BYTES = 4096
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CLAIMS = "claims"
+#: How long to wait for another process before fetching the same. A process that is killed loses its claims at once.
+_PATIENCE_SECONDS = 10.0
+#: How long nothing is awaited, after something could not be written here.
+_USELESS_SECONDS = 10.0
 #: The note on an identifier that the remote does not have.
 _ABSENT = FileVersion(-1, "")
 
@@ -88,6 +98,73 @@ class CacheFolder:
         self._said: set[str] = set()
         #: What may be written before the folder is scanned again.
         self._left = 0
+        #: Until when, by the monotonic clock, other processes are not waited for, as this folder takes nothing.
+        self._useless_until = 0.0
+
+    # ------------------------------------------------------------------ processes of one machine
+
+    def share(
+        self,
+        key: str,
+        numbers: Sequence[int],
+        find: Callable[[Sequence[int]], dict[int, _Result]],
+        make: Callable[[Sequence[int]], dict[int, _Result]],
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> dict[int, _Result]:
+        """Results of numbered work of which one process (or thread) of this machine does each, while the others wait for it.
+
+        This only saves requests: if a process dies, or is too slow, the waiting ones do its work themselves.
+
+        Args:
+            key: names the work.
+            numbers: which results are wanted, ascending.
+            find: returns those that are in this folder.
+            make: makes results, and writes them where ``find`` finds them.
+            patience_seconds: how long to wait.
+        """
+        found, waits = find(numbers), polls(patience_seconds, first=0.001, longest=0.02)
+        while missing := [number for number in numbers if number not in found]:
+            if time.monotonic() < self._useless_until or not next(waits, False):
+                return found | make(missing)
+            with self._claim(key, missing) as free:
+                found |= find(missing)
+                if own := [number for number in free if number not in found]:
+                    found |= make(own)
+        return found
+
+    def share_one(
+        self,
+        key: str,
+        find: Callable[[], _Result | None],
+        make: Callable[[], _Result],
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> _Result:
+        """As :meth:`share` for a single result, of which ``find`` returns None if it is missing."""
+
+        def find_it(numbers: Sequence[int]) -> dict[int, _Result]:
+            found = find()
+            return {} if found is None else {0: found}
+
+        return self.share(key, (0,), find_it, lambda numbers: {0: make()}, patience_seconds)[0]
+
+    @contextlib.contextmanager
+    def _claim(self, key: str, numbers: Sequence[int]) -> Iterator[list[int]]:
+        """Yields those numbers that nobody else has claimed, and claims them until the end of the block."""
+        try:
+            os.makedirs(self.path, mode=0o700, exist_ok=True)
+            locks = RangeLocks(os.path.join(self.path, _CLAIMS))
+        except OSError:  # who cannot write here shares nothing
+            yield list(numbers)
+            return
+        with contextlib.closing(locks):
+            # Each key has 2^24 places of 2^62; a collision costs time.
+            start = int.from_bytes(block_digest(key.encode()), "big") >> 26 << 24
+            free = list[int]()
+            for first, n_numbers in runs_of(numbers):
+                run = range(first, first + n_numbers)
+                is_free = locks.try_lock(start + first, n_numbers)
+                free += [number for number in run if is_free or locks.try_lock(start + number, 1)]
+            yield free
 
     # ------------------------------------------------------------------ content
 
@@ -188,18 +265,38 @@ class CacheFolder:
 
     # ------------------------------------------------------------------ notes
 
-    def note(self, identifier: str, info: ResourceInfo | None) -> None:
-        """Remember the ``stat`` of a resource in the remote (None: there is no such resource)."""
+    def note(self, identifier: str, info: ResourceInfo | None, asked: float = 0.0) -> None:
+        """Remember the ``stat`` of a resource in the remote (None: there is no such resource), asked at a monotonic time."""
         facts = () if info is None or info.modified is None else (info.modified,)
         version = _ABSENT if info is None else FileVersion(info.size, info.sha256 or "", facts)
+        path, times = self._notes.path_of(identifier), (time.time_ns(), _boot_ns() + int(asked * 1e9))
         try:
-            if self._notes.read(identifier) != version and self.has_room(_PAGE_BYTES):
-                self._notes.write(identifier, version)
+            with contextlib.suppress(FileNotFoundError):
+                handle = os.open(path, os.O_RDONLY | _FLAGS)
+                try:
+                    if os.read(handle, 1 << 16) == seal_json(asdict(version)):
+                        return os.utime(handle, ns=times)
+                finally:
+                    os.close(handle)
+            if self.has_room(_PAGE_BYTES):
+                self._notes.write(identifier, version, times[1])
         except OSError as error:
             self.cannot("write to", error)
 
-    def read_note(self, identifier: str) -> ResourceInfo | None:
-        """The last known ``stat`` of a resource; one of size -1 if there was no such resource, None if that is unknown."""
+    def read_note(self, identifier: str, since: float | None = None) -> ResourceInfo | None:
+        """The last known ``stat`` of a resource; one of size -1 if there was no such resource, None if that is unknown.
+
+        Args:
+            identifier: the resource.
+            since: only an answer to a request of this monotonic time, or later, since the machine booted.
+        """
+        if since is not None:
+            try:
+                asked = (os.stat(self._notes.path_of(identifier)).st_mtime_ns - _boot_ns()) / 1e9
+            except OSError:
+                return None
+            if not max(since, 0.0) <= asked <= time.monotonic():
+                return None
         noted = self._notes.read(identifier)
         if noted is None:
             return None
@@ -242,6 +339,7 @@ class CacheFolder:
             # The scan lasts for a fourth of the room that it found: several processes may fill it at once.
             self._left = max(size, (self._max_bytes - used) // 4) if used + size <= self._max_bytes else 0
         if size > self._left:
+            self._useless_until = time.monotonic() + _USELESS_SECONDS
             return False
         self._left -= size
         return True
@@ -259,7 +357,7 @@ class CacheFolder:
     def _items(self, folder: str = "") -> Iterator[tuple[float, int, str]]:
         """The files of the cache: last use in seconds since 1970, size on the disk, path."""
         for above, _, names in os.walk(os.path.join(self.path, folder)):
-            for path in (os.path.join(above, name) for name in names):
+            for path in (os.path.join(above, name) for name in names if name != _CLAIMS):
                 with contextlib.suppress(OSError):
                     status = os.stat(path, follow_symlinks=False)
                     yield max(status.st_atime, status.st_mtime), status.st_blocks * 512, path
@@ -274,7 +372,14 @@ class CacheFolder:
 
     def cannot(self, action: str, error: OSError) -> None:
         """Log an error of the cache; readers go on with the remote."""
+        self._useless_until = time.monotonic() + _USELESS_SECONDS
         self.say(f"cannot {action} it ({error.strerror or type(error).__name__}); the remote is read instead")
+
+
+@functools.lru_cache(maxsize=1)
+def _boot_ns() -> int:
+    """Where the monotonic clock of this boot begins, in modification times of the last century: notes of others look too old."""
+    return int.from_bytes(block_digest(this_machine().encode()), "big") % (1 << 29) * 1_000_000_000
 
 
 def _remove(path: str) -> None:

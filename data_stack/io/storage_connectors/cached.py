@@ -25,13 +25,15 @@ from data_stack.exception import (
 )
 from data_stack.io.byte_source import LazySource
 from data_stack.io.identifiers import check_identifier
-from data_stack.io.integrity import BLOCK_BYTES, DIGEST_BYTES, block_digest
+from data_stack.io.integrity import BLOCK_BYTES
 from data_stack.io.resources import ByteSource, Storable, StreamedResource, SupportedStreamedResourceTypes
 from data_stack.io.storage_connectors.blocks import BlockedSource, Blocks, blocks_of, runs_of
+from data_stack.io.storage_connectors.cache_blocks import CachedBlocks
 from data_stack.io.storage_connectors.cache_folder import WHOLE_BYTES, CacheFolder, Content
 from data_stack.io.storage_connectors.connector import BINARY, Garbage, Lease, ResourceInfo, StorageConnector
 from data_stack.io.storage_connectors.memory import BytesSource
 from data_stack.io.storage_connectors.writer import ResourceWriter
+from data_stack.util.polling import polls
 
 _Answer = TypeVar("_Answer")
 #: The most that is requested and held in memory at once.
@@ -51,7 +53,8 @@ class CachedStorageConnector(StorageConnector):
     Writing, deleting, listing, leases and upkeep go to the remote.
 
     Resources whose digest the remote does not know (of a third party's connector with three methods, a file edited by hand) are
-    not cached. Processes, threads and several remotes may share the folder. It is private to its user (0700).
+    not cached. Threads, processes and several remotes may share the folder: while one of the processes of a machine fetches a
+    block or asks for a digest, the others wait for it (on Linux). The folder is private to its user (0700).
 
     Args:
         remote: the store.
@@ -59,8 +62,9 @@ class CachedStorageConnector(StorageConnector):
         max_bytes: size limit of the folder, which several processes may exceed for a moment. The least recently used files
             are evicted; resources above the limit are not cached. None: no limit; :meth:`collect_garbage` removes the content
             of replaced resources.
-        fresh_seconds: how long to trust a digest without asking again. With 0, every opening sends one request to the remote;
-            ``math.inf`` saves these for many small resources that never change.
+        fresh_seconds: how long the processes of a machine trust a digest without asking again. With 0, every opening sends one
+            request to the remote, or shares the answer to one that another process sends later; ``math.inf``, until the next
+            boot, saves these for resources that never change.
 
     Raises:
         ConfigError: a limit below 0.
@@ -79,7 +83,7 @@ class CachedStorageConnector(StorageConnector):
         self._max_bytes, self._fresh_seconds = max_bytes, fresh_seconds
         # Without memory addresses, which differ in the next process, the notes keep their name.
         self._folder = CacheFolder(self.local, re.sub(r" at 0x[0-9a-f]+", "", repr(remote)), max_bytes)
-        self._silent_until = 0.0
+        self._silent_until, self._is_quick = 0.0, False
         vars(self)["knows_digests"] = remote.knows_digests
         #: Time and result of the last stat of each identifier.
         self._last: dict[str, tuple[float, ResourceInfo]] = {}
@@ -198,25 +202,43 @@ class CachedStorageConnector(StorageConnector):
             return said
         if self._is_silent() and (info := self._read_note(identifier, must_be_held)) is not None:
             return info
+        since = time.monotonic() - self._fresh_seconds
         try:
-            info = self._ask(identifier, lambda: self._describe(identifier) if must_be_held else self.remote.stat(identifier))
+            if self._is_quick and not self._fresh_seconds:
+                return self._stat_remote(identifier, must_be_held)
+            # As good as an answer to this process: that to a request of another one which began no earlier.
+            return self._folder.share_one(
+                f"{self.remote!r} {identifier}",
+                lambda: self._read_note(identifier, False, since),
+                lambda: self._stat_remote(identifier, must_be_held),
+                patience_seconds=1.0,
+            )
         except (ResourceNotFoundError, StorageUnavailableError) as error:
-            root = getattr(self.remote, "root_path", None)
-            is_gone = isinstance(root, str) and not os.path.isdir(root)  # an unmounted disk looks like an empty store
-            if isinstance(error, ResourceNotFoundError) and not is_gone:
+            if isinstance(error, ResourceNotFoundError) and not self._is_unmounted():
                 self._last.pop(identifier, None)
-                self._folder.note(identifier, None)
                 raise
             info = self._read_note(identifier, must_be_held)
             if info is None:
                 raise
             self._folder.say(f"{self.remote!r} is away; serving cached resources")
             return info
-        if said != info:
-            self._folder.note(identifier, info)
+
+    def _stat_remote(self, identifier: str, must_be_held: bool) -> ResourceInfo:
+        """Ask the remote for a resource, and note the answer; it is opened if it is to be read."""
+        asked = time.monotonic()
+        try:
+            info = self._ask(identifier, lambda: self._describe(identifier) if must_be_held else self.remote.stat(identifier))
+        except ResourceNotFoundError:
+            if not self._is_unmounted():
+                self._folder.note(identifier, None, asked)
+            raise
+        # Sharing an answer takes 0.1 ms.
+        self._is_quick = time.monotonic() - asked < 0.001
+        if not self._is_quick or self._fresh_seconds or self._last.get(identifier, (0.0, None))[1] != info:
+            self._folder.note(identifier, info, asked)
         if len(self._last) >= 1 << 16:
             self._last.clear()
-        self._last[identifier] = time.monotonic(), info
+        self._last[identifier] = asked, info
         return info
 
     def _describe(self, identifier: str) -> ResourceInfo:
@@ -226,6 +248,11 @@ class CachedStorageConnector(StorageConnector):
         resource = self.remote.get_resource(identifier)
         self._opened[identifier] = resource
         return ResourceInfo(identifier, resource.size, resource.sha256)
+
+    def _is_unmounted(self) -> bool:
+        """Whether the folder of the remote is gone: an unmounted disk looks like an empty store."""
+        root = getattr(self.remote, "root_path", None)
+        return isinstance(root, str) and not os.path.isdir(root)
 
     def _ask(self, identifier: str, request: Callable[[], _Answer]) -> _Answer:
         """Send a request to the remote; StorageUnavailableError if it does not answer."""
@@ -247,9 +274,9 @@ class CachedStorageConnector(StorageConnector):
         """Whether a request was unanswered a moment ago."""
         return time.monotonic() < self._silent_until
 
-    def _read_note(self, identifier: str, must_be_held: bool) -> ResourceInfo | None:
+    def _read_note(self, identifier: str, must_be_held: bool, since: float | None = None) -> ResourceInfo | None:
         """The last ``stat`` in the remote, if it can be served; ResourceNotFoundError if there was no such resource."""
-        noted = self._folder.read_note(identifier)
+        noted = self._folder.read_note(identifier, since)
         if noted is None:
             return None
         if noted.size < 0:
@@ -303,11 +330,17 @@ class _CachedResource:
         return folder.has("bytes", self.content) and not folder.has("blocks", self.content)
 
     def __call__(self) -> ByteSource:
+        folder, content = self.cache._folder, self.content
+        if content.size > WHOLE_BYTES or not folder.admits(content.size):
+            source = folder.open_whole(content) or self._open()
+        else:
+            source = folder.share_one(content.key, lambda: folder.open_whole(content), self._open)
+        self.opened = None
+        return source
+
+    def _open(self) -> ByteSource:
+        """Open what is not whole in the cache."""
         cache, folder, content = self.cache, self.cache._folder, self.content
-        whole = folder.open_whole(content)
-        if whole is not None:
-            self.opened = None
-            return whole
         has_blocks, resource = folder.has("blocks", content), None
         if not (has_blocks and cache._is_silent()):
             try:
@@ -319,6 +352,10 @@ class _CachedResource:
             resource.close()
             return self()
         if content.size > WHOLE_BYTES or resource is None:
+            # Another process may have completed it meanwhile.
+            if resource is not None and (whole := folder.open_whole(content)) is not None:
+                resource.close()
+                return whole
             return BlockedSource(_CachedBlocks(self, resource))
         with resource:
             data = cache._ask(self.identifier, lambda: resource.read_at(0, content.size))
@@ -331,67 +368,39 @@ class _CachedResource:
     def open_remote(self) -> tuple[StreamedResource, Content]:
         """Open the resource in the remote; it stays open, so that a replacement does not change the bytes of this reader."""
         cache, identifier = self.cache, self.identifier
-        for _ in range(100):  # while a file is being replaced, a file store does not know its digest
+        for _ in polls(1.0, first=0.01, longest=0.1):  # while a file is being replaced, a file store does not know its digest
             resource, self.opened = self.opened or cache._ask(identifier, lambda: cache.remote.get_resource(identifier)), None
             content = cache._ask(identifier, functools.partial(Content.of, resource))
             if content is not None:
                 return resource, content
             resource.close()
-            time.sleep(0.01)
         raise ResourceChangedError(identifier, f"sha256 {self.content.sha256}", "bytes of an unknown digest")
 
 
 class _CachedBlocks(Blocks):
-    """The blocks of a resource that is not whole in the cache: cached ones, and the others from the remote.
-
-    A block is cached if it has the digest in the file of digests. After a kill, a torn write, a power cut or a flipped bit it
-    does not, and is fetched again. Any number of threads and processes may add blocks at once.
-    """
+    """The blocks of a resource that is not whole in the cache: cached ones, and the others from the remote."""
 
     block_bytes = BLOCK_BYTES
 
     def __init__(self, source: _CachedResource, resource: StreamedResource | None) -> None:
         self._source, self._resource = source, resource
-        self._cache, self._folder, self._content = source.cache, source.cache._folder, source.content
+        self._cache, self._content = source.cache, source.content
         self.size, self.sha256 = self._content.size, self._content.sha256
         if resource is not None and (blocks := blocks_of(resource, BLOCK_BYTES)) is not None:
             self.ahead_bytes = blocks.ahead_bytes
-        #: Of the bytes, and of the digests.
-        self._handles: tuple[int, int] | None = None
-        if self._folder.admits(self.size):
-            with self._giving_up():
-                self._handles = self._folder.open_blocks(self._content)
-        self._keeps = self._handles is not None
+        self._cached = CachedBlocks(self._cache._folder, self._content)
 
     def fetch(self, numbers: Sequence[int]) -> list[bytes]:
-        found = {number: block for number in numbers if (block := self._read_block(number)) is not None}
-        missing = [number for number in numbers if number not in found]
-        if missing:
-            fetched = dict(zip(missing, self._fetch(missing), strict=True))
-            found |= fetched
-            self._keep(fetched)
-        return [found[number] for number in numbers]
+        return self._cached.obtain(numbers, self._fetch)
 
     def close(self) -> None:
         try:
-            if self._keeps:
-                self._complete()
+            if not self._cached.close():  # the remote sent bytes without its own digest
+                where = self._source.identifier, repr(self._cache.remote)
+                raise ChecksumMismatchError(*where, self._content.sha256, "another one")
         finally:
-            handles, self._handles = self._handles, None
-            for handle in handles or ():
-                os.close(handle)
             if self._resource is not None:
                 self._resource.close()
-
-    def _read_block(self, number: int) -> bytes | None:
-        """A cached block, verified."""
-        with self._giving_up():
-            if self._handles is not None:
-                digest = os.pread(self._handles[1], DIGEST_BYTES, number * DIGEST_BYTES)
-                if digest.strip(b"\0"):
-                    block = os.pread(self._handles[0], BLOCK_BYTES, number * BLOCK_BYTES)
-                    return block if block_digest(block) == digest else None
-        return None
 
     def _fetch(self, numbers: Sequence[int]) -> list[bytes]:
         identifier, runs, resource = self._source.identifier, list(runs_of(numbers)), self._resource
@@ -412,42 +421,3 @@ class _CachedBlocks(Blocks):
                 where, end = repr(self._cache.remote), str(start + len(data))
                 raise ChecksumMismatchError(identifier, where, str(self.size), end, "size")
         return [block for (_, n_blocks), data in zip(runs, pieces, strict=True) for block in self.split(data, n_blocks)]
-
-    def _keep(self, blocks: dict[int, bytes]) -> None:
-        """Write blocks, unless there is no room, or the file was evicted or completed by another process."""
-        if not self._keeps or self._handles is None:
-            return
-        data, digests = self._handles
-        with self._giving_up():
-            has_room = self._folder.has_room(sum(map(len, blocks.values())) + 8192 * len(blocks))
-            # After an eviction, further writes would fill the disk unnoticed.
-            status = os.fstat(data)
-            self._keeps = has_room and status.st_nlink > 0 and status.st_mtime_ns != self._content.seal_ns
-            for first, n_blocks in runs_of(list(blocks) if self._keeps else []):
-                # Long writes: a file written in short ones is read more slowly. The digests of blocks that a full disk did not
-                # take do not match.
-                run = [blocks[number] for number in range(first, first + n_blocks)]
-                os.pwritev(data, run, first * BLOCK_BYTES)
-                os.pwrite(digests, b"".join(map(block_digest, run)), first * DIGEST_BYTES)
-
-    def _complete(self) -> None:
-        """Turn the file into a whole one if it has all blocks; an error if the remote sent bytes without its own digest."""
-        is_damaged = False
-        with self._giving_up():
-            data, slots = self._handles or (-1, -1)
-            digests = os.pread(slots, self._content.digest_bytes, 0)
-            if 0 not in memoryview(digests).cast("Q") and not self._folder.seal(self._content, data):
-                is_damaged = all(self._read_block(number) is not None for number in range(len(digests) // DIGEST_BYTES))
-                self._folder.drop(self._content.key)
-                self._keeps = False
-        if is_damaged:
-            raise ChecksumMismatchError(self._source.identifier, repr(self._cache.remote), self._content.sha256, "another one")
-
-    @contextlib.contextmanager
-    def _giving_up(self) -> Iterator[None]:
-        """Stop caching this resource after an error of the local disk, and read on."""
-        try:
-            yield
-        except OSError as error:
-            self._keeps = False
-            self._folder.cannot("use", error)

@@ -51,16 +51,16 @@ class DigestNotes:
 
     def read(self, identifier: str) -> FileVersion | None:
         """The last note on a resource; None if it is missing, damaged, or of an earlier format."""
-        record = unseal_json(self._path(identifier))
+        record = unseal_json(self.path_of(identifier))
         try:
             return FileVersion(record["size"], record["sha256"], tuple(record["facts"]))
         except (KeyError, TypeError):
             return None
 
-    def write(self, identifier: str, version: FileVersion) -> None:
-        """Note the version of a published file; errors of the disk are ignored."""
+    def write(self, identifier: str, version: FileVersion, modified_ns: int | None = None) -> None:
+        """Note the version of a published file, perhaps with a modification time; errors of the disk are ignored."""
         with contextlib.suppress(OSError):
-            replace_file(self._path(identifier), seal_json(asdict(version)))
+            replace_file(self.path_of(identifier), seal_json(asdict(version)), modified_ns)
 
     def remove(self, identifier: str) -> None:
         """Remove the note on a resource.
@@ -69,9 +69,10 @@ class DigestNotes:
             OSError: that was not possible.
         """
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(self._path(identifier))
+            os.unlink(self.path_of(identifier))
 
-    def _path(self, identifier: str) -> str:
+    def path_of(self, identifier: str) -> str:
+        """The path of the note on a resource."""
         # No identifier ends with "~", so the note on "a" never meets the folder of that on "a/b".
         return os.path.join(self._root, identifier + "~")
 

@@ -10,14 +10,16 @@ import os
 import random
 import shutil
 import signal
+import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from process_harness import until
 from sizes import sized
+from web_server import Answer, ScriptedServer, Seen
 
 from data_stack.exception import ChecksumMismatchError, ResourceNotFoundError, StorageFullError, StorageUnavailableError
 from data_stack.io.integrity import BLOCK_BYTES
@@ -25,6 +27,7 @@ from data_stack.io.resources import StreamedResource, SupportedStreamedResourceT
 from data_stack.io.storage_connectors.cached import CachedStorageConnector
 from data_stack.io.storage_connectors.connector import BINARY, ResourceInfo
 from data_stack.io.storage_connectors.file import FileStorageConnector
+from data_stack.io.storage_connectors.fsspec import FsspecStorageConnector
 from data_stack.testing.storage import assert_same_bytes, content
 
 SMALL = hashlib.shake_128(b"small").digest(10_001)
@@ -369,3 +372,106 @@ def test_nothing_is_wrong_or_left_after_processes_were_killed_while_they_filled(
         for identifier, data in DATA.items():
             assert_same_bytes(content(online, identifier), data)
         assert max_bytes is None or used_bytes(cache) <= max_bytes
+
+
+# ---------------------------------------------------------------------- processes of one machine
+
+
+class CountingServer(ScriptedServer):
+    """Serves a bucket 10 ms away; the first request of a path in ``stuck`` is never answered."""
+
+    def __init__(self) -> None:
+        self.stuck, self.is_stuck = "", threading.Event()
+        super().__init__()
+
+    def answer(self, seen: Seen) -> Answer:
+        answer = super().answer(seen)
+        if self.stuck and self.stuck in seen.path and not self.is_stuck.is_set():
+            self.is_stuck.set()
+            self.stopped.wait(60)
+        self.stopped.wait(0.01)
+        return answer
+
+    def n_bytes(self, path: str) -> int:
+        """How many bytes of the objects below a path were asked for."""
+        ranges = [seen.headers["range"].removeprefix("bytes=").split("-") for seen in self.requests if path in seen.path]
+        return sum(int(stop) - int(start) + 1 for start, stop in ranges)
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Iterator[CountingServer]:
+    """With ``large`` in parts, and ``small`` in its pointer."""
+    store, server = FsspecStorageConnector(f"file://{tmp_path}/bucket"), CountingServer()
+    store.set_resource("large", LARGE * 6)
+    store.set_resource("small", SMALL)
+    for file in files_below(tmp_path / "bucket"):
+        facts = {"ETag": '"1"', "Last-Modified": "Thu, 26 Nov 2026 12:00:00 GMT"}
+        server.serve(f"/{file.relative_to(tmp_path)}", file.read_bytes(), ranges=True, headers=facts, is_last=False)
+    remote_of(server)  # imports s3fs, which forks need not do again
+    yield server
+    server.close()
+
+
+def remote_of(server: CountingServer) -> FsspecStorageConnector:
+    return FsspecStorageConnector.from_url(f"s3://bucket?endpointUrl={server.origin}&anonymous=true")
+
+
+def read_in_order(server: CountingServer, cache: Path, max_bytes: int | None = None, fresh_seconds: float = 0.0) -> None:
+    cached = CachedStorageConnector(remote_of(server), cache, max_bytes, fresh_seconds=fresh_seconds)
+    assert content(cached, "small") == SMALL
+    with cached.get_resource("large") as resource:
+        assert_same_bytes(b"".join(resource), LARGE * 6)
+
+
+def finish(children: list[int], failures: Path) -> None:
+    for child in children:
+        os.waitpid(child, 0)
+    assert [file.read_text() for file in failures.iterdir()] == []
+
+
+@pytest.fixture
+def failures(tmp_path: Path) -> Path:
+    (tmp_path / "failures").mkdir()
+    return tmp_path / "failures"
+
+
+def test_eight_processes_fetch_each_block_once(bucket: CountingServer, tmp_path: Path, failures: Path) -> None:
+    work = lambda: read_in_order(bucket, tmp_path / "cache", fresh_seconds=1000)  # noqa: E731
+
+    finish([forked(work, failures) for _ in range(8)], failures)
+
+    assert bucket.n_bytes("/objects/") == len(LARGE) * 6
+    # To describe it and to open it, each once; and to read the content of the small one.
+    assert sum("resources/large" in path for path in bucket.paths()) <= 2 + 8
+    assert sum("resources/small" in path for path in bucket.paths()) <= 3
+    assert not (tmp_path / "cache" / "blocks").exists() or not files_below(tmp_path / "cache" / "blocks")
+
+
+def test_the_work_of_a_process_that_is_killed_goes_to_one_of_the_others(
+    bucket: CountingServer, tmp_path: Path, failures: Path
+) -> None:
+    bucket.stuck = "/objects/"
+    work = lambda: read_in_order(bucket, tmp_path / "cache", max_bytes=6_000_000 + len(LARGE) * 6)  # noqa: E731
+    first = forked(work, failures)
+    assert bucket.is_stuck.wait(60)
+    n_before = bucket.n_bytes("/objects/")
+    others = [forked(work, failures) for _ in range(3)]
+    time.sleep(0.2)
+
+    os.kill(first, signal.SIGKILL)
+    finish([first, *others], failures)
+
+    assert bucket.n_bytes("/objects/") == n_before + len(LARGE) * 6
+
+
+def test_processes_that_share_less_room_than_they_read_read_on(bucket: CountingServer, tmp_path: Path, failures: Path) -> None:
+    limit, cache = 12_000_000, tmp_path / "cache"
+    works = [lambda: read_in_order(bucket, cache, limit), lambda: read_in_order(bucket, cache, 2_000_000)]
+
+    children = [forked(works[i % 2], failures) for i in range(4)]
+    while until(lambda: (cache / "bytes").exists(), 0.1) and len(bucket.requests) < 40:
+        shutil.rmtree(cache, ignore_errors=True)  # as its user may at any time
+        time.sleep(0.02)
+    finish(children, failures)
+
+    assert used_bytes(cache) <= limit

@@ -23,7 +23,6 @@ import os
 import re
 import struct
 import sys
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
@@ -49,6 +48,7 @@ from data_stack.io.storage_connectors.url import store_at
 from data_stack.util.byte_cache import ByteCache
 from data_stack.util.forks import ForkLock
 from data_stack.util.logger import logger
+from data_stack.util.polling import polls
 from data_stack.util.untrusted_text import describe_format
 
 _MAGIC = b"DSsample"
@@ -208,13 +208,13 @@ class _StoredCacheAccess(OneToOneAccess):
 
     def _write(self) -> StoredSamples:
         """Store the samples, unless another process does so meanwhile."""
-        identifier, started = self.identifier, time.monotonic()
+        identifier = self.identifier
         with self._storage.lease(identifier) as lease:
             found = None
             # after an hour, a process that another one has been writing for goes on beside it
-            while found is None and not lease.acquire() and time.monotonic() - started < 3600:
-                time.sleep(0.2)
-                found = self._find()
+            for _ in polls(3600, first=0.2, longest=5.0):
+                if lease.acquire() or (found := self._find()) is not None:
+                    break
             found = found or self._find()  # another process may have been faster
             if found is None:
                 logger.info("storing %d samples as %r in %r", self.n_samples, identifier, self._storage)
