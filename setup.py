@@ -40,7 +40,7 @@ for plugin in PLUGINS:
 # All but what is large: PySpark, TensorFlow and JAX; `make test-all` tests the latter.
 EXTRAS["all"] = sorted({requirement for name, extra in EXTRAS.items() if name != "spark" for requirement in extra})
 EXTRAS["tensorflow"] = ["tensorflow>=2.16"]
-EXTRAS["jax"] = ["jax>=0.4.30"]
+EXTRAS["jax"] = ["jax>=0.4.36"]
 # What tests of plugins, and `data-stack check`, need.
 EXTRAS["testing"] = ["pytest>=8.0"]
 EXTRAS["test"] = [

@@ -220,8 +220,6 @@ _VARIABLES: Final = (
 )
 # All ranks begin the iterations that are compared in the same order.
 _numbers = itertools.count()
-# How long a rank waits for the answer of JAX's coordinator.
-_TIMEOUT_MILLISECONDS: Final = 30_000
 
 
 def group_shard() -> tuple[int, int] | None:
@@ -232,17 +230,12 @@ def group_shard() -> tuple[int, int] | None:
     return distributed.get_rank(), distributed.get_world_size()
 
 
-def _jax_client() -> Any:
-    """The client of JAX's coordinator; None before ``jax.distributed.initialize()``. This does not import JAX."""
-    return getattr(getattr(sys.modules.get("jax._src.distributed"), "global_state", None), "client", None)
-
-
 def _framework_shard() -> tuple[int, int] | None:
     """``(rank, world)`` as torch or JAX says; JAX is only asked when it is initialised, as the question would start it."""
-    if (shard := group_shard()) is not None or _jax_client() is None:
+    if (shard := group_shard()) is not None:
         return shard
-    jax = sys.modules["jax"]
-    return jax.process_index(), jax.process_count()
+    jax = sys.modules.get("jax")
+    return (jax.process_index(), jax.process_count()) if jax is not None and jax.distributed.is_initialized() else None
 
 
 def launcher_shard() -> tuple[int, int] | None:
@@ -349,12 +342,6 @@ def warn_without_shard(what: str, remedy: str, stacklevel: int) -> None:
 
 def _put_first(key: str, text: str) -> str | None:
     """Put a text where all ranks meet, or get the text of the rank that came first; None if there is no such place."""
-    if (client := _jax_client()) is not None and group_shard() is None:
-        try:
-            client.key_value_set(key, text)
-        except RuntimeError:  # it is there already
-            return str(client.blocking_key_value_get(key, _TIMEOUT_MILLISECONDS))
-        return text
     get_store = getattr(sys.modules.get("torch.distributed.distributed_c10d"), "_get_default_store", None)
     store = None if get_store is None or group_shard() is None else get_store()
     return None if store is None else store.compare_set(key, "", text).decode()  # a group of MPI has none
@@ -365,8 +352,8 @@ def check_ranks_agree(
 ) -> None:
     """Compare the start of an iteration with that of the other ranks.
 
-    The first rank to arrive puts its facts into the store of torch's process group, or that of JAX, and the others compare
-    theirs. No rank waits for another. Without a store, each rank logs a digest of its facts.
+    The first rank to arrive puts its facts into the store of torch's process group, and the others compare theirs. No rank waits
+    for another. Without a store, each rank logs a digest of its facts.
 
     Args:
         plan: of the loader; it is compared only if its shard is that of this process.
@@ -392,7 +379,7 @@ def check_ranks_agree(
     if found is None:
         logger.warning(
             "rank %d of %d cannot compare its loader with those of other ranks, because there is no process group of "
-            "torch.distributed or JAX: check that all ranks log the same digest, %s",
+            "torch.distributed: check that all ranks log the same digest, %s",
             *(plan.rank, plan.world, json_digest(own)[:16]),
         )
         return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from loader_batches import beginning_at, rows_and_numbers
+from mongodb_server import free_port
 
 jax = pytest.importorskip("jax", reason="jax is not installed: `make test-all` brings it")
 
@@ -81,3 +84,19 @@ def test_ragged_columns_go_through_compiled_functions() -> None:
     assert isinstance(doubled, Ragged)
     assert (doubled.values.tolist(), doubled.offsets.tolist()) == ([0, 2, 4, 0, 2], [0, 6, 6, 10])
     assert isinstance(ragged.values, jax.Array)
+
+
+RANK = """
+import sys, jax
+from data_stack.loader import Loader
+jax.distributed.initialize(sys.argv[1], num_processes=2, process_id=int(sys.argv[2]), local_device_ids=[0])
+print(Loader(range(10), 2, shard="auto").shard)
+"""
+
+
+def test_the_ranks_of_jax_are_those_of_a_loader() -> None:
+    coordinator = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-c", RANK, coordinator]
+    ranks = [subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True) for rank in range(2)]
+
+    assert [rank.communicate(timeout=120)[0].splitlines()[-1] for rank in ranks] == ["(0, 2)", "(1, 2)"]
