@@ -18,7 +18,7 @@ Petastorm runs with the interpreter of an environment of its own (``--petastorm`
 pandas and pyspark), which also writes the files that both read, unless they lie in ``--folder`` already. Without it ours writes
 them, and is held against the limits alone. Every figure comes from a fresh process, in turn. Figures of ours and of the limits
 are medians over the rounds, of the middle one of up to three epochs; those of Petastorm are its best: of the rounds, of up to
-three epochs, and of 2 and 10 threads. A dataset is opened anew for each epoch, before its clock starts (for predicates, and for
+three epochs, and of 2 and 10 workers. A dataset is opened anew for each epoch, before its clock starts (for predicates, and for
 the time to the first row, after); the system has the files in memory.
 """
 
@@ -44,8 +44,8 @@ OURS = {
         "make_batch_reader", "BatchedDataLoader", "make_reader",
     ),
     "mnist": (
-        "loader, auto", "loader, inline", "loader, threads", "loader, processes", "make_reader", "DataLoader",
-        "BatchedDataLoader",
+        "loader, auto", "loader, inline", "loader, threads", "loader, processes", "make_reader, threads", "make_reader, inline",
+        "make_reader, processes", "DataLoader", "BatchedDataLoader",
     ),
     "frames": ("loader, auto", "loader, inline", "loader, threads", "make_reader"),
     "ngram": ("loader, auto", "loader, inline", "loader, threads", "make_reader"),
@@ -70,7 +70,9 @@ PEERS = {
     "mnist": {
         "make_reader + DataLoader": "mnist",
         "make_reader + BatchedDataLoader": "mnist_batched",
-        "make_reader": "mnist_rows",
+        "make_reader, threads": "mnist_rows",
+        "make_reader, inline": "mnist_rows_dummy",
+        "make_reader, processes": "mnist_rows_process",
     },
     "frames": {"make_reader": "frames"},
     "ngram": {"make_reader(NGram)": "ngram"},
@@ -100,7 +102,7 @@ def measure(case: str, folder: Path, given: Any, results: Results) -> None:
         results.kinds[way] = "limit" if way in LIMITS.get(case, ()) else "ours"
     for name, peer in PEERS.get(case, {}).items() if given.petastorm else ():
         for n_threads in THREADS:
-            way = f"Petastorm, {name}, {n_threads} threads"
+            way = f"Petastorm, {name}, {n_threads} workers"
             command = petastorms(given.petastorm, "measure", peer, str(folder), str(n_threads))
             ways[way] = lambda command=command: answer_of(command, dict(os.environ))  # type: ignore[misc]
             results.kinds[way] = "peer"
@@ -151,7 +153,8 @@ def judge(results: Results) -> None:
     results.at_least("PNGs, decoded", "mnist", "loader, auto", "cv2, 2 threads", 0.8)
     results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + DataLoader"), 2.5)
     results.at_least("PNGs, decoded", "mnist", "loader, auto", best_peer("mnist", "make_reader + BatchedDataLoader"), 15)
-    results.at_least("PNGs, row by row", "mnist", "make_reader", best_peer("mnist", "make_reader"), 3)
+    for way in ("make_reader, threads", "make_reader, inline", "make_reader, processes"):
+        results.at_least("PNGs, row by row", "mnist", way, best_peer("mnist", way), 1)
     for way in ("loader, auto", "make_reader"):
         results.at_least("arrays", "frames", way, best_peer("frames", "make_reader"), 10)
         results.at_least("n-grams of 3", "ngram", way, best_peer("ngram", "make_reader(NGram)"), 10)

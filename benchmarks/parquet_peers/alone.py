@@ -100,7 +100,9 @@ def epoch_of(case: str, way: str, folder: Path) -> Epoch:
     if name == "make_batch_reader":
         with make_batch_reader(path.as_uri(), schema_fields=columns, seed=1) as batches:
             return counted(batches, lambda batch: getattr(batch, key))
-    with make_reader(path.as_uri(), schema_fields=ngram or columns, seed=1) as reader:
+    pool = {"inline": "dummy", "processes": "process"}.get(kind, "thread")
+    options: dict[str, Any] = {"reader_pool_type": pool} | ({"workers_count": 2} if pool == "process" else {})
+    with make_reader(path.as_uri(), schema_fields=ngram or columns, seed=1, **options) as reader:
         if name == "DataLoader":
             from data_stack_petastorm import DataLoader
 

@@ -104,7 +104,9 @@ def measure(case: str, folder: str, workers: int) -> dict:
     from petastorm.predicates import in_lambda
     from petastorm.pytorch import BatchedDataLoader, DataLoader
 
-    options = {"reader_pool_type": "thread", "workers_count": workers, "num_epochs": 1}
+    pool = case.rpartition("_")[2]  # of cases such as "mnist_rows_process"
+    pool = pool if pool in ("dummy", "process") else "thread"
+    options = {"reader_pool_type": pool, "workers_count": workers, "num_epochs": 1}
     started = time.perf_counter()
     if case == "plain":
         columns = ["id", "speed", "position", "vec"]
@@ -114,7 +116,7 @@ def measure(case: str, folder: str, workers: int) -> dict:
         with make_reader(f"file://{folder}/mnist", **options) as reader:
             loader = DataLoader(reader, 64) if case == "mnist" else BatchedDataLoader(reader, 256)
             found = epoch(loader, lambda batch: len(batch["idx"]))
-    elif case in ("frames", "mnist_rows"):
+    elif case == "frames" or case.startswith("mnist_rows"):
         with make_reader(f"file://{folder}/{case.partition('_')[0]}", **options) as reader:
             found = epoch(reader, lambda row: 1)
     elif case == "ngram":
