@@ -24,7 +24,7 @@ import data_stack
 
 ROOT = Path(__file__).parent.parent
 COPIED = ("*.md", "docs/*.md", "docs/images/*", "benchmarks/*.md", "getting_started/*.ipynb", "plugins/*/README.md")
-PLUGINS = ("data_stack_petastorm", "data_stack_spark")
+PLUGINS = ("data_stack_petastorm", "data_stack_ray", "data_stack_spark")
 
 
 def list_packages() -> list[str]:
