@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from data_stack.dataset.iterator import DatasetIteratorIF
 from data_stack.dataset.iterator.described import ARGUMENTS, explain
-from data_stack.exception import ConfigError, UnknownSplitError
+from data_stack.exception import ConfigError, StorageError, UnknownSplitError
 from data_stack.formats.conversion.formats import FORMATS, find_format, format_named, format_of_suffix
 from data_stack.io.location import Location, location_of
 from data_stack.io.storage_connectors import StorageConnector
@@ -106,10 +106,12 @@ class Place:
     """Files at a path or URL, which are opened as they are.
 
     Attributes:
-        name: the path or URL.
+        name: the path or URL; or a name in a store.
+        location: of the name in the store; None for a path or URL.
     """
 
     name: str
+    location: Location | None = None
 
     version = None
 
@@ -149,7 +151,7 @@ class Place:
             return load_expression(partial(self._open, **options), split, lambda: self._splits(options.get("format")))
 
     def _splits(self, kind: str | None = None) -> tuple[str, ...]:
-        place = location_of_place(self.name)
+        place = self.location or location_of_place(self.name)
         return tuple(name for name, (where, _) in find_places(place, kind).items() if where != place)
 
     def _open(
@@ -161,7 +163,7 @@ class Place:
         columns: Sequence[str] | None = None,
         **options: Any,
     ) -> Any:
-        place = location_of_place(self.name)
+        place = self.location or location_of_place(self.name)
         found = find_places(place, format)
         is_one = next(iter(found.values()))[0] == place
         if split is not None and split not in found:
@@ -180,6 +182,17 @@ class Place:
 def location_of_place(source: str | os.PathLike[str]) -> Location:
     """The location of a path or URL; ``~`` is the home folder."""
     return location_of(locate(os.path.expanduser(os.fspath(source))))
+
+
+def find_in_store(name: str, storage: Any) -> Place | None:
+    """The records or Parquet that a program wrote into a store under a name, or under the names of splits in it; None without."""
+    try:
+        place = location_of((as_storage_connector(storage), name))
+        found = find_places(place)
+    except (ConfigError, StorageError):
+        return None
+    is_found = {kind for _, kind in found.values()} <= {"records", "parquet"}
+    return Place(name, place) if is_found else None
 
 
 def find_places(place: Location, kind: str | None = None) -> dict[str, tuple[Location, str]]:
