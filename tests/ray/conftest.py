@@ -8,6 +8,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def ray_cluster(ray_environment: str) -> Iterator[None]:
         import ray
         import ray.data
 
-        options = {"include_dashboard": False, "object_store_memory": 256 << 20, "logging_level": "ERROR"}
+        options: Any = {"include_dashboard": False, "object_store_memory": 256 << 20, "logging_level": "ERROR"}
         ray.init("local", num_cpus=2, _temp_dir=ray_environment, **options)
         ray.data.DataContext.get_current().enable_progress_bars = False
     yield

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,13 @@ def in_order() -> Iterator[None]:
     options.preserve_order = False
 
 
+def column(store: data_stack.StorageConnector, dataset: str, name: str) -> list[Any]:
+    """A column of a dataset in a store."""
+    loaded: Any = data_stack.load(dataset, storage=store)
+    values: list[Any] = loaded.read_column(name).tolist()
+    return values
+
+
 def listing(folder: Path) -> list[str]:
     """All files and folders, but those of the store itself."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if ".data_stack" not in path.parts)
@@ -171,25 +178,25 @@ def test_nulls_of_parquet_stay_and_a_store_is_a_connector(ray_cluster: None, mon
     write(ray.data.from_arrow(numbers), storage=store, name="numbers", format="parquet")
     write(ray.data.from_arrow(numbers.drop_null()), storage=store, name="others", schema={"x": "i64", "t": "zstd(utf8)"})
 
-    assert data_stack.load("numbers", storage=store).read_column("x").tolist() == [1, None, 3]
-    assert data_stack.load("others", storage=store).read_column("t").tolist() == ["a", "c"]
+    assert column(store, "numbers", "x") == [1, None, 3]
+    assert column(store, "others", "t") == ["a", "c"]
     assert not [name for name in store.list_resources() if "attempts" in name or "progress" in name]
 
 
-def _fail(batch: dict[str, Any]) -> dict[str, Any]:
+def _fail(batch: Any) -> Any:
     if 50 in batch["id"]:
         raise ValueError("fifty cannot be done")
     return batch
 
 
-def _change(batch: dict[str, Any]) -> dict[str, Any]:
+def _change(batch: Any) -> Any:
     return {"id": batch["id"].astype(str) if 50 in batch["id"] else batch["id"]}
 
 
 @pytest.mark.parametrize("kind", ["records", "parquet"])
 @pytest.mark.parametrize(("function", "match"), [(_fail, "fifty"), (_change, "differ in their columns"), (None, "no rows")])
 def test_a_dataset_that_cannot_be_written_leaves_nothing(
-    ray_cluster: None, tmp_path: Path, kind: Any, function: Callable[..., Any] | None, match: str
+    ray_cluster: None, tmp_path: Path, kind: Any, function: Any, match: str
 ) -> None:
     import ray.data
     from data_stack_ray import write
@@ -211,7 +218,7 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
 
     store, died = FileStorageConnector(tmp_path / "store"), tmp_path / "died"
 
-    def die_once(batch: dict[str, Any]) -> dict[str, Any]:
+    def die_once(batch: Any) -> Any:
         if 50 in batch["id"] and not died.exists():
             died.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -222,7 +229,11 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             write(ray.data.range(3), storage=store, name="numbers")
         mark = store.get_resource("numbers/_data_stack_progress/ray").read()
         raise KeyboardInterrupt
-    for name in ("_data_stack_progress/ray", "000001/spec.json", "_data_stack_attempts/1/spec.json"):  # as a killed one leaves them
+    for name in (
+        "_data_stack_progress/ray",
+        "000001/spec.json",
+        "_data_stack_attempts/1/spec.json",
+    ):  # as a killed one leaves them
         with store.create(f"numbers/{name}") as file:
             file.write(mark)
     with pytest.raises(data_stack.DataStackError):
@@ -232,5 +243,5 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
 
     assert sink is None
     assert died.exists()
-    assert sorted(data_stack.load("numbers", storage=store).read_column("id").tolist()) == list(range(60))
+    assert sorted(column(store, "numbers", "id")) == list(range(60))
     assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {"000000", "000001", "000002"}

@@ -70,7 +70,7 @@ class RayEngine(PreparationEngine):
             try:
                 while waiting or running:
                     if time.monotonic() - looked_at >= _LOOK_SECONDS:
-                        room, looked_at = _PER_PROCESSOR * max(1, int(ray.cluster_resources().get("CPU", 1))), time.monotonic()
+                        room, looked_at = _PER_PROCESSOR * _n_processors(), time.monotonic()
                     while waiting and len(running) < room:
                         name = waiting.popleft()
                         running[self._task.options(name=f"{title}: {name}").remote(sent, tasks[name])] = name
@@ -88,6 +88,11 @@ class RayEngine(PreparationEngine):
                         waiting.append(name)
             finally:
                 _cancel([*running])
+
+
+def _n_processors() -> int:
+    """Those of all nodes that Ray has now, at least one."""
+    return max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]  # Ray's
 
 
 def _end_of(reference: Any) -> tuple[Any, Failure | None]:

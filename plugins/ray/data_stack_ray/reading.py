@@ -55,7 +55,8 @@ def from_data_stack(
             store in the memory of this one.
     """
     source = _Samples(iterator, columns)
-    return ray.data.read_datasource(source, override_num_blocks=override_num_blocks, **options)
+    dataset: ray.data.Dataset = ray.data.read_datasource(source, override_num_blocks=override_num_blocks, **options)
+    return dataset
 
 
 class _Samples(Datasource):
@@ -67,7 +68,7 @@ class _Samples(Datasource):
     """
 
     def __init__(self, iterator: Any, columns: Sequence[str] | None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # Ray's
         named = NamedColumns(iterator)
         self._access, self._n_samples = access_to(named.iterator), len(named.iterator)
         self._projection_map = None if columns is None else {name: name for name in columns}

@@ -214,20 +214,21 @@ class _Sink(Datasink[Any]):
         if (first := next(filled, None)) is None:
             return None
         folder = self._full(f"{_ATTEMPTS}/{ctx.task_idx:06d}-{secrets.token_hex(8)}")
+        writer: Any
         if self._kind == "records":
             spec = self._schema or {name: _any_shape(column_of_rows(rows)) for name, rows in first.items()}
-            with RecordWriter(self._connector, spec, prefix=folder) as writer:
-                for columns in itertools.chain([first], filled):
-                    writer.extend(columns)
-            described = str({name: getattr(spec[name], "type", spec[name]) for name in sorted(spec)})
+            writer = RecordWriter(self._connector, spec, prefix=folder)
+            add, described = writer.extend, str({name: str(getattr(spec[name], "type", spec[name])) for name in sorted(spec)})
         else:
-            with ParquetWriter(self._connector, self._schema, prefix=folder) as writer:
-                for columns in itertools.chain([first], filled):
-                    writer.append_columns(columns)
-            described = str(list(writer.schema or ()))
+            writer = ParquetWriter(self._connector, self._schema, prefix=folder)
+            add, described = writer.append_columns, ""
+        with writer:
+            for columns in itertools.chain([first], filled):
+                add(columns)
+            n_rows, described = len(writer), described or str(list(writer.schema))
         if not self._connector.has_resource(self._full(_MARK)):  # the driver has given up, and nobody else removes this
             self._remove(folder[len(self._name) + 1 :])
-        return _Part(ctx.task_idx, folder, len(writer), described)
+        return _Part(ctx.task_idx, folder, n_rows, described)
 
 
 def _any_shape(column: Column) -> Column:
@@ -242,6 +243,6 @@ def _columns(block: Any) -> dict[str, Any]:
         return {}
     tensors = [field.name for field in table.schema if isinstance(field.type, pa.BaseExtensionType)]
     others = table.drop_columns(tensors)
-    found: dict[str, Any] = dict(from_arrow(others).read_batch(np.arange(len(table)))) if others.column_names else {}
+    found: Any = from_arrow(others).read_batch(np.arange(len(table))) if others.column_names else {}
     found |= {name: BlockAccessor.for_block(table.select([name])).to_numpy(name) for name in tensors}
     return {name: found[name] for name in table.column_names}
