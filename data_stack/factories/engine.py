@@ -26,8 +26,8 @@ class PreparationEngine(ABC):
 
     ``data_stack.distributed`` has an engine for the processes of one machine, lazy-data-stack-spark and lazy-data-stack-ray have
     those for Spark and Ray. Your own engine defines :meth:`run`: ``factory.prepare(engine=MyEngine(...))``; a plugin adds it to
-    ``data-stack prepare --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a task may be
-    attempted several times, even concurrently, and an abandoned attempt may go on.
+    ``data-stack prepare --engine`` by the hook ``data_stack_engines``. Tasks are idempotent: an attempt may be killed anywhere, a
+    task may be attempted several times, even concurrently, and an abandoned attempt may go on.
     """
 
     #: Whether tasks run outside of this process, where a store in this one's memory cannot be reached.

@@ -108,8 +108,8 @@ class _Samples(Datasource):
         return tasks
 
     def _names(self) -> list[str]:
-        chosen = self._get_data_columns()
-        return list(self._keys) if chosen is None else chosen or list(self._keys)[:1]  # Ray counts the rows of one column
+        chosen = self.get_projection_map()
+        return list(self._keys if chosen is None else chosen or [*self._keys][:1])  # without columns, Ray counts the rows of one
 
     def _bytes_of_sample(self) -> float:
         return sum(self._bytes[name] for name in self._names())

@@ -16,9 +16,10 @@ import ray.data
 from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink, WriteResult
 
-from data_stack import FileStorageConnector, StorageConnector, default_storage, from_arrow, storage_connector_from_url
+from data_stack import FileStorageConnector, StorageConnector, default_storage, storage_connector_from_url
 from data_stack.codecs import Column
 from data_stack.exception import ConfigError, DataStackError, StorageConflictError
+from data_stack.exchange.tables.arrow import from_arrow
 from data_stack.formats.conversion.formats import column_of_rows
 from data_stack.formats.parquet import ParquetWriter, generate_metadata
 from data_stack.formats.parquet.metadata import PARQUET_MANIFEST, PROGRESS_FOLDER
