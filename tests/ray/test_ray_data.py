@@ -112,7 +112,7 @@ def test_tasks_read_whole_row_groups_that_the_filter_leaves(ray_cluster: None, t
 
 
 def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) -> None:
-    from data_stack_ray import from_data_stack
+    from data_stack_ray import from_data_stack, write
 
     numbers = data_stack.from_numpy({"x": np.arange(3)})
     lock = threading.Lock()
@@ -121,6 +121,8 @@ def test_what_cannot_be_read_by_other_processes_is_refused(ray_cluster: None) ->
             from_data_stack(wrong)
     with pytest.raises(ConfigError, match="no column 'y'; they have x"):
         from_data_stack(numbers, columns=["y"])
+    with pytest.raises(ConfigError, match="in the memory of this process"):
+        write(from_data_stack(numbers), storage="memory://", name="numbers")
 
 
 # ------------------------------------------------------------------ writing
@@ -224,7 +226,7 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with contextlib.suppress(KeyboardInterrupt), _Sink(store, "numbers", "records", None, None).begun() as sink:
+    with contextlib.suppress(KeyboardInterrupt), _Sink(store, "numbers", "records", None, None).begun():
         with pytest.raises(StorageConflictError):
             write(ray.data.range(3), storage=store, name="numbers")
         mark = store.get_resource("numbers/_data_stack_progress/ray").read()
@@ -241,7 +243,6 @@ def test_a_task_whose_worker_dies_is_written_once_and_a_killed_writer_is_cleared
 
     write(ray.data.range(60, override_num_blocks=3).map_batches(die_once), storage=store, name="numbers")
 
-    assert sink is None
     assert died.exists()
     assert sorted(column(store, "numbers", "id")) == list(range(60))
     assert {path.split("/")[1] for path in listing(tmp_path / "store") if "/" in path} == {"000000", "000001", "000002"}

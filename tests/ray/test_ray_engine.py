@@ -97,3 +97,18 @@ def test_the_code_of_the_page_runs(ray_environment: str, tmp_path: Path) -> None
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_the_command_prepares_by_ray(ray_cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from data_stack.cli.main import main
+
+    prepare = ["--storage", str(tmp_path), "prepare", "digits"]
+
+    assert main([*prepare, "--address", "auto"]) == 0
+    assert main([*prepare, "--address", "auto", "--master", "local[1]"]) != 0
+    assert main([*prepare, "--engine", "processes", "--address", "auto"]) != 0
+    assert main([*prepare, "--again", "--address", "10.0.0.1:6379"]) != 0
+    said = capsys.readouterr()
+    assert f"digits is ready in FileStorageConnector({str(tmp_path)!r})" in said.out
+    for problem in ("pass one of them", "--address --engine ray", "this process is connected to Ray"):
+        assert problem in said.err
